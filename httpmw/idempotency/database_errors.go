@@ -81,6 +81,8 @@ const (
 // statementErrors say why a statement cannot succeed now.
 var statementErrors = map[string]string{
 	"25006":      readOnly,
+	"53100":      fullDisk,
+	"sqlite 13":  fullDisk,
 	"mysql 1290": readOnly,
 	"mysql 1792": readOnly,
 	"mysql 1836": readOnly,
@@ -88,7 +90,10 @@ var statementErrors = map[string]string{
 	"sqlite 5":   "another transaction keeps the database file, and SQLite has one writer at a time",
 }
 
-const readOnly = "the database is read-only"
+const (
+	readOnly = "the database is read-only"
+	fullDisk = "the disk of the database is full"
+)
 
 // effectErrors replace setupErrors and statementErrors after the handler has
 // run.

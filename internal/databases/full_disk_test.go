@@ -47,6 +47,7 @@ func TestFullDisk(t *testing.T) {
 		*tenant
 		locks, leases *sqllock.Session
 		lock, row     *sqllock.Lock
+		shop          *shop
 		waiting       <-chan grant
 	}
 	var parties []*party
@@ -57,6 +58,7 @@ func TestFullDisk(t *testing.T) {
 		p.lock, p.row = mustLock(t, p.locks, p.key(1)), mustLock(t, p.leases, p.key(1))
 		p.waiting = p.await(p.session(), p.key(1))
 		p.registered(p.lock)
+		p.shop = p.tenant.shop(p.locks)
 		parties = append(parties, p)
 	}
 
@@ -65,6 +67,7 @@ func TestFullDisk(t *testing.T) {
 		if err := p.fence(p.pool(), p.lock); err == nil || !strings.Contains(err.Error(), "disk is full") || errors.Is(err, sqllock.ErrFenced) {
 			t.Errorf("Fence on a full disk: %v, want an error that names the disk", err)
 		}
+		p.shop.isClosed("disk is full")
 		var err error
 		for n := int64(0); err == nil && n < 10_000; n++ { // until the pages of the table are full
 			_, err = p.leases.TryLock(t.Context(), sqllock.ID(n))
@@ -89,11 +92,12 @@ func TestFullDisk(t *testing.T) {
 	step(t, server.cluster.MakeRoom)
 	for _, p := range parties {
 		lockertest.Eventually(t, "the lock is fenced", func() bool { return p.fence(p.pool(), p.lock) == nil })
+		p.shop.isOpen()
 		mustUnlock(t, p.lock)
 		p.mustBeGranted(p.waiting)
 		mustUnlock(t, mustLock(t, p.leases, p.key(2)))
 		mustUnlock(t, p.row)
-		p.wantQuietLog(3)
+		p.wantQuietLog(4)
 	}
 }
 

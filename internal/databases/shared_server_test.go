@@ -11,16 +11,19 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // A sharedServer is a PostgreSQL server that tests share as tenants. It demands
@@ -129,8 +132,9 @@ func (p *tenant) alterRole(how string) { p.t.Helper(); p.exec("ALTER ROLE %[2]s 
 func (p *tenant) createDatabase() {
 	p.t.Helper()
 	p.exec("CREATE DATABASE %[1]s TEMPLATE template0")
-	p.inDatabase("CREATE SCHEMA kit; SET search_path = kit; " + strings.Join(append(append(lockwatch.Schema(sqllock.PostgreSQL),
-		sqllock.FenceSchema(sqllock.PostgreSQL)...), sqllock.Schema(sqllock.PostgreSQL)...), ";\n"))
+	p.inDatabase("CREATE SCHEMA kit; SET search_path = kit; " + strings.Join(slices.Concat(
+		lockwatch.Schema(sqllock.PostgreSQL), sqllock.FenceSchema(sqllock.PostgreSQL), sqllock.Schema(sqllock.PostgreSQL),
+		watermark.Schema(sqllock.PostgreSQL), idempotency.Schema(sqllock.PostgreSQL)), ";\n"))
 	p.grant()
 }
 
