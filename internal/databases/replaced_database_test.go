@@ -66,6 +66,37 @@ func TestAnotherDatabaseUnderTheOldNameOfALeaseTable(t *testing.T) {
 	})
 }
 
+// The locks of a lease table outlive a rename of the database and back that takes
+// less than the lease.
+func TestLeaseTableOutlivesARename(t *testing.T) {
+	eachTenant(t, func(t *testing.T, p *tenant) {
+		s := p.leaseSession(sqllock.WithLease(60 * lease))
+		lock := mustLock(t, s, p.key(1))
+		p.rename(p.database, p.database+"_old")
+		p.rename(p.database+"_old", p.database)
+		p.beats(s, lock)
+		mustUnlock(t, lock)
+		p.wantQuietLog(0)
+	})
+}
+
+// A database that can only be read for less than the lease costs no lock.
+// Connections that were made meanwhile, which can only read for good, are not
+// used again.
+func TestLeaseTableOutlivesAReadOnlyMoment(t *testing.T) {
+	eachTenant(t, func(t *testing.T, p *tenant) {
+		s := p.leaseSession(sqllock.WithLease(60 * lease))
+		lock := mustLock(t, s, p.key(1))
+		p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on")
+		p.endConnections()
+		p.fails(s, sqllock.ErrUnavailable, "")
+		p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only")
+		p.serves(s)
+		mustUnlock(t, lock)
+		p.wantQuietLog(0)
+	})
+}
+
 // A role that has lost USAGE on the schema of the lease tables does not create
 // others in the next schema of its search_path. When it has the right again, an
 // instance that opens then and one that has stayed would use different tables.
@@ -80,6 +111,7 @@ func TestLeaseTablesInASchemaThatIsHidden(t *testing.T) {
 			_, err := stayed.TryLock(t.Context(), p.key(2))
 			return err == nil || strings.Contains(err.Error(), "USAGE")
 		})
+		p.inDatabase("DO $$ BEGIN IF (SELECT count(*) FROM pg_class WHERE relname = 'latchkey_sessions') <> 1 THEN RAISE 'there are other tables'; END IF; END $$")
 		p.inDatabase("GRANT USAGE ON SCHEMA kit TO %[2]s")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*lease)
 		defer cancel()

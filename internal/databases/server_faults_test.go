@@ -65,6 +65,8 @@ func (f serverFault) meets(t *testing.T, p *tenant) {
 		if n := len(waiting); n != 0 {
 			t.Error("the waiter was granted the key, or has given up, without a connection")
 		}
+	} else {
+		p.serves(holder)
 	}
 	f.undo(p)
 	p.serves(holder)

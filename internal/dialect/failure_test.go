@@ -36,6 +36,8 @@ func TestFail(t *testing.T) {
 		{"no such database", stateError("3D000"), Gone, "3D000"},
 		{"no connection left", stateError("53300"), Gone, "53300"},
 		{"cancelled", stateError("57014"), Statement, "57014"},
+		{"temporary files", stateError("53400"), Statement, "temp_file_limit: SQLSTATE 53400"},
+		{"disk full", stateError("53100"), Statement, "disk is full: SQLSTATE 53100"},
 		{"lock table full", stateError("53200"), Full, "53200"},
 		{"deadlock", stateError("40P01"), Statement, "40P01"},
 		{"wrapped", fmt.Errorf("secret-host: %w", stateError("57P01")), Gone, "57P01"},
