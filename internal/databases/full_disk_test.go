@@ -13,7 +13,8 @@ import (
 // startSmall starts a shared server with a small disk, or skips the test.
 func startSmall(t *testing.T, megabytes int, wal bool, settings map[string]string) *sharedServer {
 	t.Helper()
-	c, err := pgtest.Start(pgtest.WithSmallDisk(megabytes, wal), pgtest.WithSettings(settings))
+	c, err := pgtest.Start(pgtest.WithSmallDisk(megabytes, wal), pgtest.WithSettings(settings),
+		pgtest.WithSettings(map[string]string{"synchronous_commit": "on"})) // the server may crash
 	if errors.Is(err, pgtest.ErrNoMounts) {
 		t.Skip(err)
 	}

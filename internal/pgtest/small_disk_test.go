@@ -11,7 +11,7 @@ import (
 // files over a restart.
 func TestSmallDisk(t *testing.T) {
 	t.Parallel()
-	c, err := Start(WithSmallDisk(24, false))
+	c, err := Start(WithSmallDisk(24, false), WithSettings(map[string]string{"synchronous_commit": "on"}))
 	if errors.Is(err, ErrNoMounts) {
 		t.Skip(err)
 	}
