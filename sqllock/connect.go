@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -15,6 +16,11 @@ import (
 const (
 	backoffMin = 50 * time.Millisecond
 	backoffMax = time.Second
+
+	// backoffRejected takes the place of backoffMax while the server rejects the
+	// user, the password or the database. A server may count failed logins, and
+	// lock the account.
+	backoffRejected = 10 * time.Second
 )
 
 // proofTimeout bounds the proof that locks exclude, on a second connection.
@@ -29,8 +35,13 @@ func (sl *slot) keepConnected(c *connection) {
 		if c == nil {
 			session, err := sl.connect(sl.s.ctx, sl.s.enrollLater)
 			if err != nil {
-				sl.unreachable(fromDialect(err))
-				sl.backOff(failures)
+				err = fromDialect(err)
+				sl.unreachable(err)
+				longest := backoffMax
+				if errors.Is(err, ErrConfig) {
+					longest = backoffRejected
+				}
+				sl.backOff(failures, longest)
 				failures++
 				continue
 			}
@@ -45,7 +56,7 @@ func (sl *slot) keepConnected(c *connection) {
 		case c.hasServed():
 			failures = 0
 		default:
-			sl.backOff(failures)
+			sl.backOff(failures, backoffMax)
 			failures++
 		}
 		c = nil
@@ -191,10 +202,10 @@ func (sl *slot) unreachable(err error) {
 	}
 }
 
-// backOff pauses after a failure, longer after each in a row. It returns early
-// when the Session is closed.
-func (sl *slot) backOff(failures int) {
-	timer := time.NewTimer(jitter(min(backoffMin<<min(failures, 10), backoffMax)))
+// backOff pauses after a failure, longer after each in a row, up to longest. It
+// returns early when the Session is closed.
+func (sl *slot) backOff(failures int, longest time.Duration) {
+	timer := time.NewTimer(jitter(min(backoffMin<<min(failures, 10), longest)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

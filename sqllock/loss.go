@@ -28,6 +28,12 @@ var (
 	lossHeld   = loss{causeLockMissing, "a lock was not there any more"}
 )
 
+// lossRelease returns the loss of a connection that cannot give locks back, by
+// the last error.
+func lossRelease(err error) loss {
+	return loss{causeConnection, "locks could not be given back, again and again: " + err.Error()}
+}
+
 // lossBy returns the loss by err, with which a statement has failed. The words
 // of err are for the log alone.
 func lossBy(err error) loss {

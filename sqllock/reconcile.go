@@ -24,6 +24,10 @@ func (c *connection) reconcile(err error) bool {
 		c.loseConnection(lossHeld)
 		return false
 	}
+	if c.cannotRelease() {
+		c.loseConnection(lossRelease(err))
+		return false
+	}
 	t, b := c.slot.s.table, &c.batch
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,10 +122,22 @@ func (c *connection) heldKeys() ([]dialect.Key, error) {
 	}
 }
 
-// accountsFor reports whether the session holds every lock on c. After too many
-// failures in a row it reports false as well, since a connection that cannot
-// release is of no use.
+// accountsFor reports whether the session holds every lock on c.
 func (c *connection) accountsFor(holds map[dialect.Key]bool) bool {
+	t := c.slot.s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k := range t.keys.all() {
+		if sessionKeyOf(k).conn == c && k.phase != freeing && !holds[k.dbKey()] {
+			return false
+		}
+	}
+	return true
+}
+
+// cannotRelease counts the batch that has failed, and reports whether too many
+// in a row have. A connection that cannot release is of no use.
+func (c *connection) cannotRelease() bool {
 	const tooMany = 10
 	t := c.slot.s.table
 	t.mu.Lock()
@@ -129,12 +145,7 @@ func (c *connection) accountsFor(holds map[dialect.Key]bool) bool {
 	if len(c.batch.releases) > 0 {
 		c.failed++ // to release needs no room: it should not fail
 	}
-	for k := range t.keys.all() {
-		if sessionKeyOf(k).conn == c && k.phase != freeing && !holds[k.dbKey()] {
-			return false
-		}
-	}
-	return c.failed < tooMany
+	return c.failed >= tooMany
 }
 
 const (

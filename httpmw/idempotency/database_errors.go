@@ -86,6 +86,8 @@ var statementErrors = map[string]string{
 	"25P04":      "the transaction took too long (transaction_timeout)",
 	"57014":      "a statement was cancelled, or took too long (statement_timeout)",
 	"57P05":      "the connection was idle for too long in the pool (idle_session_timeout)",
+	"53100":      fullDisk,
+	"sqlite 13":  fullDisk,
 	"mysql 1290": readOnly,
 	"mysql 1792": readOnly,
 	"mysql 1836": readOnly,
@@ -93,7 +95,10 @@ var statementErrors = map[string]string{
 	"sqlite 5":   "another transaction keeps the database file, and SQLite has one writer at a time",
 }
 
-const readOnly = "the database is read-only"
+const (
+	readOnly = "the database is read-only"
+	fullDisk = "the disk of the database is full"
+)
 
 // effectErrors replace setupErrors and statementErrors after the handler has
 // run.

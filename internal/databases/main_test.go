@@ -88,3 +88,10 @@ func mustLock(tb testing.TB, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
 	}
 	return lock
 }
+
+func mustUnlock(tb testing.TB, lock *sqllock.Lock) {
+	tb.Helper()
+	if err := lock.Unlock(); err != nil {
+		tb.Errorf("Unlock: %v", err)
+	}
+}

@@ -114,7 +114,7 @@ func kindOf(state string) Kind {
 		strings.HasPrefix(state, "28"), // authorization
 		strings.HasPrefix(state, "3D"), // no such database
 		state == "25P03", state == "25P04",
-		state == "53300", state == "53400":
+		state == "53300":
 		return Gone
 	}
 	return Statement
@@ -178,7 +178,7 @@ func AsStatement(err error) error {
 	if failure.Kind == Full {
 		return failure
 	}
-	return &Failure{Kind: Statement, Reason: failure.Reason, State: failure.State, Cause: failure.Cause}
+	return &Failure{Kind: Statement, Reason: failure.Reason, State: failure.State, Cause: failure.Cause, Permanent: failure.Permanent}
 }
 
 // Refuse returns the failure of a database whose locks may not exclude.

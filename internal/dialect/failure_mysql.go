@@ -58,7 +58,11 @@ func mysqlInWords(number uint16, state string, kind Kind) string {
 	case number == errcode.MySQLDenied:
 		return "the user may not do this with latchkey's tables: run the statements of Schema(MySQL) and FenceSchema(MySQL) once as a user who may create them," +
 			" and grant it SELECT, INSERT, UPDATE and DELETE: "
-	case strings.HasPrefix(state, "28"), number == errcode.MySQLNoAccess:
+	case number == errcode.MySQLNoAccess:
+		return "the user has no right to this database: grant it one: "
+	case number == 4151, number == 3118:
+		return "the server has locked the account: "
+	case strings.HasPrefix(state, "28"):
 		return "the server rejected the user or the password: "
 	case number == errcode.MySQLNoDatabase:
 		return "the server has no such database: "

@@ -40,6 +40,8 @@ func TestFail(t *testing.T) {
 		{"conflict", stateError("40001"), Statement, "can be tried again: SQLSTATE 40001"},
 		{"read-only", stateError("25006"), Statement, "(default_transaction_read_only, or a standby): SQLSTATE 25006"},
 		{"without words", stateError("22012"), Statement, "the server answered SQLSTATE 22012"},
+		{"temporary files", stateError("53400"), Statement, "temp_file_limit: SQLSTATE 53400"},
+		{"disk full", stateError("53100"), Statement, "disk is full: SQLSTATE 53100"},
 		{"lock table full", stateError("53200"), Full, "53200"},
 		{"deadlock", stateError("40P01"), Statement, "40P01"},
 		{"wrapped", fmt.Errorf("secret-host: %w", stateError("57P01")), Gone, "57P01"},

@@ -18,7 +18,8 @@ type Cluster struct {
 	programs programs
 	settings map[string]string
 	tls      bool
-	ownClock bool // see WithClock
+	ownClock bool       // see WithClock
+	disk     *smallDisk // see WithSmallDisk; nil: none
 	home     *home
 	data     string
 	port     int // the same for the cluster's whole life
@@ -63,6 +64,9 @@ func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err er
 	if c.programs, err = findPrograms(); err != nil {
 		return err
 	}
+	if c.disk != nil && !c.disk.available() {
+		return ErrNoMounts
+	}
 	if c.home, err = newHome(); err != nil {
 		return err
 	}
@@ -84,6 +88,7 @@ func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err er
 			return err
 		}
 	}
+	c.home.disk = c.disk // from here on it starts the server
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	for range 10 {
@@ -132,6 +137,9 @@ func (c *Cluster) launchLocked() error {
 		}
 		return execute(ctx, c.SocketDSN(""), "SELECT 1") == nil, nil
 	})
+	if err == nil && c.disk != nil {
+		err = c.disk.enter(server.pid, c.home.dir)
+	}
 	if err == nil {
 		return nil
 	}

@@ -20,9 +20,10 @@ var watchdogScript string
 // process ends, even by kill -9.
 type home struct {
 	dir      string
-	account  *account // owner of dir, and who the server runs as; nil: ourselves
-	env      []string // of its programs, besides serverEnv
-	lifeline *os.File // the pipe to the watchdog, which acts when it is closed
+	account  *account   // owner of dir, and who the server runs as; nil: ourselves
+	env      []string   // of its programs, besides serverEnv
+	disk     *smallDisk // of the server; nil: none
+	lifeline *os.File   // the pipe to the watchdog, which acts when it is closed
 	watchdog *process
 }
 
@@ -100,12 +101,17 @@ func (h *home) start(program string, args ...string) (*process, error) {
 		return nil, err
 	}
 	defer log.Close()
-	return startProcess(append([]string{"/bin/sh", "-c", tellPidAndExec, program}, args...), &os.ProcAttr{
+	attr := &os.ProcAttr{
 		Dir:   h.dir,
 		Env:   append(serverEnv(), h.env...),
 		Files: []*os.File{null, log, log, h.lifeline},
 		Sys:   ownSession(h.account),
-	})
+	}
+	argv := append([]string{"/bin/sh", "-c", tellPidAndExec, program}, args...)
+	if h.disk != nil {
+		argv = h.disk.launch(h, program, args, attr)
+	}
+	return startProcess(argv, attr)
 }
 
 // reaped reports to the watchdog that the process started last has been reaped,
@@ -138,6 +144,9 @@ func (h *home) run(d time.Duration, program string, args ...string) error {
 // removes the home's files.
 func (h *home) remove() error {
 	err := h.lifeline.Close()
+	if h.disk != nil {
+		err = errors.Join(err, h.disk.close())
+	}
 	err = errors.Join(err, h.watchdog.wait(stopTimeout))
 	return errors.Join(err, os.RemoveAll(h.dir))
 }

@@ -72,6 +72,9 @@ func (p *Pool) Once(ctx context.Context, f func(*sql.Conn) error) error {
 		err = f(conn)
 	}
 	p.Socket.set(nil)
+	if errcode.SQLState(err) == errcode.ReadOnly {
+		Destroy(conn, "") // another one may be able to write: a setting of the database counts from the login on
+	}
 	_ = conn.Close() // gives it back
 	return err
 }
@@ -100,7 +103,19 @@ func Lend(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 			err = ErrNoConnection
 		}
 	}
-	return conn, err
+	return conn, loginFailure(err)
+}
+
+// loginFailure returns err of a login. Two SQLSTATEs mean something of their own
+// there.
+func loginFailure(err error) error {
+	switch state := errcode.SQLState(err); state {
+	case errcode.Forbidden:
+		return dialect.Misconfigured("the role may not connect to the database: grant it CONNECT: SQLSTATE " + state)
+	case errcode.NotInState:
+		return dialect.Misconfigured("the database accepts no connections: see ALTER DATABASE with ALLOW_CONNECTIONS: SQLSTATE " + state)
+	}
+	return err
 }
 
 // Row scans the one row of query, which has no arguments.

@@ -22,7 +22,7 @@ type Taken struct {
 func Take(ctx context.Context, db *sql.DB, find func(any) net.Conn, last string) (*Taken, error) {
 	conn, err := Live(ctx, db)
 	if err != nil {
-		return nil, err
+		return nil, loginFailure(err)
 	}
 	return &Taken{Conn: conn, Socket: SocketOf(conn, find), last: last}, nil
 }

@@ -11,5 +11,6 @@ const (
 	UndefinedColumn      = "42703"
 	UndefinedFunction    = "42883"
 	UndefinedTable       = "42P01"
+	NotInState           = "55000" // of an object; at a login, of the database
 	LockNotAvailable     = "55P03"
 )

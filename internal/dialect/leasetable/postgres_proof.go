@@ -1,6 +1,7 @@
 package leasetable
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -20,16 +21,11 @@ import (
 // that the driver is safe behind a pooler.
 func (t *postgresTables) prove(ctx context.Context) error {
 	err := t.pool.Once(ctx, func(conn *sql.Conn) error {
-		if err := t.server(ctx, conn); err != nil {
-			return err
+		err := t.proveOn(ctx, conn)
+		if err != nil {
+			dbconn.Destroy(conn, "") // a search_path that a person corrects counts for new connections
 		}
-		if err := Unprepared(ctx, conn); err != nil {
-			return err
-		}
-		if err := makeTables(ctx, conn); err != nil {
-			return err
-		}
-		return t.look(ctx, conn)
+		return err
 	})
 	switch {
 	case err == nil:
@@ -40,10 +36,28 @@ func (t *postgresTables) prove(ctx context.Context) error {
 	case errcode.SQLState(err) == errcode.InvalidSchema:
 		return dialect.Misconfigured("the search_path names no schema in which the lease tables could be: set it for the role, or in the connection string")
 	case errcode.SQLState(err) == errcode.Forbidden:
-		return dialect.Misconfigured("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner, and grant it SELECT, INSERT, UPDATE and DELETE")
+		return errRights
 	}
 	return err
 }
+
+// proveOn is prove on one connection.
+func (t *postgresTables) proveOn(ctx context.Context, conn *sql.Conn) error {
+	if err := t.server(ctx, conn); err != nil {
+		return err
+	}
+	if err := Unprepared(ctx, conn); err != nil {
+		return err
+	}
+	if err := makeTables(ctx, conn); err != nil {
+		return err
+	}
+	return t.look(ctx, conn)
+}
+
+// errRights is the failure of a role that lacks a right to the tables.
+var errRights = dialect.Misconfigured("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner," +
+	" and grant it SELECT, INSERT, UPDATE and DELETE, and USAGE on their schema")
 
 // onReadOnly is the reason to reject a server that cannot be written to.
 const onReadOnly = "this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)"
@@ -114,6 +128,8 @@ func makeTables(ctx context.Context, conn *sql.Conn) error {
 		statements := leaseTables(postgresTypes)
 		if there {
 			statements = statements[len(statements)-1:] // the row: the process that made the table may have died before
+		} else if hidden, err := postgres.Holds(ctx, conn, tablesHidden); err != nil || hidden {
+			return cmp.Or(err, errRights)
 		}
 		if err = execAll(ctx, conn, statements); err == nil || !slices.Contains(raced, errcode.SQLState(err)) || attempt == dbconn.Attempts {
 			return err
@@ -128,6 +144,15 @@ const tablesExist = `pg_catalog.to_regclass('latchkey_sessions') IS NOT NULL AND
 // rowsAreHidden holds if policies of a table apply to the role.
 const rowsAreHidden = `pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_sessions')::oid) OR pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_locks')::oid)
 	OR pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_secret_checks')::oid) OR pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_tokens')::oid)`
+
+// tablesHidden holds if tables are in a schema of the search_path that the role
+// may not use. to_regclass passes over that schema. If the tables were created
+// in the next one, other instances would go on to use those of the first.
+const tablesHidden = `EXISTS (SELECT FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+	WHERE c.relname = 'latchkey_sessions' AND NOT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND n.nspname IN (
+		SELECT CASE name WHEN '$user' THEN CURRENT_USER::text ELSE name END
+		FROM (SELECT pg_catalog.btrim(pg_catalog.btrim(s), '"') AS name FROM pg_catalog.unnest(
+			pg_catalog.string_to_array(pg_catalog.current_setting('search_path'), ',')) AS s) AS path))`
 
 // execAll sends statements one after the other.
 func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 // A session is a row of a table, with an expiry by the database's clock. Its
@@ -183,6 +184,9 @@ func (s *session) call(f func(context.Context) error) error {
 	err := f(ctx)
 	if errors.Is(err, errExpired) {
 		return errExpired
+	}
+	if errcode.SQLState(err) == errcode.Forbidden {
+		err = errRights
 	}
 	return dialect.AsStatement(dialect.Fail(err))
 }

@@ -37,10 +37,18 @@ func IsNeighbourXact(ctx context.Context, tx dialect.Execer, p dialect.Process) 
 	return n == 1 && err == nil && endErr == nil
 }
 
-// IsNeighbour is IsNeighbour on the connection of c.
+// IsNeighbour is IsNeighbour on the connection of c. If the role may not ask, it
+// returns false. A failed question would abort a transaction of the owner.
 func (c *Conn) IsNeighbour(p dialect.Process) (bool, error) {
+	may, err := c.rows(context.Background(), mayAsk)
+	if err != nil || may == 0 {
+		return false, dialect.Fail(err)
+	}
 	return IsNeighbour(context.Background(), c.conn, p)
 }
+
+// mayAsk has a row if the role may use what isNeighbour needs.
+const mayAsk = "SELECT WHERE pg_catalog.has_function_privilege(pg_catalog.to_regprocedure('pg_catalog.pg_stat_get_activity(integer)'), 'EXECUTE')"
 
 // PID returns the id of the server process, once a call has found it. It is 0
 // before.

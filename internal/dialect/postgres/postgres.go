@@ -148,7 +148,8 @@ func setUp(ctx context.Context, conn *sql.Conn, set dialect.Settings) error {
 		"'default_transaction_isolation', 'read committed'",
 		"'default_transaction_deferrable', 'off'",
 		"'plan_cache_mode', 'force_generic_plan'", // never plan an exchange anew
-		"'jit', 'off'", // never compile one, which takes longer than to carry it out
+		"'jit', 'off'",      // never compile one, which takes longer than to carry it out
+		"'work_mem', '4MB'", // the default: with less, to list the server's locks or settings takes a temporary file
 		"'application_name', pg_catalog.btrim(pg_catalog.concat_ws(' ', pg_catalog.left(pg_catalog.current_setting('application_name'), 54), 'latchkey'))",
 	}
 	// A pooled connection may hold locks that its last user forgot: taking one

@@ -33,7 +33,10 @@ func (s *session) Exchange(b *dialect.Batch) error {
 	s.batch = b
 	err := s.conn.Raw(s.exchangeOn)
 	s.batch = nil
-	return dialect.Fail(err)
+	if s.statements.rings && errcode.SQLState(err) == errcode.Forbidden {
+		s.statements.ringNoMore() // the role may have lost a right that only the bells need
+	}
+	return advisory(err)
 }
 
 // exchangeRaw is Exchange on the driver's connection.

@@ -55,6 +55,12 @@ func (s *statements) exchange(conn driver.Conn, b *dialect.Batch) ([]driver.Valu
 	return row, f, s.queryRow(stmt, args, row)
 }
 
+// ringNoMore leaves the bells out of all statements from now on. Those that were
+// prepared before stay on the server until the connection ends.
+func (s *statements) ringNoMore() {
+	s.rings, s.prepared = false, nil
+}
+
 // argsOf returns the arguments of f in the order of its parts. The slice is new
 // each time, since a driver's wrapper may keep it for its traces.
 func (s *statements) argsOf(f form, b *dialect.Batch) []driver.NamedValue {

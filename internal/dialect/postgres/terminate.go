@@ -8,17 +8,22 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 // processOf returns the server process of conn, whose id is pid. It is not
-// known behind a pooler, which may give the process to another client. It is not
-// known either after a SET ROLE to a role that may not see it.
+// known behind a pooler, which may give the process to another client, nor to a
+// role that may not see it, as after a SET ROLE, or may not call
+// pg_stat_get_activity.
 func processOf(ctx context.Context, conn *sql.Conn, pid int64) (dialect.Process, error) {
 	if handshake, known := dbconn.HandshakePID(conn); !known || handshake != pid {
 		return dialect.Process{}, nil
 	}
 	var start sql.NullInt64
 	err := conn.QueryRowContext(ctx, "SELECT "+startOf+" FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) AS a").Scan(&start)
+	if errcode.SQLState(err) == errcode.Forbidden { // the locks need no more than the role has
+		return dialect.Process{}, nil
+	}
 	if err != nil || !start.Valid {
 		return dialect.Process{}, err
 	}

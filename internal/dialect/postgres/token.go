@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 // Life is a number for the time from one start of a server to the next. Two
@@ -36,6 +37,8 @@ func (s *session) Token() (t dialect.Token, err error) {
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return dialect.Token{}, errAurora
+	case errcode.SQLState(err) == errcode.Forbidden:
+		return dialect.Token{}, errNoTokens
 	case err != nil:
 		return dialect.Token{}, dialect.Fail(err)
 	case pid != s.pid:
@@ -48,6 +51,12 @@ func (s *session) Token() (t dialect.Token, err error) {
 // OnAurora holds on Aurora, whose log is not PostgreSQL's. A place in it is no
 // token. A lease table has a counter instead.
 const OnAurora = "EXISTS (SELECT FROM pg_catalog.pg_proc WHERE proname = 'aurora_version' AND proowner = 10::pg_catalog.oid)" // that of the server's own functions
+
+// errNoTokens is the failure of a role that lacks a right to draw tokens.
+var errNoTokens = &dialect.Failure{
+	Kind: dialect.Statement, State: errcode.Forbidden, Permanent: true,
+	Reason: "the role may not call pg_logical_emit_message or pg_control_system, from which the tokens of Fence come: grant it EXECUTE on both: SQLSTATE " + errcode.Forbidden,
+}
 
 var errAurora = &dialect.Failure{
 	Kind:   dialect.Statement,

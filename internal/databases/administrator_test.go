@@ -1,0 +1,236 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
+)
+
+// eachTenant runs test for each driver, on one server.
+func eachTenant(t *testing.T, test func(t *testing.T, p *tenant), opts ...pgtest.Option) {
+	t.Parallel()
+	server := newSharedServer(t, opts...)
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, server.tenant(t, driver))
+		})
+	}
+}
+
+// An administrator's job ends the tenant's connections again and again. Each
+// time the holder is told, and the Session serves again. The log has two lines
+// for each loss.
+func TestBackendsEndedInALoop(t *testing.T) {
+	eachTenant(t, func(t *testing.T, p *tenant) {
+		s := p.session()
+		const times = 10
+		for range times {
+			var lock *sqllock.Lock
+			lockertest.Eventually(t, "the Session serves", func() (ok bool) {
+				var err error
+				lock, err = s.TryLock(t.Context(), p.key(1))
+				return err == nil
+			})
+			p.endConnections()
+			lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
+		}
+		p.serves(s)
+		if n := s.Stats().Losses; n < times {
+			t.Errorf("%d losses, want %d at least", n, times)
+		}
+		p.wantQuietLog(int(s.Stats().Losses))
+	})
+}
+
+// pg_cancel_backend in a loop fails statements. It ends no lock that is held,
+// and leaves none behind.
+func TestStatementsCancelledInALoop(t *testing.T) {
+	eachTenant(t, func(t *testing.T, p *tenant) {
+		s := p.session()
+		lock := mustLock(t, s, p.key(1))
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				for n := 0; ; n++ {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					lock, err := s.TryLock(t.Context(), p.key(10+i))
+					if err == nil {
+						err = lock.Unlock()
+					}
+					if err != nil && !errors.Is(err, sqllock.ErrUnavailable) && !errors.Is(err, sqllock.ErrHeld) {
+						t.Errorf("a call while statements are cancelled: %v", err)
+					}
+				}
+			})
+		}
+		for range 300 {
+			p.exec("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = '%[2]s'")
+		}
+		close(done)
+		wg.Wait()
+		if err := lock.Err(); err != nil || s.Stats().Losses > 0 {
+			t.Errorf("the lock: %v; losses: %v", err, s.Stats().LossesBy)
+		}
+		p.beats(s, lock)
+		for i := range 4 {
+			lockertest.Eventually(t, "the keys are free", func() bool {
+				lock, err := p.session().TryLock(t.Context(), p.key(10+i))
+				return err == nil && lock.Unlock() == nil
+			})
+		}
+		p.wantQuietLog(6)
+	})
+}
+
+// A server has no connection left just when a Session has lost its own. Callers
+// are told so, and the Session connects as soon as there is room. Ordinary roles
+// do not get the slots that are reserved for superusers.
+func TestServerOutOfConnections(t *testing.T) {
+	t.Parallel()
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			p := newSharedServer(t, pgtest.WithSettings(map[string]string{"max_connections": "12"})).tenant(t, driver)
+			s := p.session()
+			lock := mustLock(t, s, p.key(1))
+			var hog []*sql.Conn
+			crowd := p.pool()
+			crowd.SetMaxOpenConns(0)
+			fill := func() bool {
+				conn, err := crowd.Conn(t.Context())
+				if err == nil {
+					hog = append(hog, conn)
+				}
+				return err != nil
+			}
+			lockertest.Eventually(t, "the server has no connection left", fill)
+			p.beats(s, lock)
+			losses := 0
+			lockertest.Eventually(t, "the crowd gets the Session's slot", func() bool { // or the Session gets it again
+				_, err := s.TryLock(t.Context(), p.key(2))
+				if err == nil || errors.Is(err, sqllock.ErrHeld) {
+					losses++
+					p.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%[2]s' AND application_name LIKE '%latchkey'")
+				}
+				fill()
+				return err != nil && strings.Contains(err.Error(), "no connection to spare")
+			})
+			if err := lock.Err(); !errors.Is(err, sqllock.ErrLost) {
+				t.Errorf("the lock: %v, want ErrLost", err)
+			}
+			p.fails(s, sqllock.ErrUnavailable, "no connection to spare")
+			for _, conn := range hog {
+				_ = conn.Close()
+			}
+			_ = crowd.Close()
+			p.serves(s)
+			p.wantQuietLog(1 + losses)
+		})
+	}
+}
+
+// A role that may write no temporary files, with little memory to sort in, keeps
+// its locks. Its Session gives itself the memory to look at the lock table.
+func TestNoTemporaryFiles(t *testing.T) {
+	eachTenant(t, func(t *testing.T, p *tenant) {
+		p.alterRole("SET temp_file_limit = 0")
+		p.alterRole("SET work_mem = '256kB'")
+		s := p.session()
+		lock := mustLock(t, s, p.key(1))
+		other := mustConn(t, open(t, "pgx", p.server.cluster.DSN(p.database)))
+		if _, err := other.ExecContext(t.Context(), "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 3000) AS n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.pool().Exec("SELECT count(*) FROM pg_locks"); err == nil || !strings.Contains(err.Error(), "temp_file_limit") {
+			t.Fatalf("pg_locks can be listed: %v", err)
+		}
+		lockertest.Eventually(t, "the Session sees how full the table is", func() bool { return s.Stats().TableUsed >= 3000 })
+		mustUnlock(t, mustLock(t, s, p.key(2)))
+		if err := lock.Err(); err != nil || s.Stats().Losses > 0 {
+			t.Errorf("the lock: %v; losses: %v", err, s.Stats().LossesBy)
+		}
+		p.wantQuietLog(1)
+	}, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "512"}))
+}
+
+func mustConn(t *testing.T, db *sql.DB) *sql.Conn {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// A ConnLocker whose caller holds a lock of a Session with a registry looks for
+// that Session while it waits. A role that may not look does not lose the
+// transaction that its owner has open on the connection.
+func TestOwnersTransactionWithoutRightToLook(t *testing.T) {
+	eachTenant(t, func(t *testing.T, p *tenant) {
+		s := p.session()
+		lock := mustLock(t, s, p.key(1))
+		mustLock(t, s, p.key(2))
+		p.inDatabase(revoke("pg_stat_get_activity"))
+		conn := mustConn(t, p.pool())
+		if _, err := conn.ExecContext(t.Context(), "BEGIN; CREATE TEMPORARY TABLE leaky AS SELECT 1 AS n"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := lock.Bind(t.Context())
+		defer cancel()
+		const looks = 6 // one comes after half a heartbeat
+		ctx, stop := context.WithTimeout(ctx, looks*heartbeat)
+		defer stop()
+		if _, err := sqllock.OnConn(conn).Lock(ctx, p.key(2)); err == nil || !strings.Contains(err.Error(), "deadline") {
+			t.Errorf("Lock of a held key: %v", err)
+		}
+		var n int
+		if err := conn.QueryRowContext(t.Context(), "SELECT n FROM leaky").Scan(&n); err != nil {
+			t.Errorf("the owner's transaction: %v", err)
+		}
+		if _, err := conn.ExecContext(t.Context(), "COMMIT"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A leader whose role is locked out stops leading, and leads again when the role
+// may log in. The Campaign's status says why it does not lead.
+func TestElectionOfARoleThatIsLockedOut(t *testing.T) {
+	eachTenant(t, func(t *testing.T, p *tenant) {
+		campaign := election.New(p.session(), p.key(1), election.WithBackoff(10*time.Millisecond, 50*time.Millisecond))
+		terms := make(chan error, 100)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_ = campaign.Run(ctx, func(ctx context.Context) error {
+				terms <- nil
+				<-ctx.Done()
+				return nil
+			})
+		})
+		defer wg.Wait()
+		defer cancel()
+		<-terms
+		p.alterRole("NOLOGIN")
+		p.endConnections()
+		lockertest.Eventually(t, "the leader is told", func() bool { return !campaign.Status().Leader })
+		p.alterRole("LOGIN")
+		<-terms
+	})
+}

@@ -1,0 +1,92 @@
+package databases
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// lease is that of a tenant's Sessions whose locks are to expire.
+const lease = 2 * time.Second
+
+// What keeps a Session from writing to its lease table costs the locks once the
+// lease has passed, and not before. The holder is told. Calls say what is
+// wrong. When it is undone, the same Session serves again.
+func TestServerFaultsOfALeaseTable(t *testing.T) {
+	t.Parallel()
+	server := newSharedServer(t)
+	for _, f := range leaseFaults {
+		for _, driver := range pgtest.Drivers() {
+			t.Run(f.name+"/"+driver, func(t *testing.T) {
+				t.Parallel()
+				p := server.tenant(t, driver)
+				s := p.leaseSession(sqllock.WithLease(lease))
+				waiter := p.leaseSession(sqllock.WithLease(lease))
+				lock := mustLock(t, s, p.key(1))
+				waiting := p.await(waiter, p.key(1))
+				f.do(p)
+				p.endConnections()
+				lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
+				if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
+					t.Errorf("Unlock: %v, want ErrLost", err)
+				}
+				if n := s.Stats().LossesBy["lease"] + s.Stats().LossesBy["connection"]; n != 1 {
+					t.Errorf("losses: %v", s.Stats().LossesBy)
+				}
+				p.fails(s, f.refused, f.refusedSays)
+				if len(waiting) != 0 {
+					t.Error("the waiter returned")
+				}
+				f.undo(p)
+				p.serves(s)
+				p.mustBeGranted(waiting)
+				p.wantQuietLog(4) // a reason while the lease lasts, and another after it
+			})
+		}
+	}
+}
+
+var leaseFaults = []serverFault{
+	{
+		name:    "lease table: rights revoked",
+		do:      func(p *tenant) { p.inDatabase("REVOKE ALL ON ALL TABLES IN SCHEMA kit FROM %[2]s") },
+		undo:    func(p *tenant) { p.grant() },
+		refused: sqllock.ErrConfig, refusedSays: "SELECT, INSERT, UPDATE and DELETE",
+	},
+	{
+		name:    "lease table: USAGE on the schema revoked",
+		do:      func(p *tenant) { p.inDatabase("REVOKE USAGE ON SCHEMA kit FROM %[2]s") },
+		undo:    func(p *tenant) { p.grant() },
+		refused: sqllock.ErrConfig, refusedSays: "SELECT, INSERT, UPDATE and DELETE",
+	},
+	{
+		name:    "lease table: ACCESS EXCLUSIVE",
+		do:      func(p *tenant) { p.lockTables("kit.latchkey_sessions") },
+		undo:    func(p *tenant) { p.unlockTables() },
+		refused: sqllock.ErrUnavailable,
+	},
+	{
+		name: "lease table: default_transaction_read_only",
+		do:   func(p *tenant) { p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on") },
+		undo: func(p *tenant) {
+			p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only")
+		},
+		refused: sqllock.ErrNotExclusive, refusedSays: "can only read",
+	},
+	{
+		name:    "lease table: password changed",
+		do:      func(p *tenant) { p.alterRole("PASSWORD 'leaky_next'") },
+		undo:    func(p *tenant) { p.password.Store("leaky_next") },
+		refused: sqllock.ErrConfig, refusedSays: "28P01",
+	},
+	{
+		name:    "lease table: database renamed, and back",
+		do:      func(p *tenant) { p.rename(p.database, p.database+"_old") },
+		undo:    func(p *tenant) { p.rename(p.database+"_old", p.database) },
+		refused: sqllock.ErrConfig, refusedSays: "3D000",
+	},
+}

@@ -1,0 +1,230 @@
+package databases
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A serverFault is what an administrator of a shared server does while Sessions
+// are at work.
+//
+// Invariant: its name is the first column of a row in
+// docs/databases/conditions.md.
+type serverFault struct {
+	name string
+	do   func(p *tenant)
+	undo func(p *tenant)
+
+	ends bool   // the deed ends the tenant's connections
+	err  error  // of a call on a connection that lives; nil: none fails
+	says string // in the text of err
+
+	refused     error  // of a call, when the connection is gone as well; nil: the Session connects again
+	refusedSays string // in the text of refused
+	noRelease   bool   // what is acquired cannot be given back
+}
+
+// What administrators of a shared server do costs a Session no lock that the
+// server has kept. Calls return an error that says what to change. The log has
+// one line for each change. When it is undone, the same Session serves again.
+func TestServerFaults(t *testing.T) {
+	t.Parallel()
+	server := newSharedServer(t)
+	for _, f := range serverFaults {
+		for _, driver := range pgtest.Drivers() {
+			t.Run(f.name+"/"+driver, func(t *testing.T) {
+				t.Parallel()
+				f.meets(t, server.tenant(t, driver))
+			})
+		}
+	}
+}
+
+// meets lets f happen to a holder and a waiter of p.
+func (f serverFault) meets(t *testing.T, p *tenant) {
+	holder, waiter := p.session(), p.session()
+	lock := mustLock(t, holder, p.key(1))
+	waiting := p.await(waiter, p.key(1))
+	p.registered(lock)
+
+	f.do(p)
+	if !f.ends {
+		f.keeps(t, p, holder, waiter, lock)
+		p.endConnections()
+	}
+	lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
+	if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
+		t.Errorf("Unlock of the lost lock: %v, want ErrLost", err)
+	}
+	if f.refused != nil {
+		p.fails(holder, f.refused, f.refusedSays)
+		if n := len(waiting); n != 0 {
+			t.Error("the waiter was granted the key, or has given up, without a connection")
+		}
+	} else {
+		p.serves(holder)
+	}
+	f.undo(p)
+	p.serves(holder)
+	p.mustBeGranted(waiting)
+	p.wantQuietLog(2)
+}
+
+// keeps checks that the lock stays held for several heartbeats under f, and that
+// other calls do what f says.
+func (f serverFault) keeps(t *testing.T, p *tenant, holder, waiter *sqllock.Session, lock *sqllock.Lock) {
+	t.Helper()
+	p.beats(holder, lock)
+	if n := waiter.Stats().Losses; n != 0 {
+		t.Errorf("the waiter lost %d connections", n)
+	}
+	switch {
+	case f.err != nil:
+		p.fails(holder, f.err, f.says)
+	case !f.noRelease:
+		other := mustLock(t, holder, p.key(2))
+		if err := other.Unlock(); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+	}
+	if err := lock.Err(); err != nil {
+		t.Errorf("the lock: %v", err)
+	}
+	if n := holder.Stats().Losses; n != 0 {
+		t.Errorf("%d connections were lost", n)
+	}
+}
+
+var serverFaults = []serverFault{
+	{
+		name:    "role made NOLOGIN",
+		do:      func(p *tenant) { p.alterRole("NOLOGIN") },
+		undo:    func(p *tenant) { p.alterRole("LOGIN") },
+		refused: sqllock.ErrConfig, refusedSays: "28000",
+	},
+	{
+		name:    "VALID UNTIL has passed",
+		do:      func(p *tenant) { p.alterRole("VALID UNTIL '2001-01-01'") },
+		undo:    func(p *tenant) { p.alterRole("VALID UNTIL 'infinity'") },
+		refused: sqllock.ErrConfig, refusedSays: "28P01",
+	},
+	{
+		name:    "password changed",
+		do:      func(p *tenant) { p.alterRole("PASSWORD 'leaky_next'") },
+		undo:    func(p *tenant) { p.password.Store("leaky_next") },
+		refused: sqllock.ErrConfig, refusedSays: "28P01",
+	},
+	{
+		name:    "CONNECTION LIMIT 0 of the role",
+		do:      func(p *tenant) { p.alterRole("CONNECTION LIMIT 0") },
+		undo:    func(p *tenant) { p.alterRole("CONNECTION LIMIT -1") },
+		refused: sqllock.ErrUnavailable, refusedSays: "53300",
+	},
+	{
+		name:    "CONNECTION LIMIT 1 of the role",
+		do:      func(p *tenant) { p.alterRole("CONNECTION LIMIT 1") },
+		undo:    func(p *tenant) { p.alterRole("CONNECTION LIMIT -1") },
+		refused: sqllock.ErrUnavailable, refusedSays: "53300",
+	},
+	{
+		name:    "role dropped and created again",
+		do:      func(p *tenant) { p.dropRole() },
+		undo:    func(p *tenant) { p.createRole() },
+		refused: sqllock.ErrConfig, refusedSays: "28",
+	},
+	{
+		name:    "pg_hba.conf rejects the role",
+		do:      func(p *tenant) { p.rejectBy("host") },
+		undo:    func(p *tenant) { p.rejectBy("") },
+		refused: sqllock.ErrConfig, refusedSays: "28000",
+	},
+	{
+		name:    "pg_hba.conf demands TLS",
+		do:      func(p *tenant) { p.rejectBy("hostnossl") },
+		undo:    func(p *tenant) { p.rejectBy("") },
+		refused: sqllock.ErrConfig, refusedSays: "28000",
+	},
+	{
+		name:    "CONNECT revoked",
+		do:      func(p *tenant) { p.exec("REVOKE CONNECT ON DATABASE %[1]s FROM PUBLIC") },
+		undo:    func(p *tenant) { p.exec("GRANT CONNECT ON DATABASE %[1]s TO PUBLIC") },
+		refused: sqllock.ErrConfig, refusedSays: "42501",
+	},
+	{
+		name:    "ALLOW_CONNECTIONS false",
+		do:      func(p *tenant) { p.exec("ALTER DATABASE %[1]s ALLOW_CONNECTIONS false") },
+		undo:    func(p *tenant) { p.exec("ALTER DATABASE %[1]s ALLOW_CONNECTIONS true") },
+		refused: sqllock.ErrConfig, refusedSays: "55000",
+	},
+	{
+		name:    "CONNECTION LIMIT 0 of the database",
+		do:      func(p *tenant) { p.exec("ALTER DATABASE %[1]s CONNECTION LIMIT 0") },
+		undo:    func(p *tenant) { p.exec("ALTER DATABASE %[1]s CONNECTION LIMIT -1") },
+		refused: sqllock.ErrUnavailable, refusedSays: "53300",
+	},
+	{
+		name: "database renamed, and back",
+		do:   func(p *tenant) { p.rename(p.database, p.database+"_old") },
+		undo: func(p *tenant) { p.rename(p.database+"_old", p.database) },
+		ends: true, refused: sqllock.ErrConfig, refusedSays: "3D000",
+	},
+	{
+		name: "database dropped and created again",
+		do:   func(p *tenant) { p.exec("DROP DATABASE %[1]s WITH (FORCE)") },
+		undo: func(p *tenant) { p.createDatabase() },
+		ends: true, refused: sqllock.ErrConfig, refusedSays: "3D000",
+	},
+	{
+		name: "rights on the registry revoked",
+		do:   func(p *tenant) { p.inDatabase("REVOKE ALL ON latchkey_heartbeats, latchkey_waits FROM %[2]s") },
+		undo: func(p *tenant) { p.grant() },
+	},
+	{
+		name: "USAGE on the schema revoked",
+		do:   func(p *tenant) { p.inDatabase("REVOKE USAGE ON SCHEMA kit FROM %[2]s") },
+		undo: func(p *tenant) { p.grant() },
+	},
+	{
+		name: "EXECUTE on pg_try_advisory_lock revoked",
+		do:   func(p *tenant) { p.inDatabase(revoke("pg_try_advisory_lock")) },
+		undo: func(p *tenant) { p.inDatabase(grantAgain("pg_try_advisory_lock")) },
+		err:  sqllock.ErrConfig, says: "42501",
+		refused: sqllock.ErrConfig, refusedSays: "42501",
+	},
+	{
+		name:      "EXECUTE on pg_advisory_unlock revoked",
+		do:        func(p *tenant) { p.inDatabase(revoke("pg_advisory_unlock")) },
+		undo:      func(p *tenant) { p.inDatabase(grantAgain("pg_advisory_unlock")) },
+		noRelease: true,
+		refused:   sqllock.ErrConfig, refusedSays: "42501",
+	},
+	{
+		name: "EXECUTE on pg_stat_get_activity revoked",
+		do:   func(p *tenant) { p.inDatabase(revoke("pg_stat_get_activity")) },
+		undo: func(p *tenant) { p.inDatabase(grantAgain("pg_stat_get_activity")) },
+	},
+	{
+		name: "EXECUTE on pg_notify revoked",
+		do:   func(p *tenant) { p.inDatabase(revoke("pg_notify")) },
+		undo: func(p *tenant) { p.inDatabase(grantAgain("pg_notify")) },
+	},
+	{
+		name: "EXECUTE on pg_lock_status revoked",
+		do:   func(p *tenant) { p.inDatabase(revoke("pg_lock_status")) },
+		undo: func(p *tenant) { p.inDatabase(grantAgain("pg_lock_status")) },
+	},
+	{
+		name: "ACCESS EXCLUSIVE on the registry",
+		do:   func(p *tenant) { p.lockTables("kit.latchkey_heartbeats, kit.latchkey_waits") },
+		undo: func(p *tenant) { p.unlockTables() },
+	},
+	{
+		name: "default_transaction_read_only",
+		do:   func(p *tenant) { p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on") },
+		undo: func(p *tenant) { p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only") },
+	},
+}
