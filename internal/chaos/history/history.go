@@ -21,6 +21,7 @@ type Event struct {
 	Hold  *Hold  `json:"hold,omitempty"`
 	Write *Write `json:"write,omitempty"`
 	Fault *Fault `json:"fault,omitempty"`
+	Serviced
 }
 
 // A Result is how a call ended.
@@ -51,6 +52,8 @@ const (
 	Groups Kind = "groups" // TryEach
 	Limit  Kind = "limit"  // Acquire of a Limiter
 	Stack  Kind = "stack"  // AcquireAll
+
+	Service Kind = "service" // TryLock by a caller that does more than to hold the lock
 )
 
 // A Limited is a place of a limit. It is empty for other keys.

@@ -54,7 +54,7 @@ func open(o Config) (w *work, err error) {
 	if w.direct, err = sql.Open(o.Driver, o.Direct); err != nil {
 		return w, err
 	}
-	w.direct.SetMaxOpenConns(4)
+	w.direct.SetMaxOpenConns(4 + connsOfServices*o.Services)
 	if w.pool, err = sql.Open(o.Driver, o.DSN); err != nil {
 		return w, err
 	}
@@ -102,6 +102,7 @@ func (w *work) work(draining context.Context, o orders, say func(Status) error) 
 		c := mixed{caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(100+i)))}}
 		callers.Go(func() { c.run(resting) })
 	}
+	w.serve(resting, &callers)
 	callers.Go(func() { w.flood(resting, o.floods) })
 	select {
 	case <-o.rest:

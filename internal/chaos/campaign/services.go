@@ -1,0 +1,42 @@
+package campaign
+
+import (
+	"fmt"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// checkServices checks what callers of the packages around sqllock saw.
+func (r *Result) checkServices(events []history.Event) (err error) {
+	if r.settings.Services == 0 || !r.gathered {
+		return nil
+	}
+	r.Services, err = check.Services(events, r.left, r.trouble())
+	return err
+}
+
+// trouble returns the times from a fault of the fleet until every process served
+// again.
+func (r *Result) trouble() check.Trouble {
+	var all []history.Fault
+	for _, o := range r.outcomes {
+		if !r.bystander(o.Fault) {
+			o.Fault.End += history.Moment(o.Recovery)
+			all = append(all, o.Fault)
+		}
+	}
+	return check.NewTrouble(all)
+}
+
+// servicesCoverage returns an error if callers of the packages around sqllock did
+// nothing while there were faults.
+func (r *Result) servicesCoverage() error {
+	if r.Services == nil {
+		return nil
+	}
+	if err := r.Services.Covered(); err != nil {
+		return fmt.Errorf("%w: %w", errCoverage, err)
+	}
+	return nil
+}

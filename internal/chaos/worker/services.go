@@ -1,0 +1,49 @@
+package worker
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
+)
+
+// ServicesSchema returns the statements that make the tables of services, in a
+// database of kind d. Every role may use them.
+func ServicesSchema(d sqllock.Dialect) (all []string) {
+	all = slices.Concat(watermark.Schema(d), advancesSchema())
+	if d == sqllock.PostgreSQL {
+		all = append(all, "GRANT SELECT, INSERT, UPDATE ON latchkey_watermarks, advances, advance_counters TO PUBLIC")
+	}
+	return all
+}
+
+// connsOfServices is how many connections of the pool a caller of each package
+// needs, together.
+const connsOfServices = 3
+
+// Left is what services have left in the tables of ServicesSchema.
+func Left(ctx context.Context, db *sql.DB) (left check.Left, err error) {
+	if left.Advanced, err = advanced(ctx, db); err != nil {
+		return left, err
+	}
+	left.Marks, err = marks(ctx, db)
+	return left, err
+}
+
+// serve starts callers of the packages around sqllock, which work until resting
+// ends. They use the Session and the pool of the work, and have keys of their
+// own.
+func (w *work) serve(resting context.Context, callers *sync.WaitGroup) {
+	for i := range w.config.Services {
+		rng := func(kind int) *rand.Rand {
+			return rand.New(rand.NewPCG(w.config.Seed, uint64(1_000_000*(1+kind)+i)))
+		}
+		advancing := advancing{caller{w, rng(0)}}
+		callers.Go(func() { advancing.run(resting) })
+	}
+}
