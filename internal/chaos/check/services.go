@@ -14,12 +14,20 @@ import (
 type Left struct {
 	Advanced []Advanced
 	Marks    []Marked
+	Paid     []Paid
 }
 
 // A ServicesReport counts what callers of the packages around sqllock did. Each
 // count comes with that of the calls in a time of trouble.
 type ServicesReport struct {
-	Advanced, Passed, Read Count
+	Advanced, Passed, Read Count // of watermarks
+
+	// Of requests with an idempotency key.
+	Paid         Count // carried out, or declined
+	Replayed     Count // answered with what was stored
+	InFlight     Count // rejected, since another one was under way
+	OtherPayload Count // rejected
+	Unanswered   Count // failed, or without a response
 }
 
 // A Count is calls.
@@ -32,11 +40,13 @@ type Count struct {
 // they left:
 //
 //   - A watermark only rises: see advances.
+//   - A request with an idempotency key takes effect once: see payments.
 //
 // trouble has the times from a fault until every process served again.
 func Services(events []history.Event, left Left, trouble Trouble) (*ServicesReport, error) {
 	c := &services{ServicesReport: &ServicesReport{}, trouble: trouble}
 	c.advances(events, left)
+	c.payments(events, left)
 	return c.ServicesReport, c.found.err()
 }
 
@@ -66,15 +76,26 @@ func (t Trouble) touch(from, to history.Moment) bool {
 	return t.spans != nil && t.spans.touch(from, to)
 }
 
+// A named Count has words for people.
+type named struct {
+	what string
+	Count
+}
+
+func (r *ServicesReport) counts() []named {
+	return []named{
+		{"watermarks advanced", r.Advanced}, {"watermarks passed already", r.Passed}, {"watermarks read", r.Read},
+		{"payments carried out", r.Paid}, {"payments replayed", r.Replayed}, {"payments in flight", r.InFlight},
+		{"payments with another payload", r.OtherPayload}, {"payments without a response", r.Unanswered},
+	}
+}
+
 // String is the report for people.
 func (r *ServicesReport) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, line := range []struct {
-		what string
-		of   Count
-	}{{"watermarks advanced", r.Advanced}, {"watermarks passed already", r.Passed}, {"watermarks read", r.Read}} {
-		fmt.Fprintf(w, "%s\t%d\t%d in trouble\n", line.what, line.of.All, line.of.Troubled)
+	for _, of := range r.counts() {
+		fmt.Fprintf(w, "%s\t%d\t%d in trouble\n", of.what, of.All, of.Troubled)
 	}
 	w.Flush()
 	return b.String()
@@ -84,12 +105,9 @@ func (r *ServicesReport) String() string {
 // trouble. Then the check shows nothing about faults.
 func (r *ServicesReport) Covered() error {
 	var errs []error
-	for _, of := range []struct {
-		what string
-		Count
-	}{{"Advance was committed", r.Advanced}, {"Advance was rejected", r.Passed}, {"watermark was read", r.Read}} {
+	for _, of := range r.counts() {
 		if of.Troubled == 0 {
-			errs = append(errs, fmt.Errorf("no %s in a time of trouble", of.what))
+			errs = append(errs, fmt.Errorf("in times of trouble there was nothing of this: %s", of.what))
 		}
 	}
 	return errors.Join(errs...)

@@ -5,6 +5,7 @@ package history
 type Serviced struct {
 	Advance *Advance `json:"advance,omitempty"`
 	Mark    *Mark    `json:"mark,omitempty"`
+	Payment *Payment `json:"payment,omitempty"`
 }
 
 // An Advance is a transaction that raises the watermark of a key and stores a
@@ -34,3 +35,25 @@ type Mark struct {
 	Begin   Moment `json:"begin"`
 	End     Moment `json:"end"`
 }
+
+// A Payment is one attempt at a request with an idempotency key. A client makes
+// attempts until it has a response that is kept.
+type Payment struct {
+	Process  int    `json:"process"`
+	Key      int64  `json:"key"`
+	Other    bool   `json:"other,omitempty"` // it has another payload than the key's first request
+	Begin    Moment `json:"begin"`
+	End      Moment `json:"end"`
+	Status   int    `json:"status"`            // 0: no response, or only a part
+	Receipt  int64  `json:"receipt,omitempty"` // the number of the effect, by the handler; 0: the response is not the handler's
+	Body     string `json:"body,omitempty"`    // a digest of all that the handler wrote
+	Replayed bool   `json:"replayed,omitempty"`
+	Last     bool   `json:"last,omitempty"` // the client makes no other attempt
+}
+
+// Kept reports whether the response is one for ever: it says that the effect is
+// committed, or that the payment was declined.
+func (p Payment) Kept() bool { return p.Status >= 200 && p.Status < 400 || p.Declined() }
+
+// Declined reports whether the response is one for ever, without an effect.
+func (p Payment) Declined() bool { return p.Status == 402 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
@@ -15,9 +16,9 @@ import (
 // ServicesSchema returns the statements that make the tables of services, in a
 // database of kind d. Every role may use them.
 func ServicesSchema(d sqllock.Dialect) (all []string) {
-	all = slices.Concat(watermark.Schema(d), advancesSchema())
+	all = slices.Concat(watermark.Schema(d), advancesSchema(), idempotency.Schema(d), payingSchema())
 	if d == sqllock.PostgreSQL {
-		all = append(all, "GRANT SELECT, INSERT, UPDATE ON latchkey_watermarks, advances, advance_counters TO PUBLIC")
+		all = append(all, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_watermarks, latchkey_responses, advances, advance_counters, payments TO PUBLIC")
 	}
 	return all
 }
@@ -31,19 +32,32 @@ func Left(ctx context.Context, db *sql.DB) (left check.Left, err error) {
 	if left.Advanced, err = advanced(ctx, db); err != nil {
 		return left, err
 	}
-	left.Marks, err = marks(ctx, db)
+	if left.Marks, err = marks(ctx, db); err != nil {
+		return left, err
+	}
+	left.Paid, err = paid(ctx, db)
 	return left, err
 }
 
 // serve starts callers of the packages around sqllock, which work until resting
 // ends. They use the Session and the pool of the work, and have keys of their
-// own.
-func (w *work) serve(resting context.Context, callers *sync.WaitGroup) {
+// own. end ends what they share, when they have ended.
+func (w *work) serve(resting context.Context, callers *sync.WaitGroup) (end func() error, err error) {
+	if w.config.Services == 0 {
+		return func() error { return nil }, nil
+	}
+	shop, err := openShop(w)
+	if err != nil {
+		return nil, err
+	}
 	for i := range w.config.Services {
 		rng := func(kind int) *rand.Rand {
 			return rand.New(rand.NewPCG(w.config.Seed, uint64(1_000_000*(1+kind)+i)))
 		}
 		advancing := advancing{caller{w, rng(0)}}
 		callers.Go(func() { advancing.run(resting) })
+		paying := paying{caller{w, rng(1)}, shop}
+		callers.Go(func() { paying.run(resting) })
 	}
+	return shop.close, nil
 }

@@ -102,7 +102,13 @@ func (w *work) work(draining context.Context, o orders, say func(Status) error) 
 		c := mixed{caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(100+i)))}}
 		callers.Go(func() { c.run(resting) })
 	}
-	w.serve(resting, &callers)
+	endServices, err := w.serve(resting, &callers)
+	if err != nil {
+		rest()
+		callers.Wait()
+		finish()
+		return errors.Join(err, <-told)
+	}
 	callers.Go(func() { w.flood(resting, o.floods) })
 	select {
 	case <-o.rest:
@@ -110,10 +116,11 @@ func (w *work) work(draining context.Context, o orders, say func(Status) error) 
 	}
 	rest()
 	callers.Wait()
+	err = endServices()
 	w.rested.Store(true)
 	w.probeUntil(draining, o.probe)
 	finish()
-	return <-told
+	return errors.Join(err, <-told)
 }
 
 // note appends e to the history, in one write of its own. So it survives
