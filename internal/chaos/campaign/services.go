@@ -2,9 +2,11 @@ package campaign
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // checkServices checks what callers of the packages around sqllock saw.
@@ -12,8 +14,14 @@ func (r *Result) checkServices(events []history.Event) (err error) {
 	if r.settings.Services == 0 || !r.gathered {
 		return nil
 	}
-	r.Services, err = check.Services(events, r.left, r.trouble())
+	r.Services, err = check.Services(events, r.left, check.ServiceParams{Trouble: r.trouble(), Leaderless: leaderless(r.settings.Lease)})
 	return err
+}
+
+// leaderless bounds how long a key is without a leader, but for the time of
+// faults. A lease may pass first, and the process that leads next may pause.
+func leaderless(lease time.Duration) time.Duration {
+	return lease + 500*time.Millisecond + worker.LongestPause + slack
 }
 
 // trouble returns the times from a fault of the fleet until every process served

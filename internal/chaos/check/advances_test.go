@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
@@ -41,7 +42,7 @@ func judgeLeft(t *testing.T, tests []judgedLeft, trouble ...history.Fault) {
 	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := Services(tt.events, tt.left, NewTrouble(trouble)); tt.want == nil && err != nil || !errors.Is(err, tt.want) {
+			if _, err := Services(tt.events, tt.left, ServiceParams{Trouble: NewTrouble(trouble), Leaderless: time.Second}); tt.want == nil && err != nil || !errors.Is(err, tt.want) {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
 		})
@@ -126,7 +127,7 @@ func TestRandomAdvances(t *testing.T) {
 					continue
 				}
 				broken++
-				if _, err := Services(events, left, Trouble{}); defect.want == nil && err != nil || !errors.Is(err, defect.want) {
+				if _, err := Services(events, left, ServiceParams{}); defect.want == nil && err != nil || !errors.Is(err, defect.want) {
 					t.Fatalf("seed %d: %v, want %v", seed, err, defect.want)
 				}
 			}

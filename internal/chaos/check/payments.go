@@ -26,7 +26,9 @@ var (
 //
 //   - Its request took effect once at most.
 //   - All responses that are kept are the same to the byte. They are the response
-//     of the effect that is there, or of a handler that declined and left none.
+//     of the effect that is there, or of a handler that declined and left none. A
+//     handler that declines after its lock was lost is not kept, so its own
+//     response counts only by what it must not leave.
 //   - With another payload there is no such response.
 //   - A failure of the middleware is 409 or 503, or 422 with another payload. A
 //     500 is the handler's.
@@ -60,10 +62,13 @@ func (c *services) payments(events []history.Event, left Left) {
 		case p.Other:
 			c.found.add(ErrOtherPayload, p)
 			continue
-		case p.Declined() && done:
+		case p.Declined() && done && (p.Replayed || effect == p.Receipt):
 			c.found.add(ErrDeclined, p)
 		case !p.Declined() && (!done || effect != p.Receipt):
 			c.found.add(ErrNotPaid, p)
+		}
+		if p.Declined() && !p.Replayed {
+			continue
 		}
 		if !again {
 			kept[p.Key] = p

@@ -19,6 +19,12 @@ func withOther(e history.Event) history.Event {
 	return serviced(history.Serviced{Payment: &p})
 }
 
+func replayed(e history.Event) history.Event {
+	p := *e.Payment
+	p.Replayed = true
+	return serviced(history.Serviced{Payment: &p})
+}
+
 func last(e history.Event) history.Event {
 	p := *e.Payment
 	p.Last = true
@@ -36,9 +42,11 @@ func TestPayments(t *testing.T) {
 		{"another effect", list(payment(201, 8, "a")), one, ErrNotPaid},
 		{"declined", list(declined, declined), Left{}, nil},
 		{"declined, and an effect", list(declined), one, ErrDeclined},
+		{"declined by a run whose lock was lost", list(payment(402, 6, "a"), created), one, nil},
+		{"declined, replayed, and an effect", list(replayed(payment(402, 6, "a"))), one, ErrDeclined},
 		{"another body", list(created, payment(201, 7, "b")), one, ErrTwoResponses},
 		{"another status", list(created, payment(200, 7, "a")), one, ErrTwoResponses},
-		{"declined by another run", list(declined, payment(402, 8, "a")), Left{}, ErrTwoResponses},
+		{"declined by another run", list(replayed(declined), replayed(payment(402, 8, "a"))), Left{}, ErrTwoResponses},
 		{"an effect without a response", list(last(payment(201, 7, "a")), payment(0, 0, "")), one, nil},
 		{"another payload is carried out", list(created, withOther(created)), one, ErrOtherPayload},
 		{"another payload is rejected", list(created, last(withOther(payment(422, 0, "")))), one, nil},
@@ -61,7 +69,7 @@ func TestRandomPayments(t *testing.T) {
 			right := 0
 			for seed := range uint64(seeds) {
 				events, left := simulatePayments(rand.New(rand.NewPCG(seed, 6)), 300, defect)
-				_, err := Services(events, left, Trouble{})
+				_, err := Services(events, left, ServiceParams{})
 				if want == nil && err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
@@ -28,6 +29,9 @@ type ServicesReport struct {
 	InFlight     Count // rejected, since another one was under way
 	OtherPayload Count // rejected
 	Unanswered   Count // failed, or without a response
+
+	Terms   Count // of leaders
+	Leaders int   // processes that led one key, at most
 }
 
 // A Count is calls.
@@ -41,13 +45,23 @@ type Count struct {
 //
 //   - A watermark only rises: see advances.
 //   - A request with an idempotency key takes effect once: see payments.
-//
-// trouble has the times from a fault until every process served again.
-func Services(events []history.Event, left Left, trouble Trouble) (*ServicesReport, error) {
-	c := &services{ServicesReport: &ServicesReport{}, trouble: trouble}
+//   - A key has a leader, and each has a greater token: see terms.
+func Services(events []history.Event, left Left, p ServiceParams) (*ServicesReport, error) {
+	rs, err := index(events)
+	if err != nil {
+		return nil, err
+	}
+	c := &services{ServicesReport: &ServicesReport{}, trouble: p.Trouble}
 	c.advances(events, left)
 	c.payments(events, left)
+	c.terms(rs, p.Leaderless)
 	return c.ServicesReport, c.found.err()
+}
+
+// ServiceParams are the facts about the system that [Services] needs.
+type ServiceParams struct {
+	Trouble    Trouble       // from a fault until every process served again
+	Leaderless time.Duration // bounds how long a key is without a leader; 0: nothing does
 }
 
 // services is a check under way.
@@ -87,6 +101,7 @@ func (r *ServicesReport) counts() []named {
 		{"watermarks advanced", r.Advanced}, {"watermarks passed already", r.Passed}, {"watermarks read", r.Read},
 		{"payments carried out", r.Paid}, {"payments replayed", r.Replayed}, {"payments in flight", r.InFlight},
 		{"payments with another payload", r.OtherPayload}, {"payments without a response", r.Unanswered},
+		{"terms of leaders", r.Terms},
 	}
 }
 
@@ -109,6 +124,9 @@ func (r *ServicesReport) Covered() error {
 		if of.Troubled == 0 {
 			errs = append(errs, fmt.Errorf("in times of trouble there was nothing of this: %s", of.what))
 		}
+	}
+	if r.Leaders < 2 {
+		errs = append(errs, fmt.Errorf("a key had %d processes as leaders", r.Leaders))
 	}
 	return errors.Join(errs...)
 }

@@ -54,6 +54,7 @@ const (
 	Stack  Kind = "stack"  // AcquireAll
 
 	Service Kind = "service" // TryLock by a caller that does more than to hold the lock
+	Term    Kind = "term"    // of a leader, by an election.Campaign
 )
 
 // A Limited is a place of a limit. It is empty for other keys.
@@ -99,6 +100,7 @@ type Hold struct {
 
 	UnlockBegin Moment `json:"unlockBegin,omitempty"`
 	Unlock      Result `json:"unlock,omitempty"`
+	Reign
 }
 
 // A Write is a transaction behind the fence, by the holder of Lock.

@@ -57,3 +57,9 @@ func (p Payment) Kept() bool { return p.Status >= 200 && p.Status < 400 || p.Dec
 
 // Declined reports whether the response is one for ever, without an effect.
 func (p Payment) Declined() bool { return p.Status == 402 }
+
+// A Reign is what a leader saw of its term. It is empty for other locks.
+type Reign struct {
+	Token string `json:"token,omitempty"` // of the Status; empty: the database did not return one
+	Leads Moment `json:"leads,omitempty"` // before the last Status that said that this process leads
+}

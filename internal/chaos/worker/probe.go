@@ -57,6 +57,9 @@ func AllKeys(n int) (all []sqllock.Key) {
 	for i := range marksKeys {
 		all = append(all, marksKey(i))
 	}
+	for i := range termKeys {
+		all = append(all, termKey(i))
+	}
 	for _, l := range levels {
 		for id := range l.ids {
 			for slot := range l.slots {

@@ -59,5 +59,9 @@ func (w *work) serve(resting context.Context, callers *sync.WaitGroup) (end func
 		paying := paying{caller{w, rng(1)}, shop}
 		callers.Go(func() { paying.run(resting) })
 	}
+	for i := range termKeys { // one for each key, since a leader keeps others waiting
+		c := newStanding(caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(9_000_000+i)))}, termKey(i))
+		callers.Go(func() { c.run(resting) })
+	}
 	return shop.close, nil
 }
