@@ -14,7 +14,9 @@ func (r *Result) checkServices(events []history.Event) (err error) {
 	if r.settings.Services == 0 || !r.gathered {
 		return nil
 	}
-	r.Services, err = check.Services(events, r.left, check.ServiceParams{Trouble: r.trouble(), Leaderless: leaderless(r.settings.Lease)})
+	r.Services, err = check.Services(events, r.left, check.ServiceParams{
+		Trouble: r.trouble(), Leaderless: leaderless(r.settings.Lease), Registry: registryTimes(r.settings.Lease), Kills: kills,
+	})
 	return err
 }
 
@@ -23,6 +25,17 @@ func (r *Result) checkServices(events []history.Event) (err error) {
 func leaderless(lease time.Duration) time.Duration {
 	return lease + 500*time.Millisecond + worker.LongestPause + slack
 }
+
+// registryTimes are those of sessions with this lease. A lock or a wait that is
+// as old as a heartbeat is in the record of the next one. A statement that takes
+// longer than callTimeout has failed.
+func registryTimes(lease time.Duration) check.RegistryTimes {
+	written := 2*heartbeat(lease) + callTimeout
+	return check.RegistryTimes{Written: written, Forgotten: written, Closed: time.Second + slack, Off: callTimeout, Valid: agesValid}
+}
+
+// agesValid is for how long HeldFor uses what it has read.
+const agesValid = 2 * time.Second
 
 // trouble returns the times from a fault of the fleet until every process served
 // again.

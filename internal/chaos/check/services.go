@@ -32,6 +32,12 @@ type ServicesReport struct {
 
 	Terms   Count // of leaders
 	Leaders int   // processes that led one key, at most
+
+	Looks   Count // of an operator
+	Shown   int   // locks that were held during a look
+	Named   int   // of them, those whose names had to be shown
+	Waiting int   // waits that had to be shown
+	Ages    Count // of locks, that processes were told
 }
 
 // A Count is calls.
@@ -46,6 +52,7 @@ type Count struct {
 //   - A watermark only rises: see advances.
 //   - A request with an idempotency key takes effect once: see payments.
 //   - A key has a leader, and each has a greater token: see terms.
+//   - What is shown of locks is so: see looks.
 func Services(events []history.Event, left Left, p ServiceParams) (*ServicesReport, error) {
 	rs, err := index(events)
 	if err != nil {
@@ -55,6 +62,7 @@ func Services(events []history.Event, left Left, p ServiceParams) (*ServicesRepo
 	c.advances(events, left)
 	c.payments(events, left)
 	c.terms(rs, p.Leaderless)
+	c.looks(events, rs, p)
 	return c.ServicesReport, c.found.err()
 }
 
@@ -62,6 +70,8 @@ func Services(events []history.Event, left Left, p ServiceParams) (*ServicesRepo
 type ServiceParams struct {
 	Trouble    Trouble       // from a fault until every process served again
 	Leaderless time.Duration // bounds how long a key is without a leader; 0: nothing does
+	Registry   RegistryTimes
+	Kills      []int // the rows of faults that kill their process
 }
 
 // services is a check under way.
@@ -80,14 +90,23 @@ func (c *services) count(n *Count, begin, end history.Moment) {
 }
 
 // Trouble is times of trouble.
-type Trouble struct{ spans *spans }
+type Trouble struct {
+	all   *spans
+	Times // by process
+}
 
 // NewTrouble returns the times of faults as trouble, each from its Begin to its
 // End.
-func NewTrouble(faults []history.Fault) Trouble { return Trouble{disturbances(faults)} }
+func NewTrouble(faults []history.Fault) Trouble {
+	return Trouble{disturbances(faults), timesOf(faults)}
+}
 
-func (t Trouble) touch(from, to history.Moment) bool {
-	return t.spans != nil && t.spans.touch(from, to)
+// touch reports whether there was trouble at some moment between two.
+func (t Trouble) touch(from, to history.Moment) bool { return t.all != nil && t.all.touch(from, to) }
+
+// at is touch for the trouble of one process.
+func (t Trouble) at(process int, from, to history.Moment) bool {
+	return t.Times.touch(process, from, to)
 }
 
 // A named Count has words for people.
@@ -102,6 +121,7 @@ func (r *ServicesReport) counts() []named {
 		{"payments carried out", r.Paid}, {"payments replayed", r.Replayed}, {"payments in flight", r.InFlight},
 		{"payments with another payload", r.OtherPayload}, {"payments without a response", r.Unanswered},
 		{"terms of leaders", r.Terms},
+		{"looks of an operator", r.Looks}, {"ages of locks", r.Ages},
 	}
 }
 
@@ -112,6 +132,7 @@ func (r *ServicesReport) String() string {
 	for _, of := range r.counts() {
 		fmt.Fprintf(w, "%s\t%d\t%d in trouble\n", of.what, of.All, of.Troubled)
 	}
+	fmt.Fprintf(w, "locks held during a look\t%d\t%d had to have a name; %d waits\n", r.Shown, r.Named, r.Waiting)
 	w.Flush()
 	return b.String()
 }
@@ -127,6 +148,9 @@ func (r *ServicesReport) Covered() error {
 	}
 	if r.Leaders < 2 {
 		errs = append(errs, fmt.Errorf("a key had %d processes as leaders", r.Leaders))
+	}
+	if r.Named == 0 || r.Waiting == 0 {
+		errs = append(errs, fmt.Errorf("%d names of locks and %d waits had to be shown", r.Named, r.Waiting))
 	}
 	return errors.Join(errs...)
 }

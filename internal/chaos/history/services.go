@@ -6,6 +6,8 @@ type Serviced struct {
 	Advance *Advance `json:"advance,omitempty"`
 	Mark    *Mark    `json:"mark,omitempty"`
 	Payment *Payment `json:"payment,omitempty"`
+	Age     *Age     `json:"age,omitempty"`
+	Look    *Look    `json:"look,omitempty"`
 }
 
 // An Advance is a transaction that raises the watermark of a key and stores a
@@ -62,4 +64,39 @@ func (p Payment) Declined() bool { return p.Status == 402 }
 type Reign struct {
 	Token string `json:"token,omitempty"` // of the Status; empty: the database did not return one
 	Leads Moment `json:"leads,omitempty"` // before the last Status that said that this process leads
+}
+
+// An Age is what a process was told of how long a key has been held.
+type Age struct {
+	Process int    `json:"process"`
+	Key     int64  `json:"key"`
+	Begin   Moment `json:"begin"`
+	End     Moment `json:"end"`
+	For     Moment `json:"for,omitempty"`
+	OK      bool   `json:"ok,omitempty"`
+}
+
+// A Look is what an operator outside of the processes saw of all locks.
+type Look struct {
+	Begin   Moment  `json:"begin"`
+	End     Moment  `json:"end"`
+	Holders []Shown `json:"holders,omitempty"`
+	Waiters []Poll  `json:"waiters,omitempty"`
+}
+
+// A Shown is a lock in a Look. The fields after Key are empty if the registry
+// says nothing of it.
+type Shown struct {
+	Key     int64  `json:"key"`
+	Session int64  `json:"session,omitempty"`
+	Process int    `json:"process,omitempty"` // that the holder's text names
+	Lock    int64  `json:"lock,omitempty"`    // that the lock's name tells of
+	For     Moment `json:"for,omitempty"`     // how long it has been held then
+}
+
+// A Poll is callers of a Session that wait, in a Look.
+type Poll struct {
+	Key     int64 `json:"key"`
+	Session int64 `json:"session"`
+	Callers int   `json:"callers"`
 }

@@ -57,6 +57,9 @@ func AllKeys(n int) (all []sqllock.Key) {
 	for i := range marksKeys {
 		all = append(all, marksKey(i))
 	}
+	for i := range longKeys {
+		all = append(all, longKey(i))
+	}
 	for i := range termKeys {
 		all = append(all, termKey(i))
 	}

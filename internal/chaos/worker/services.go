@@ -10,15 +10,17 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // ServicesSchema returns the statements that make the tables of services, in a
 // database of kind d. Every role may use them.
 func ServicesSchema(d sqllock.Dialect) (all []string) {
-	all = slices.Concat(watermark.Schema(d), advancesSchema(), idempotency.Schema(d), payingSchema())
+	all = slices.Concat(watermark.Schema(d), advancesSchema(), lockwatch.Schema(d), idempotency.Schema(d), payingSchema())
 	if d == sqllock.PostgreSQL {
-		all = append(all, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_watermarks, latchkey_responses, advances, advance_counters, payments TO PUBLIC")
+		all = append(all, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_watermarks, latchkey_responses, advances, advance_counters, payments,"+
+			" latchkey_heartbeats, latchkey_waits TO PUBLIC")
 	}
 	return all
 }
@@ -58,6 +60,8 @@ func (w *work) serve(resting context.Context, callers *sync.WaitGroup) (end func
 		callers.Go(func() { advancing.run(resting) })
 		paying := paying{caller{w, rng(1)}, shop}
 		callers.Go(func() { paying.run(resting) })
+		registered := registered{caller{w, rng(2)}}
+		callers.Go(func() { registered.run(resting) })
 	}
 	for i := range termKeys { // one for each key, since a leader keeps others waiting
 		c := newStanding(caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(9_000_000+i)))}, termKey(i))

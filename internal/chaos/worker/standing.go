@@ -94,7 +94,7 @@ func (c *standing) lookAtStatus(held *ObservedLock) {
 
 // term is how long a leader leads if nothing ends its term.
 func (c *standing) term() time.Duration {
-	if c.chance(10) {
+	if c.chance(25) {
 		return c.upTo(2 * c.w.config.Lease)
 	}
 	return c.upTo(250 * time.Millisecond)

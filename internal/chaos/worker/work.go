@@ -59,8 +59,8 @@ func open(o Config) (w *work, err error) {
 		return w, err
 	}
 	w.pool.SetMaxOpenConns(5)
-	w.session, err = sqllock.Open(context.Background(), w.pool,
-		sqllock.WithLease(o.Lease), sqllock.WithLogger(slog.New(slog.DiscardHandler)))
+	opts := []sqllock.Option{sqllock.WithLease(o.Lease), sqllock.WithLogger(slog.New(slog.DiscardHandler))}
+	w.session, err = sqllock.Open(context.Background(), w.pool, append(opts, o.registry()...)...)
 	if err == nil {
 		w.limits = limitsOn(w.session)
 	}
