@@ -165,10 +165,14 @@ func (t *transaction) finish() error {
 }
 
 // destroy ends tx and closes its connection, which does not return to the pool.
+//
+// Raw panics if the rollback of the cancelled tx closes the connection at the
+// same moment, between two steps of Raw. Then nothing is left to close.
 func (t *transaction) destroy() {
 	if t.tx != nil {
 		_ = t.tx.Rollback()
 	}
+	defer func() { _ = recover() }()
 	if t.conn != nil {
 		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
