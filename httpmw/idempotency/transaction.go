@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"runtime"
 	"time"
 )
 
@@ -165,15 +166,24 @@ func (t *transaction) finish() error {
 }
 
 // destroy ends tx and closes its connection, which does not return to the pool.
-//
-// Raw panics if the rollback of the cancelled tx closes the connection at the
-// same moment, between two steps of Raw. Then nothing is left to close.
 func (t *transaction) destroy() {
 	if t.tx != nil {
 		_ = t.tx.Rollback()
 	}
-	defer func() { _ = recover() }()
 	if t.conn != nil {
-		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
+		discard(t.conn)
 	}
+}
+
+// discard closes conn, which does not return to the pool. The rollback of a
+// cancelled transaction may close it at the same moment. Then database/sql
+// dereferences nil in Raw, between its check and its lock.
+func discard(conn *sql.Conn) {
+	defer func() {
+		r := recover()
+		if _, closed := r.(runtime.Error); r != nil && !closed {
+			panic(r)
+		}
+	}()
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 }
