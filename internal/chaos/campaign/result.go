@@ -199,6 +199,6 @@ func (r *Result) totals() string {
 		line += fmt.Sprintf(" in %d faults; %d overlaps where no guarantee holds; every process served again within %v",
 			r.Faults, outside, served.Round(time.Millisecond))
 	}
-	return fmt.Sprintf("%s; %d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost, %d stale ones stored; %d of %d refusals not judged",
-		line, r.Stored, r.Report.Writes[history.Fenced], r.Report.Writes[history.Lost], r.Stale, r.Linearization.Excused, r.Linearization.Refusals)
+	return fmt.Sprintf("%s; %d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost, %d stale ones stored; %d of %d refusals not judged, %d right in any state",
+		line, r.Stored, r.Report.Writes[history.Fenced], r.Report.Writes[history.Lost], r.Stale, r.Linearization.Excused, r.Linearization.Refusals, r.Linearization.Explained)
 }
