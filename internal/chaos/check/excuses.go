@@ -68,8 +68,8 @@ func (r *record) excuses(rs *records, t Params, faults *spans) *excuses {
 	return x
 }
 
-// explain reports whether t, a refusal, is legal for a reason that the history
-// has: an Unlock that had not returned, or a call of its own process that
+// explain reports whether the history shows why t, a refusal, is legal. The
+// reason is an Unlock that had not returned, or a call of its own process that
 // waited. That is a judgement, unlike an excuse by what may have happened.
 func (x *excuses) explain(t history.Try) bool { return x.known.touch(t.Process, t.Begin, t.End) }
 
