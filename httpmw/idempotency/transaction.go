@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"runtime"
 	"time"
 )
 
@@ -172,6 +173,19 @@ func (t *transaction) destroy() {
 		_ = t.tx.Rollback()
 	}
 	if t.conn != nil {
-		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
+		discard(t.conn)
 	}
+}
+
+// discard closes conn, which does not return to the pool. The rollback of a
+// cancelled transaction may close it at the same moment. Then database/sql
+// dereferences nil in Raw, between its check and its lock.
+func discard(conn *sql.Conn) {
+	defer func() {
+		r := recover()
+		if _, closed := r.(runtime.Error); r != nil && !closed {
+			panic(r)
+		}
+	}()
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 }

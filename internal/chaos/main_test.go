@@ -13,13 +13,13 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	w, err := parse(strings.Fields("-rows 1,30 -faults 2 -mixed 5 -duration 1m -seed 7 -lease 3s -out x -table y -timeline z"), io.Discard)
+	w, err := parse(strings.Fields("-rows 1,30 -faults 2 -mixed 5 -services 6 -duration 1m -seed 7 -lease 3s -out x -table y -timeline z"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan := w.plan
 	if !slices.Equal(plan.Rows, []int{1, 30}) || plan.Faults != 2 || plan.Duration != time.Minute ||
-		plan.Fleet.Seed != 7 || plan.Fleet.Mixed != 5 || plan.Fleet.Lease != 3*time.Second || plan.Fleet.Dir != "x" || w.table != "y" || w.timeline != "z" {
+		plan.Fleet.Seed != 7 || plan.Fleet.Mixed != 5 || plan.Fleet.Services != 6 || plan.Fleet.Lease != 3*time.Second || plan.Fleet.Dir != "x" || w.table != "y" || w.timeline != "z" {
 		t.Errorf("parsed %+v", w)
 	}
 	if w, err = parse(nil, io.Discard); err != nil || w.plan.Rows != nil || w.plan.Faults == 0 || w.plan.Fleet.Processes != 4 {
@@ -47,6 +47,7 @@ func TestMode(t *testing.T) {
 		{"-faults 0", false, 0},
 		{"-processes 0", false, 0},
 		{"-mixed -1", false, 0},
+		{"-services -1", false, 0},
 		{"-hogs 6", false, 0},
 		{"-healthy 5m -hogs 0", false, 0},
 		{"-healthy 5m -freezes 3", false, 0},

@@ -79,6 +79,21 @@ func TestMixed(t *testing.T) {
 	}
 }
 
+// Watermarks, idempotency, elections and the registry keep their promises in
+// faults that take a moment.
+func TestServices(t *testing.T) {
+	set := settings(t, 4)
+	set.Callers, set.Services, set.Keys = 2, 2, 4
+	plan := campaign.Plan{Rows: []int{1, 2, 8, 15}, Faults: 2, Fleet: set, Progress: t.Output()}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	result, err := campaign.Run(ctx, plan)
+	t.Logf("\n%v", result)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // What an interrupted campaign has seen is checked, and can be checked again.
 func TestInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -32,10 +32,13 @@ func (r *Result) coverage() error {
 		return fmt.Errorf("%w: nothing was written behind the fence", errCoverage)
 	case rep.Losses == 0 && slices.ContainsFunc(r.Rows, func(of *RowResult) bool { return of.Times > 0 && costly(of.Row) }):
 		return fmt.Errorf("%w: no lock was lost to faults that cost locks", errCoverage)
-	case r.settings.Mixed > 0:
-		return mixedCoverage(rep)
 	}
-	return nil
+	if r.settings.Mixed > 0 {
+		if err := mixedCoverage(rep); err != nil {
+			return err
+		}
+	}
+	return r.servicesCoverage()
 }
 
 // mixedCoverage is coverage for the callers of readers, sets, limits and

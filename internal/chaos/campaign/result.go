@@ -23,9 +23,10 @@ type Result struct {
 	Report        *check.Report // nil: the history was not checked
 	Linearization check.Linearization
 	StaleLocks    []StaleLocks
-	Health        *Health // of Healthy
-	Stored        int     // fenced writes in the database
-	Stale         int     // of them, those after a write with a later token
+	Health        *Health               // of Healthy
+	Services      *check.ServicesReport // nil: not checked
+	Stored        int                   // fenced writes in the database
+	Stale         int                   // of them, those after a write with a later token
 	Faults        int
 
 	Took   time.Duration // of work and faults
@@ -38,7 +39,8 @@ type Result struct {
 	gathered    bool             // whether the database was asked for what follows
 	writes      []check.Stored   // what the fence let through
 	events      []history.Event
-	fence       error // what was wrong with the writes
+	left        check.Left // by services
+	fence       error      // what was wrong with the writes
 }
 
 // A RowResult is what it found for one row.
@@ -103,7 +105,10 @@ func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
 		return err
 	}
 	r.Stored = len(r.writes)
-	r.Stale, err = staleWrites(ctx, f)
+	if r.Stale, err = staleWrites(ctx, f); err != nil {
+		return err
+	}
+	r.left, err = worker.Left(ctx, f.DB)
 	r.gathered = err == nil
 	return err
 }
@@ -117,7 +122,7 @@ func (r *Result) check(dir string) error {
 	if r.gathered {
 		r.fence = errors.Join(check.Tokens(r.writes), check.Writes(events, r.writes))
 	}
-	err = errors.Join(r.evaluate(events), r.fence)
+	err = errors.Join(r.evaluate(events), r.fence, r.checkServices(events))
 	if r.Health != nil {
 		err = errors.Join(err, r.Health.evaluate(r.Report))
 	}
@@ -142,8 +147,8 @@ func (r *Result) evaluate(events []history.Event) error {
 // How returns the settings and the size of the campaign, a sentence on each line.
 func (r *Result) How() string {
 	set := r.settings
-	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys and %d mixed callers, lease %v.\nPostgreSQL %s, %s, %d processors.",
-		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Lease,
+	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys and %d mixed callers, %d of each service, lease %v.\nPostgreSQL %s, %s, %d processors.",
+		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Services, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
 	if r.interrupted {
 		how += "\nThe campaign was interrupted."
@@ -176,6 +181,9 @@ func (r *Result) String() string {
 		}
 		fmt.Fprintf(&b, "\n%s\n\n%v", r.totals(), r.Report)
 	}
+	if r.Services != nil {
+		fmt.Fprintf(&b, "\n%v", r.Services)
+	}
 	return b.String()
 }
 
@@ -191,6 +199,6 @@ func (r *Result) totals() string {
 		line += fmt.Sprintf(" in %d faults; %d overlaps where no guarantee holds; every process served again within %v",
 			r.Faults, outside, served.Round(time.Millisecond))
 	}
-	return fmt.Sprintf("%s; %d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost, %d stale ones stored; %d of %d refusals not judged",
-		line, r.Stored, r.Report.Writes[history.Fenced], r.Report.Writes[history.Lost], r.Stale, r.Linearization.Excused, r.Linearization.Refusals)
+	return fmt.Sprintf("%s; %d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost, %d stale ones stored; %d of %d refusals not judged, %d right in any state",
+		line, r.Stored, r.Report.Writes[history.Fenced], r.Report.Writes[history.Lost], r.Stale, r.Linearization.Excused, r.Linearization.Refusals, r.Linearization.Explained)
 }

@@ -26,6 +26,7 @@ type saved struct {
 	Outcomes    []faults.Outcome `json:"outcomes"`
 	Gathered    bool             `json:"gathered"`
 	Writes      []check.Stored   `json:"writes"`
+	Left        check.Left       `json:"left"`
 	Stale       int              `json:"stale"`
 	Faults      int              `json:"faults"`
 	Health      *Health          `json:"health,omitempty"`
@@ -50,7 +51,7 @@ type savedRow struct {
 // save writes to dir what Recheck needs.
 func (r *Result) save(dir string) error {
 	s := saved{
-		Settings: r.settings, Outcomes: r.outcomes, Gathered: r.gathered, Writes: r.writes, Stale: r.Stale, Faults: r.Faults, Health: r.Health,
+		Settings: r.settings, Outcomes: r.outcomes, Gathered: r.gathered, Writes: r.writes, Left: r.left, Stale: r.Stale, Faults: r.Faults, Health: r.Health,
 		Took: r.Took, Server: r.Server, Overlapping: r.overlapping, Interrupted: r.interrupted,
 	}
 	for _, of := range r.Rows {
@@ -95,7 +96,7 @@ func Recheck(_ context.Context, plan Plan) (*Result, error) {
 func (s *saved) result() (r *Result, err error) {
 	r = &Result{
 		Stored: len(s.Writes), Stale: s.Stale, Faults: s.Faults, Health: s.Health, Took: s.Took, Server: s.Server,
-		settings: s.Settings, overlapping: s.Overlapping, interrupted: s.Interrupted, outcomes: s.Outcomes, gathered: s.Gathered, writes: s.Writes,
+		settings: s.Settings, overlapping: s.Overlapping, interrupted: s.Interrupted, outcomes: s.Outcomes, gathered: s.Gathered, writes: s.Writes, left: s.Left,
 	}
 	if s.Interrupted {
 		err = errInterrupted

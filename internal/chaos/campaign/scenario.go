@@ -34,9 +34,14 @@ func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
+	endWatch, err := watch(f)
+	if err != nil {
+		return nil, err
+	}
 	begin := time.Now()
 	err = run(ctx, f, result, log)
 	result.Took = time.Since(begin)
+	err = errors.Join(err, endWatch())
 	if ctx.Err() != nil { // what there is, is checked all the same
 		result.interrupted = true
 		err = errors.Join(errInterrupted, context.Cause(ctx), err)

@@ -34,6 +34,7 @@ type excuses struct {
 	last   history.Moment // of the history
 
 	inLine         spans // calls that wait, and Unlocks
+	known          Times // of each process: its own calls that wait, and all Unlocks
 	unsettled      spans // calls without effect, and unseen ones, until they are settled
 	abandonedCalls abandonedCalls
 }
@@ -41,9 +42,11 @@ type excuses struct {
 func (r *record) excuses(rs *records, t Params, faults *spans) *excuses {
 	x := &excuses{record: r, last: rs.last}
 	x.unsettled.sorted = r.unseen(rs, t.Kills)
+	var known []history.Fault
 	for _, y := range r.tries {
 		if y.Waits {
 			x.inLine.add(y.Begin, y.End)
+			known = append(known, history.Fault{Process: y.Process, Begin: y.Begin, End: y.End})
 		}
 		if y.Result != history.OK && y.Result != history.Held {
 			// What is stuck in a cut or a frozen server arrives when that is mended.
@@ -55,13 +58,20 @@ func (r *record) excuses(rs *records, t Params, faults *spans) *excuses {
 	for _, l := range r.locks {
 		if l.UnlockBegin != 0 {
 			x.inLine.add(l.UnlockBegin, max(l.UnlockBegin, l.Ended))
+			known = append(known, history.Fault{Begin: l.UnlockBegin, End: l.Ended})
 		}
 	}
+	x.known = timesOf(known)
 	x.inLine.prepare()
 	x.unsettled.prepare()
 	x.abandonedCalls.prepare()
 	return x
 }
+
+// explain reports whether the history shows why t, a refusal, is legal. The
+// reason is an Unlock that had not returned, or a call of its own process that
+// waited. That is a judgement, unlike an excuse by what may have happened.
+func (x *excuses) explain(t history.Try) bool { return x.known.touch(t.Process, t.Begin, t.End) }
 
 // excuse reports whether t, a refusal, is legal in any state.
 func (x *excuses) excuse(t history.Try) bool {

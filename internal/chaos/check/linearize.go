@@ -28,6 +28,7 @@ type Linearization struct {
 	Keys       int
 	Operations int // grants, refusals and ends of locks that were checked
 	Refusals   int // checked or not
+	Explained  int // of them, those that are right in any state: an Unlock had not returned, or a call of the process waited
 	Excused    int // of them, those that were not, since calls without a known effect explain them
 
 	Illegal   []Place // of each key the first
@@ -69,8 +70,9 @@ func Linearize(events []history.Event, t Params) (Linearization, error) {
 			continue
 		}
 		v.Keys++
-		ops, excused := r.operations(r.excuses(rs, t, faults))
+		ops, explained, excused := r.operations(r.excuses(rs, t, faults))
 		r.narrow(ops)
+		v.Explained += explained
 		v.Excused += excused
 		v.Refusals += r.refusals()
 		v.Operations += len(ops)

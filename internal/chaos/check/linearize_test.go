@@ -127,7 +127,7 @@ func finely(t *testing.T, events []history.Event) porcupine.CheckResult {
 	}
 	faults := disturbances(rs.faults)
 	for _, r := range rs.keys {
-		ops, _ := r.operations(r.excuses(rs, terms(0), faults))
+		ops, _, _ := r.operations(r.excuses(rs, terms(0), faults))
 		r.narrow(ops)
 		if result := checkAll(r.pieces(ops, 1)); result != porcupine.Ok {
 			return result
@@ -164,6 +164,26 @@ func TestExcused(t *testing.T) {
 	), terms(time.Minute))
 	if err != nil || v.Excused != 1 || v.Operations != 6 {
 		t.Errorf("got %+v, %v; want 1 excused of 7", v, err)
+	}
+}
+
+// A refusal beside an Unlock, or behind a call of its process that waits, is
+// judged. One beside a call of another process that waits is not.
+func TestExplained(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		events             []history.Event
+		explained, excused int
+	}{
+		{"beside an Unlock", join(list(granted(1, 1, 0, 1), unlocked(1, 1, 1, 2, 3, 9, history.OK)), list(refused(2, 5, 6))), 1, 0},
+		{"behind its own process", join(turn(1, 1, 0, 3), list(refused(2, 5, 6), waiting(granted(2, 2, 4, 9)), held(2, 2, 9, 9))), 1, 0},
+		{"beside another process", join(turn(1, 1, 0, 3), list(refused(3, 5, 6), waiting(granted(2, 2, 4, 9)), held(2, 2, 9, 9))), 0, 1},
+		{"after an Unlock", join(list(granted(1, 1, 0, 1), unlocked(1, 1, 1, 2, 3, 4, history.OK)), list(refused(2, 5, 6), tried(3, 5, 5.5, history.Unavailable))), 0, 1},
+	} {
+		v, err := Linearize(tt.events, terms(time.Minute))
+		if err != nil || v.Explained != tt.explained || v.Excused != tt.excused {
+			t.Errorf("%s: got %+v, %v", tt.name, v, err)
+		}
 	}
 }
 

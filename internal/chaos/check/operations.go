@@ -8,12 +8,12 @@ import (
 )
 
 // operations returns r's grants, ends and refusals for the model, by call.
-// excused counts the refusals that are left out, since they are legal in any
-// state.
+// The refusals that are left out, since they are legal in any state, are counted:
+// those that the history explains, and those that are excused.
 //
 // A Try without effect is not among them. A grant may have been made for it and
 // given back. That can explain a refusal (see excuses) and nothing else.
-func (r *record) operations(x *excuses) (ops []operation, excused int) {
+func (r *record) operations(x *excuses) (ops []operation, explained, excused int) {
 	for _, l := range r.locks {
 		ops = append(ops, operation{grant, l.Lock, l.asked, l.granted})
 		ops = append(ops, l.ends(x.last)...)
@@ -22,14 +22,18 @@ func (r *record) operations(x *excuses) (ops []operation, excused int) {
 		if t.Result != history.Held {
 			continue
 		}
-		if _, _, explained := r.answerable(t.Begin, t.End); !explained && x.excuse(t) {
-			excused++
+		if _, _, held := r.answerable(t.Begin, t.End); !held && x.excuse(t) {
+			if x.explain(t) {
+				explained++
+			} else {
+				excused++
+			}
 			continue
 		}
 		ops = append(ops, operation{action: refuse, call: t.Begin, ret: t.End})
 	}
 	byCall(ops)
-	return ops, excused
+	return ops, explained, excused
 }
 
 // refusals is how many there are.

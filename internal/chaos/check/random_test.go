@@ -84,7 +84,7 @@ func TestNarrowExact(t *testing.T) {
 		}
 		faults := disturbances(rs.faults)
 		for _, r := range rs.keys {
-			ops, _ := r.operations(r.excuses(rs, terms(0), faults))
+			ops, _, _ := r.operations(r.excuses(rs, terms(0), faults))
 			want := piece{ops: ops}.check(time.Now().Add(100 * time.Millisecond))
 			if want == porcupine.Unknown {
 				count["too hard without"]++

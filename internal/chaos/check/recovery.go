@@ -39,7 +39,7 @@ func (s *sweep) recoveries(rs *records) {
 		recovery := s.report.recovery(f.Row)
 		recovery.Name, recovery.Bound, recovery.Goal = f.Name, rule.bound, s.goals[f.Row]
 		for _, r := range rs.keys {
-			if l := r.heldBy(f); l != nil && r.plain { // a place of a limit need not be wanted again
+			if l := r.heldBy(f); l != nil && (r.plain || l.Kind == history.Term) { // a place of a limit need not be wanted again
 				recovery.measure(r, l, f, rule)
 			}
 		}

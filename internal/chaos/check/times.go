@@ -12,12 +12,19 @@ type Times struct{ of map[int]*spans } // by process; 0: all
 
 // TimesOf are the times of the faults of rows.
 func TimesOf(events []history.Event, rows ...int) Times {
-	t := Times{map[int]*spans{}}
+	var faults []history.Fault
 	for _, e := range events {
-		if e.Fault == nil || !slices.Contains(rows, e.Fault.Row) {
-			continue
+		if e.Fault != nil && slices.Contains(rows, e.Fault.Row) {
+			faults = append(faults, *e.Fault)
 		}
-		f := *e.Fault
+	}
+	return timesOf(faults)
+}
+
+// timesOf are the times of faults.
+func timesOf(faults []history.Fault) Times {
+	t := Times{map[int]*spans{}}
+	for _, f := range faults {
 		if t.of[f.Process] == nil {
 			t.of[f.Process] = new(spans)
 		}

@@ -29,6 +29,7 @@ type Settings struct {
 	Lease     time.Duration
 	Dir       string // for histories
 	Seed      uint64
+	Services  int // callers in each process of each package around sqllock
 }
 
 // A Fleet is for one goroutine, except for reading a process's status.
@@ -91,7 +92,8 @@ func (f *Fleet) createDatabase(ctx context.Context) error {
 		return err
 	}
 	f.DB.SetMaxIdleConns(0) // the server is restarted now and then
-	for _, statement := range append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema) {
+	statements := append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema)
+	for _, statement := range append(statements, worker.ServicesSchema(sqllock.PostgreSQL)...) {
 		if _, err := f.DB.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("fleet: schema: %w", err)
 		}
@@ -132,6 +134,8 @@ func (f *Fleet) Replace(m *Member) (err error) {
 		Keys:    f.Keys,
 		Mixed:   f.Mixed,
 		Seed:    f.rng.Uint64(),
+
+		Services: f.Services,
 	})
 	return err
 }

@@ -117,6 +117,16 @@ func TestStrangers(t *testing.T) {
 	if err := f.NoStrangeLocks(t.Context(), 50*time.Millisecond); err == nil {
 		t.Error("a lock that no caller holds was not seen")
 	}
+	f.Services = 1
+	if err := f.NoStrangeLocks(t.Context(), 10*time.Second); err != nil {
+		t.Errorf("a lock that no flood has left: %v", err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "SELECT pg_advisory_lock($1)", worker.FloodKeys()[7].Int64()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.NoStrangeLocks(t.Context(), 50*time.Millisecond); err == nil {
+		t.Error("a lock that a flood has left was not seen")
+	}
 	// A process that does not serve is named.
 	m := f.Members[1]
 	if err := m.Process.Freeze(); err != nil {

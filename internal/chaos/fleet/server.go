@@ -63,14 +63,19 @@ const advisoryLocks = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
 // NoStrangeLocks waits until no key is locked but those that callers want. Pairs
-// of numbers do not count: a session that waits has its marks there.
+// of numbers do not count: a session that waits has its marks there. Services
+// lock keys that are not known, so with them only the keys of a flood count.
 func (f *Fleet) NoStrangeLocks(ctx context.Context, d time.Duration) error {
+	strange, known := "<> ALL", worker.AllKeys(f.Keys)
+	if f.Services > 0 {
+		strange, known = "= ANY", worker.FloodKeys()
+	}
 	var keys []int64
-	for _, key := range worker.AllKeys(f.Keys) {
+	for _, key := range known {
 		keys = append(keys, key.Int64())
 	}
 	return Poll(ctx, d, "locks that no caller holds to go", func(ctx context.Context) (bool, error) {
-		n, err := f.number(ctx, advisoryLocks+` AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint <> ALL ($1)`, keys)
+		n, err := f.number(ctx, advisoryLocks+` AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint `+strange+` ($1)`, keys)
 		return n == 0, err
 	})
 }

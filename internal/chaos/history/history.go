@@ -21,6 +21,7 @@ type Event struct {
 	Hold  *Hold  `json:"hold,omitempty"`
 	Write *Write `json:"write,omitempty"`
 	Fault *Fault `json:"fault,omitempty"`
+	Serviced
 }
 
 // A Result is how a call ended.
@@ -51,6 +52,9 @@ const (
 	Groups Kind = "groups" // TryEach
 	Limit  Kind = "limit"  // Acquire of a Limiter
 	Stack  Kind = "stack"  // AcquireAll
+
+	Service Kind = "service" // TryLock by a caller that does more than to hold the lock
+	Term    Kind = "term"    // of a leader, by an election.Campaign
 )
 
 // A Limited is a place of a limit. It is empty for other keys.
@@ -96,6 +100,7 @@ type Hold struct {
 
 	UnlockBegin Moment `json:"unlockBegin,omitempty"`
 	Unlock      Result `json:"unlock,omitempty"`
+	Reign
 }
 
 // A Write is a transaction behind the fence, by the holder of Lock.

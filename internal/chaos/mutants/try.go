@@ -124,6 +124,11 @@ var violations = []string{
 	check.ErrLeaked.Error(), check.ErrLong.Error(), check.ErrFailed.Error(),
 	check.ErrIllegal.Error(), check.ErrTokenFell.Error(), check.ErrTokenShared.Error(), check.ErrTokenChanged.Error(),
 	check.ErrOrder.Error(), check.ErrWriteMissing.Error(), check.ErrWriteStored.Error(),
+	check.ErrMarkFell.Error(), check.ErrAdvanceMissing.Error(), check.ErrAdvanceStored.Error(), check.ErrNotPassed.Error(), check.ErrMarkRead.Error(),
+	check.ErrPaidTwice.Error(), check.ErrNotPaid.Error(), check.ErrDeclined.Error(), check.ErrTwoResponses.Error(),
+	check.ErrOtherPayload.Error(), check.ErrStatus.Error(), check.ErrUnanswered.Error(),
+	check.ErrTermToken.Error(), check.ErrLeadsOn.Error(), check.ErrLeaderless.Error(),
+	check.ErrNotShown.Error(), check.ErrStillShown.Error(), check.ErrWrongSince.Error(), check.ErrWaitHidden.Error(), check.ErrWrongAge.Error(),
 }
 
 func violated(output string) bool {

@@ -21,6 +21,8 @@ type Config struct {
 	Keys    int // that they want
 	Mixed   int // callers beside them, of readers, sets, limits and stacks
 	Seed    uint64
+
+	Services int // callers of each package around sqllock: see services
 }
 
 // A command is an order to a running process, as a line of JSON.

@@ -46,7 +46,7 @@ func (w *work) giveUp(rng *rand.Rand) {
 	if rng.IntN(10) == 0 {
 		cancel()
 	}
-	key := sqllock.Namespace("flood").Key(strconv.Itoa(rng.IntN(1000)))
+	key := floodKey(rng.IntN(floodKeys))
 	take := w.session.TryLock
 	if rng.IntN(2) == 0 {
 		take = w.session.Lock
@@ -59,4 +59,17 @@ func (w *work) giveUp(rng *rand.Rand) {
 		w.counts.cancelled.Add(1)
 	}
 	cancel()
+}
+
+// floodKeys is how many keys there are for floods.
+const floodKeys = 1000
+
+func floodKey(i int) sqllock.Key { return sqllock.Namespace("flood").Key(strconv.Itoa(i)) }
+
+// FloodKeys returns the keys of floods.
+func FloodKeys() (all []sqllock.Key) {
+	for i := range floodKeys {
+		all = append(all, floodKey(i))
+	}
+	return all
 }

@@ -28,6 +28,7 @@ type ObservedLock struct {
 func Observe(lock *sqllock.Lock, process int, number int64, listens bool) *ObservedLock {
 	w := &ObservedLock{Lock: lock}
 	w.Hold = history.Hold{Process: process, Key: lock.Key().Int64(), Lock: number, Listens: listens, From: history.Now()}
+	lock.SetName(lockName(number))
 	if !listens {
 		lock.OnEnd(func(cause error) {
 			if !errors.Is(cause, sqllock.ErrReleased) {

@@ -43,7 +43,7 @@ func (w *work) probe(ctx context.Context) (stuck []int64) {
 }
 
 // AllKeys returns every key and place that callers may use: n of plain callers,
-// and all of mixed ones.
+// and all of mixed ones and of services.
 func AllKeys(n int) (all []sqllock.Key) {
 	for i := range n {
 		all = append(all, Key(i))
@@ -53,6 +53,15 @@ func AllKeys(n int) (all []sqllock.Key) {
 	}
 	for i := range setsKeys {
 		all = append(all, setsKey(i))
+	}
+	for i := range marksKeys {
+		all = append(all, marksKey(i))
+	}
+	for i := range longKeys {
+		all = append(all, longKey(i))
+	}
+	for i := range termKeys {
+		all = append(all, termKey(i))
 	}
 	for _, l := range levels {
 		for id := range l.ids {

@@ -54,13 +54,13 @@ func open(o Config) (w *work, err error) {
 	if w.direct, err = sql.Open(o.Driver, o.Direct); err != nil {
 		return w, err
 	}
-	w.direct.SetMaxOpenConns(4)
+	w.direct.SetMaxOpenConns(4 + connsOfServices*o.Services)
 	if w.pool, err = sql.Open(o.Driver, o.DSN); err != nil {
 		return w, err
 	}
 	w.pool.SetMaxOpenConns(5)
-	w.session, err = sqllock.Open(context.Background(), w.pool,
-		sqllock.WithLease(o.Lease), sqllock.WithLogger(slog.New(slog.DiscardHandler)))
+	opts := []sqllock.Option{sqllock.WithLease(o.Lease), sqllock.WithLogger(slog.New(slog.DiscardHandler))}
+	w.session, err = sqllock.Open(context.Background(), w.pool, append(opts, o.registry()...)...)
 	if err == nil {
 		w.limits = limitsOn(w.session)
 	}
@@ -102,6 +102,13 @@ func (w *work) work(draining context.Context, o orders, say func(Status) error) 
 		c := mixed{caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(100+i)))}}
 		callers.Go(func() { c.run(resting) })
 	}
+	endServices, err := w.serve(resting, &callers)
+	if err != nil {
+		rest()
+		callers.Wait()
+		finish()
+		return errors.Join(err, <-told)
+	}
 	callers.Go(func() { w.flood(resting, o.floods) })
 	select {
 	case <-o.rest:
@@ -109,10 +116,11 @@ func (w *work) work(draining context.Context, o orders, say func(Status) error) 
 	}
 	rest()
 	callers.Wait()
+	err = endServices()
 	w.rested.Store(true)
 	w.probeUntil(draining, o.probe)
 	finish()
-	return <-told
+	return errors.Join(err, <-told)
 }
 
 // note appends e to the history, in one write of its own. So it survives

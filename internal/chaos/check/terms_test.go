@@ -1,0 +1,101 @@
+package check
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// term is a turn of a leader with this token.
+func term(process int, lock int64, token string, begin, end float64) []history.Event {
+	events := of(history.Term, turn(process, lock, begin, end))
+	for _, e := range events {
+		if e.Hold != nil {
+			e.Hold.Token = token
+		}
+	}
+	return events
+}
+
+// stood is a call of a process that wanted to lead until end.
+func stood(process int, begin, end float64) history.Event {
+	return of(history.Term, list(waiting(tried(process, begin, end, history.GaveUp))))[0]
+}
+
+func TestTerms(t *testing.T) {
+	leads := func(at, until float64) []history.Event {
+		events := of(history.Term, list(granted(1, 1, 1, 1.1), told(1, 1, 1.1, until, until+0.1)))
+		events[1].Hold.Leads = sec(at)
+		return events
+	}
+	judgeLeft(t, []judgedLeft{
+		{"one after the other", join(term(1, 1, "a", 1, 2), term(2, 2, "b", 2.5, 3), term(1, 3, "c", 3.5, 4)), Left{}, nil},
+		{"the same token", join(term(1, 1, "a", 1, 2), term(2, 2, "a", 2.5, 3)), Left{}, ErrTermToken},
+		{"a smaller token", join(term(1, 1, "b", 1, 2), term(2, 2, "a", 2.5, 3)), Left{}, ErrTermToken},
+		{"a smaller token than two terms before", join(term(1, 1, "b", 1, 2), term(1, 2, "", 2.2, 2.3), term(2, 3, "a", 2.5, 3)), Left{}, ErrTermToken},
+		{"a token that could not be drawn", join(term(1, 1, "b", 1, 2), term(2, 2, "", 2.5, 3)), Left{}, nil},
+		{"a smaller token of a term that overlaps", join(term(1, 1, "b", 1, 3), term(2, 2, "a", 2.5, 3)), Left{}, nil},
+		{"calls itself leader until it is told", leads(1.9, 2), Left{}, nil},
+		{"calls itself leader after it was told", leads(3, 2), Left{}, ErrLeadsOn},
+		{"no leader for two seconds", join(term(1, 1, "a", 1, 2), term(2, 2, "b", 4, 5)), Left{}, ErrLeaderless},
+		{"no leader during a fault", join(term(1, 1, "a", 1, 2), term(2, 2, "b", 4, 5), list(fault(9, 0, 2.5, 4))), Left{}, nil},
+		{"no leader in the end", join(term(1, 1, "a", 1, 2), list(stood(2, 1, 9))), Left{}, ErrLeaderless},
+		{"no leader in the end, for a moment", join(term(1, 1, "a", 1, 2), list(stood(2, 1, 2.5))), Left{}, nil},
+		{"keys that have no leader", join(turn(1, 1, 1, 2), turn(2, 2, 9, 10)), Left{}, nil},
+	})
+	report, err := Services(join(term(1, 1, "a", 1, 2), term(2, 2, "b", 2.5, 3)), Left{}, ServiceParams{Trouble: NewTrouble([]history.Fault{{Begin: sec(1.5), End: sec(1.6)}})})
+	if err != nil || report.Terms != (Count{2, 1}) || report.Leaders != 2 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// Random terms of a right election pass, and what is changed in them is found.
+func TestRandomTerms(t *testing.T) {
+	for defect, want := range map[string]error{"": nil, "token": ErrTermToken, "leads": ErrLeadsOn, "gap": ErrLeaderless} {
+		t.Run(defect, func(t *testing.T) {
+			for seed := range uint64(seeds) {
+				events := simulateTerms(rand.New(rand.NewPCG(seed, 7)), 60, defect)
+				_, err := Services(events, Left{}, ServiceParams{Leaderless: time.Second})
+				if want == nil && err != nil || !errors.Is(err, want) {
+					t.Fatalf("seed %d: %v, want %v", seed, err, want)
+				}
+			}
+		})
+	}
+}
+
+// simulateTerms is the history of a key with terms, a quarter of which is lost,
+// in no order. One of them has the defect.
+func simulateTerms(rng *rand.Rand, terms int, defect string) (events []history.Event) {
+	now := 1.0
+	wrong := 1 + rng.IntN(terms-2)
+	for i := range terms {
+		begin := now + rng.Float64()/3
+		if defect == "gap" && i == wrong {
+			begin += 1.1
+		}
+		now = begin + 0.4 + rng.Float64()/2
+		process, lock, token := 1+rng.IntN(4), int64(i+1), strconv.Itoa(1000+i)
+		if defect == "token" && i == wrong {
+			token = "0999"
+		}
+		all := term(process, lock, token, begin, now)
+		if rng.IntN(4) == 0 || i == wrong {
+			all = term(process, lock, token, begin, now)[:1]
+			lost := of(history.Term, list(told(process, lock, begin+0.1, now, now+0.02)))[0]
+			lost.Hold.Token, lost.Hold.Leads = token, sec(now)
+			if defect == "leads" && i == wrong {
+				lost.Hold.Leads = sec(now + 0.03)
+			}
+			all = append(all, lost)
+			now += 0.05
+		}
+		events = append(events, all...)
+	}
+	rng.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+	return events
+}
