@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 )
 
 // options are what the flags ask for.
 type options struct {
 	plan            campaign.Plan
+	stores          []fleet.Store
 	mode            func(context.Context, campaign.Plan) (*campaign.Result, error)
 	again           bool   // the histories are there already
 	table, timeline string // files; empty: none
@@ -37,6 +39,7 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 	again := flags.String("check", "", "check the histories in this directory again, without a fleet; of a campaign that was killed with its -lease")
 	flags.StringVar(&w.table, "table", "", "document into which to paste the table, if all was well")
 	flags.StringVar(&w.timeline, "timeline", "", "file for a picture of one freeze (SVG), if all was well")
+	stores := flags.String("stores", string(fleet.Postgres), "where the locks are, separated by commas, or all; each has its share of the time: "+storeNames())
 	flags.Uint64Var(&plan.Fleet.Seed, "seed", rand.Uint64(), "of all random choices")
 	flags.StringVar(&plan.Fleet.Dir, "out", "", "directory for histories (a temporary one, removed when all is well)")
 	flags.DurationVar(&plan.Fleet.Lease, "lease", 2*time.Second, "of each session")
@@ -58,6 +61,15 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 	if given["check"] {
 		w.again, w.mode, plan.Fleet.Dir = true, campaign.Recheck, *again
 	}
+	if w.stores, err = storesOf(*stores); err != nil {
+		return w, err
+	}
+	if len(w.stores) > 1 && (w.table != "" || w.timeline != "") {
+		return w, errors.New("-table and -timeline are of one store")
+	}
+	if saved := campaign.Saved(plan.Fleet.Dir); w.again && len(saved) > 0 {
+		w.stores = saved
+	}
 	if plan.Faults < 1 || plan.Fleet.Processes < 1 || plan.Fleet.Callers < 1 || plan.Fleet.Mixed < 0 || plan.Fleet.Keys < 1 {
 		return w, errors.New("faults, processes, callers and keys must be positive, and mixed not negative")
 	}
@@ -66,7 +78,7 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 }
 
 // fresh is the flags of a campaign that is yet to be.
-var fresh = []string{"rows", "faults", "duration", "healthy", "hogs", "freezes", "seed", "out", "processes", "callers", "mixed", "keys"}
+var fresh = []string{"rows", "faults", "duration", "healthy", "hogs", "freezes", "seed", "out", "processes", "callers", "mixed", "keys", "stores"}
 
 // choose sets the mode, and what follows from it. given is which flags there
 // are.
@@ -115,4 +127,28 @@ func numbers(list string) (all []int, err error) {
 		all = append(all, n)
 	}
 	return all, nil
+}
+
+// storeNames returns the names of all stores.
+func storeNames() string {
+	var names []string
+	for _, store := range fleet.Stores() {
+		names = append(names, string(store))
+	}
+	return strings.Join(names, ", ")
+}
+
+// storesOf reads a list of stores.
+func storesOf(list string) (stores []fleet.Store, err error) {
+	if list == "all" {
+		return fleet.Stores(), nil
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		store := fleet.Store(strings.TrimSpace(name))
+		if err := store.Known(); err != nil {
+			return nil, err
+		}
+		stores = append(stores, store)
+	}
+	return stores, nil
 }

@@ -60,12 +60,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := w.prepareDir(stdout); err != nil {
 		return err
 	}
-	result, err := w.mode(ctx, *plan)
-	if result != nil {
-		fmt.Fprintf(stdout, "\n%v\n", result)
-	}
+	results, err := campaign.Each(ctx, *plan, w.stores, w.mode)
+	fmt.Fprintf(stdout, "\n%v\n", results)
 	if err == nil {
-		err = w.publish(result)
+		err = w.publish(results)
 	}
 	if err == nil && temporary {
 		return os.RemoveAll(plan.Fleet.Dir)
@@ -91,16 +89,16 @@ func (w *options) prepareDir(stdout io.Writer) (err error) {
 
 // publish writes the table and the picture that were asked for, after a
 // campaign without a violation.
-func (w *options) publish(result *campaign.Result) error {
+func (w *options) publish(results campaign.Series) error {
 	if w.table != "" {
-		if err := result.WriteTable(w.table); err != nil {
+		if err := results[0].WriteTable(w.table); err != nil {
 			return err
 		}
 	}
 	if w.timeline == "" {
 		return nil
 	}
-	picture, err := result.Timeline()
+	picture, err := results[0].Timeline()
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type Plan struct {
 // violated, or what kept the campaign from going on. The Result is there in any
 // case, except for a campaign that could not begin.
 func Run(ctx context.Context, plan Plan) (*Result, error) {
-	rows, err := chosen(plan.Rows)
+	rows, err := chosen(plan.Fleet.Store, plan.Rows)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +41,8 @@ func Run(ctx context.Context, plan Plan) (*Result, error) {
 }
 
 // chosen returns the rows with these numbers; all rows if there are none.
-func chosen(numbers []int) ([]faults.Row, error) {
-	all := faults.Rows()
+func chosen(store fleet.Store, numbers []int) ([]faults.Row, error) {
+	all := faults.Rows(store)
 	if len(numbers) == 0 {
 		return all, nil
 	}

@@ -43,7 +43,7 @@ func TestCampaign(t *testing.T) {
 		Fleet:    fleet.Settings{Processes: 4, Callers: 4, Mixed: 4, Keys: 12, Lease: 3 * time.Second, Dir: t.TempDir(), Seed: uint64(time.Now().UnixNano())},
 		Progress: t.Output(),
 	}
-	for _, row := range faults.Rows() {
+	for _, row := range faults.Rows(fleet.Postgres) {
 		if row.Quick {
 			plan.Rows = append(plan.Rows, row.Number)
 		}

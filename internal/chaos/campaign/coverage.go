@@ -7,6 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
@@ -33,20 +34,24 @@ func (r *Result) coverage() error {
 	case rep.Losses == 0 && slices.ContainsFunc(r.Rows, func(of *RowResult) bool { return of.Times > 0 && costly(of.Row) }):
 		return fmt.Errorf("%w: no lock was lost to faults that cost locks", errCoverage)
 	case r.settings.Mixed > 0:
-		return mixedCoverage(rep)
+		return mixedCoverage(rep, r.settings.Store)
 	}
 	return nil
 }
 
 // mixedCoverage is coverage for the callers of readers, sets, limits and
 // stacks.
-func mixedCoverage(rep *check.Report) error {
-	for _, kind := range []history.Kind{history.Reader, history.Set, history.Groups, history.Limit, history.Stack} {
+func mixedCoverage(rep *check.Report, store fleet.Store) error {
+	wanted := []history.Kind{history.Set, history.Groups, history.Limit, history.Stack}
+	if store.Readers() {
+		wanted = append(wanted, history.Reader)
+	}
+	for _, kind := range wanted {
 		if k := rep.Kinds[kind]; k == nil || k.Results[history.OK] == 0 || k.Results[history.Held] == 0 {
 			return fmt.Errorf("%w: of the calls of kind %s, some must be granted and some refused", errCoverage, kind)
 		}
 	}
-	if rep.Beside == 0 || rep.Full == 0 {
+	if store.Readers() && rep.Beside == 0 || rep.Full == 0 {
 		return fmt.Errorf("%w: %d readers were beside readers, and %d admissions took a last place", errCoverage, rep.Beside, rep.Full)
 	}
 	return nil

@@ -99,13 +99,11 @@ const linearizeWithin = 5 * time.Minute
 
 // gather reads from the database what was written.
 func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
-	if r.writes, err = worker.Stored(ctx, f.DB); err != nil {
+	if r.writes, err = worker.StoredIn(ctx, f.DB, f.Store.Database()); err != nil {
 		return err
 	}
-	r.Stored = len(r.writes)
-	r.Stale, err = staleWrites(ctx, f)
-	r.gathered = err == nil
-	return err
+	r.Stored, r.Stale, r.gathered = len(r.writes), staleWrites(r.writes), true
+	return nil
 }
 
 // check checks the history in dir.
@@ -115,7 +113,7 @@ func (r *Result) check(dir string) error {
 		return err
 	}
 	if r.gathered {
-		r.fence = errors.Join(check.Tokens(r.writes), check.Writes(events, r.writes))
+		r.fence = r.fenced(events)
 	}
 	err = errors.Join(r.evaluate(events), r.fence)
 	if r.Health != nil {
@@ -131,18 +129,18 @@ func (r *Result) check(dir string) error {
 // than a victim, the victim's view is left out.
 func (r *Result) evaluate(events []history.Event) error {
 	r.events = events
-	x := explain(events, r.settings.Lease)
+	x := explain(events, r.promises(), r.settings.Lease)
 	r.Report = check.Sweep(events, r.sweepOptions(events, x.excuse)...)
 	r.StaleLocks = x.measure(r.Report.Excused)
 	var err error
-	r.Linearization, err = check.Linearize(x.serverView(events), check.Params{Timeout: linearizeWithin, Lease: r.settings.Lease, Kills: kills})
+	r.Linearization, err = check.Linearize(x.serverView(events), r.linearization())
 	return errors.Join(r.Report.Err(), r.notifications(), err)
 }
 
 // How returns the settings and the size of the campaign, a sentence on each line.
 func (r *Result) How() string {
 	set := r.settings
-	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys and %d mixed callers, lease %v.\nPostgreSQL %s, %s, %d processors.",
+	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys and %d mixed callers, lease %v.\n%s, %s, %d processors.",
 		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
 	if r.interrupted {

@@ -13,8 +13,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	_ "github.com/go-sql-driver/mysql" // registers "mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 	_ "github.com/lib/pq"              // registers "postgres"
+	_ "modernc.org/sqlite"             // registers "sqlite"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -59,8 +61,11 @@ func open(o Config) (w *work, err error) {
 		return w, err
 	}
 	w.pool.SetMaxOpenConns(5)
-	w.session, err = sqllock.Open(context.Background(), w.pool,
-		sqllock.WithLease(o.Lease), sqllock.WithLogger(slog.New(slog.DiscardHandler)))
+	options := []sqllock.Option{sqllock.WithLease(o.Lease), sqllock.WithLogger(slog.New(slog.DiscardHandler))}
+	if o.Leases {
+		options = append(options, sqllock.WithLeaseTable())
+	}
+	w.session, err = sqllock.Open(context.Background(), w.pool, options...)
 	if err == nil {
 		w.limits = limitsOn(w.session)
 	}
