@@ -79,6 +79,30 @@ func TestMixed(t *testing.T) {
 	}
 }
 
+// Each store keeps its promises in faults that take a moment.
+func TestStores(t *testing.T) {
+	rows := map[fleet.Store][]int{
+		fleet.Leases:       {1, 8, 11, 12, 13, 30},
+		fleet.PooledLeases: {3, 8, 13, 30, 34},
+		fleet.MariaDB:      {1, 8, 11, 13, 15, 25, 30, 33},
+		fleet.SQLite:       {1, 2, 3, 30, 35, 36},
+	}
+	for _, store := range fleet.Stores()[1:] {
+		t.Run(string(store), func(t *testing.T) {
+			set := settings(t, 4)
+			set.Store, set.Mixed, set.Lease = store, 4, 3*time.Second
+			plan := campaign.Plan{Rows: rows[store], Faults: 1, Fleet: set, Progress: t.Output()}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			result, err := campaign.Run(ctx, plan)
+			t.Logf("\n%v", result)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // What an interrupted campaign has seen is checked, and can be checked again.
 func TestInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())

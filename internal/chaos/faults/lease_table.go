@@ -11,9 +11,14 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
+// killLeased is row 1 in each lease table. The server does not know that a
+// process is dead.
+var killLeased = Row{Number: 1, Name: "kill -9", Effect: Any, inject: killAndWait}
+
 // outlived are the rows that cost a lease table nothing, although they cost
 // advisory locks: a connection ends, and the session goes on with another one.
 var outlived = []Row{
+	killLeased,
 	{Number: 8, Name: "connections reset", Quick: true, Effect: NothingLost, inject: disturb((*proxy.Proxy).Sever)},
 	{Number: 11, Name: "reply to an acquire lost", Quick: true, Effect: NothingLost, inject: loseReply(proxy.Acquire)},
 	{Number: 12, Name: "reply to a release lost", Quick: true, Effect: NothingLost, inject: loseReply(proxy.Release)},
@@ -25,7 +30,7 @@ var outlived = []Row{
 // recover in rows 14 and 15, and a session whose row is locked by a frozen
 // backend cannot renew its lease. So locks may be lost there.
 var leaseRows = slices.Concat(
-	same(1, 2, 3, 4, 5, 6, 9, 10, 23, 27, 30),
+	same(2, 3, 4, 5, 6, 9, 10, 23, 27, 30),
 	with(Any, 14, 15, 16, 31),
 	with(VictimAtMost, 25),
 	outlived,
@@ -39,7 +44,7 @@ var leaseRows = slices.Concat(
 // pooledRows are those behind PgBouncer in transaction mode. Its connections to
 // the server serve all processes.
 var pooledRows = slices.Concat(
-	same(1, 2, 3, 4, 5, 6, 9, 10, 23, 27, 30),
+	same(2, 3, 4, 5, 6, 9, 10, 23, 27, 30),
 	with(Any, 14, 15, 16, 31),
 	outlived,
 	[]Row{
@@ -48,6 +53,27 @@ var pooledRows = slices.Concat(
 	},
 	with(AllLose, 32),
 )
+
+// killAndWait kills a process and waits until its lease has passed, and its keys
+// were asked for. The next fault must not hide that.
+func killAndWait(ctx context.Context, f *Injector) (*fleet.Member, error) {
+	m, err := f.holding(ctx)
+	if err != nil {
+		return m, err
+	}
+	pid, err := f.SessionPID(ctx, m)
+	if err != nil {
+		return m, err
+	}
+	f.begin()
+	if err := f.Kill(m); err != nil {
+		return m, err
+	}
+	if err := f.Released(ctx, pid, f.Lease+atOnce); err != nil {
+		return m, asViolation(err)
+	}
+	return m, worker.Pause(ctx, atOnce)
+}
 
 // disturb makes a fault of the network that is mended after a moment.
 func disturb(fault func(*proxy.Proxy) (*proxy.Fault, error)) func(context.Context, *Injector) (*fleet.Member, error) {

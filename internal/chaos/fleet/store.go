@@ -113,6 +113,9 @@ func newBackend(f *Fleet) backend {
 	return &postgresBackend{f: f}
 }
 
+// holder is a pattern for the holder of a session in a lease table.
+func holder(pid int) string { return fmt.Sprintf("%%/%d", pid) }
+
 // numbers reads a column of numbers.
 func numbers(ctx context.Context, db *sql.DB, query string, args ...any) (all []int64, err error) {
 	rows, err := db.QueryContext(ctx, query, args...)

@@ -138,7 +138,7 @@ func (b *postgresBackend) locks(ctx context.Context) (n int, keys []int64, err e
 // locksOf implements backend.
 func (b *postgresBackend) locksOf(ctx context.Context, pid int) (int, error) {
 	if b.f.Store.Leased() {
-		return b.f.number(ctx, "SELECT count(*) FROM latchkey_sessions WHERE expires > clock_timestamp() AND holder LIKE '%/' || $1::text", pid)
+		return b.f.number(ctx, "SELECT count(*) FROM latchkey_sessions WHERE expires > clock_timestamp() AND holder LIKE $1", holder(pid))
 	}
 	return b.f.number(ctx, "SELECT count(*)"+advisoryLocks+" AND pid = $1", pid)
 }

@@ -73,7 +73,7 @@ func (b *sqliteBackend) locks(ctx context.Context) (n int, keys []int64, err err
 
 // locksOf implements backend.
 func (b *sqliteBackend) locksOf(ctx context.Context, pid int) (n int, err error) {
-	err = b.f.lockDB.QueryRowContext(ctx, "SELECT count(*) FROM latchkey_sessions WHERE expires > "+sqliteNow+" AND holder LIKE ?", fmt.Sprintf("%%/%d", pid)).Scan(&n)
+	err = b.f.lockDB.QueryRowContext(ctx, "SELECT count(*) FROM latchkey_sessions WHERE expires > "+sqliteNow+" AND holder LIKE ?", holder(pid)).Scan(&n)
 	return n, err
 }
 
