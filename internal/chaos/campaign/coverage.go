@@ -15,17 +15,24 @@ import (
 // found anything.
 var errCoverage = errors.New("campaign: too little happened to show anything")
 
-// Of maxUnjudged refusals, at most one may go unjudged.
-const maxUnjudged = 10
+// Of maxUnjudged refusals, at most one may go unjudged. A lease table keeps for a
+// lease what a killed process had, and its statements take longer.
+const (
+	maxUnjudged       = 10
+	maxUnjudgedLeased = 4
+)
 
 // coverage returns an error if too little happened for the campaign to show
 // anything.
 func (r *Result) coverage() error {
-	rep := r.Report
+	rep, unjudged := r.Report, maxUnjudged
+	if r.settings.Store.Leased() {
+		unjudged = maxUnjudgedLeased
+	}
 	switch {
 	case len(r.Rows) == 0: // there were to be no faults: it is losses that would show something
 		return nil
-	case r.Linearization.Excused > r.Linearization.Refusals/maxUnjudged:
+	case r.Linearization.Excused > r.Linearization.Refusals/unjudged:
 		return fmt.Errorf("%w: %d of %d refusals were not judged", errCoverage, r.Linearization.Excused, r.Linearization.Refusals)
 	case rep.Contended == 0:
 		return fmt.Errorf("%w: no call was contended", errCoverage)

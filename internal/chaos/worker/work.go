@@ -13,7 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	_ "github.com/go-sql-driver/mysql" // registers "mysql"
+	"github.com/go-sql-driver/mysql"   // registers "mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 	_ "github.com/lib/pq"              // registers "postgres"
 	_ "modernc.org/sqlite"             // registers "sqlite"
@@ -50,6 +50,9 @@ func open(o Config) (w *work, err error) {
 			err = errors.Join(err, w.close())
 		}
 	}()
+	if err := mysql.SetLogger(new(mysql.NopLogger)); err != nil { // it would log each fault
+		return w, err
+	}
 	if w.file, err = os.OpenFile(o.History, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
 		return w, err
 	}
