@@ -46,6 +46,7 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 	flags.IntVar(&plan.Fleet.Processes, "processes", 0, "under test (4; 8 with -freezes)")
 	flags.IntVar(&plan.Fleet.Callers, "callers", 6, "in each process")
 	flags.IntVar(&plan.Fleet.Mixed, "mixed", 0, "callers in each process beside them, of readers, sets, limits and stacks")
+	flags.IntVar(&plan.Fleet.Brisk, "brisk", 0, "callers in each process beside them, which hold for a moment: most of the operations are theirs")
 	flags.IntVar(&plan.Fleet.Keys, "keys", 16, "that they want")
 	if err := flags.Parse(args); err != nil {
 		return w, err
@@ -70,15 +71,15 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 	if saved := campaign.Saved(plan.Fleet.Dir); w.again && len(saved) > 0 {
 		w.stores = saved
 	}
-	if plan.Faults < 1 || plan.Fleet.Processes < 1 || plan.Fleet.Callers < 1 || plan.Fleet.Mixed < 0 || plan.Fleet.Keys < 1 {
-		return w, errors.New("faults, processes, callers and keys must be positive, and mixed not negative")
+	if plan.Faults < 1 || plan.Fleet.Processes < 1 || plan.Fleet.Callers < 1 || plan.Fleet.Mixed < 0 || plan.Fleet.Brisk < 0 || plan.Fleet.Keys < 1 {
+		return w, errors.New("faults, processes, callers and keys must be positive, and mixed and brisk not negative")
 	}
 	plan.Rows, err = numbers(*rows)
 	return w, err
 }
 
 // fresh is the flags of a campaign that is yet to be.
-var fresh = []string{"rows", "faults", "duration", "healthy", "hogs", "freezes", "seed", "out", "processes", "callers", "mixed", "keys", "stores"}
+var fresh = []string{"rows", "faults", "duration", "healthy", "hogs", "freezes", "seed", "out", "processes", "callers", "mixed", "brisk", "keys", "stores"}
 
 // choose sets the mode, and what follows from it. given is which flags there
 // are.

@@ -140,8 +140,8 @@ func (r *Result) evaluate(events []history.Event) error {
 // How returns the settings and the size of the campaign, a sentence on each line.
 func (r *Result) How() string {
 	set := r.settings
-	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys and %d mixed callers, lease %v.\n%s, %s, %d processors.",
-		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Lease,
+	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys and %d mixed and %d brisk callers, lease %v.\n%s, %s, %d processors.",
+		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Brisk, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
 	if r.interrupted {
 		how += "\nThe campaign was interrupted."

@@ -26,6 +26,7 @@ type Settings struct {
 	Callers   int // in each process
 	Keys      int
 	Mixed     int // callers in each process beside them, of readers, sets, limits and stacks
+	Brisk     int // callers in each process beside them, which hold for a moment
 	Lease     time.Duration
 	Dir       string // for histories
 	Seed      uint64
@@ -120,6 +121,7 @@ func (f *Fleet) Replace(m *Member) (err error) {
 		Callers: f.Callers,
 		Keys:    f.Keys,
 		Mixed:   f.Mixed,
+		Brisk:   f.Brisk,
 		Seed:    f.rng.Uint64(),
 	}
 	f.backend.configure(m, &c)

@@ -22,6 +22,7 @@ type Config struct {
 	Callers int
 	Keys    int // that they want
 	Mixed   int // callers beside them, of readers, sets, limits and stacks
+	Brisk   int // callers beside them, which hold for a moment
 	Seed    uint64
 
 	Database sqllock.Dialect // of Direct; empty: PostgreSQL

@@ -110,6 +110,10 @@ func (w *work) work(draining context.Context, o orders, say func(Status) error) 
 		c := mixed{caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(100+i)))}}
 		callers.Go(func() { c.run(resting) })
 	}
+	for i := range w.config.Brisk {
+		c := brisk{caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(200+i)))}}
+		callers.Go(func() { c.run(resting) })
+	}
 	callers.Go(func() { w.flood(resting, o.floods) })
 	select {
 	case <-o.rest:
