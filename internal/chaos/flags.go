@@ -23,6 +23,8 @@ type options struct {
 	mode            func(context.Context, campaign.Plan) (*campaign.Result, error)
 	again           bool   // the histories are there already
 	table, timeline string // files; empty: none
+	report          string // likewise
+	command         string // how to repeat the campaign
 }
 
 // parse reads the flags.
@@ -38,6 +40,7 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 	flags.IntVar(&plan.Freezes, "freezes", 0, "freeze processes so often, several at a time, about as long as the lease")
 	again := flags.String("check", "", "check the histories in this directory again, without a fleet; of a campaign that was killed with its -lease")
 	flags.StringVar(&w.table, "table", "", "document into which to paste the table, if all was well")
+	flags.StringVar(&w.report, "report", "", "page into which to write the report of all stores, if all was well; it is made if it is missing")
 	flags.StringVar(&w.timeline, "timeline", "", "file for a picture of one freeze (SVG), if all was well")
 	stores := flags.String("stores", string(fleet.Postgres), "where the locks are, separated by commas, or all; each has its share of the time: "+storeNames())
 	flags.Uint64Var(&plan.Fleet.Seed, "seed", rand.Uint64(), "of all random choices")
@@ -55,7 +58,14 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 		return w, fmt.Errorf("what is %q? there are flags only", flags.Arg(0))
 	}
 	given := map[string]bool{}
-	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	w.command = "go run ."
+	flags.Visit(func(f *flag.Flag) {
+		given[f.Name] = true
+		if !slices.Contains([]string{"out", "report", "seed"}, f.Name) {
+			w.command += " -" + f.Name + " " + f.Value.String()
+		}
+	})
+	w.command += fmt.Sprint(" -seed ", plan.Fleet.Seed)
 	if err := w.choose(*healthy, given); err != nil {
 		return w, err
 	}
@@ -94,8 +104,8 @@ func (w *options) choose(healthy time.Duration, given map[string]bool) error {
 		return errors.New("-rows, -faults and -duration do not go with -healthy or -freezes")
 	case given["hogs"] && (!given["healthy"] || w.plan.Hogs < 1):
 		return errors.New("-hogs goes with -healthy, and is positive")
-	case given["healthy"] && (given["table"] || given["timeline"]):
-		return errors.New("without faults there is nothing for -table or -timeline")
+	case given["healthy"] && (given["table"] || given["timeline"] || given["report"]):
+		return errors.New("without faults there is nothing for -table, -timeline or -report")
 	case given["healthy"]:
 		if healthy <= 0 {
 			return errors.New("-healthy must be positive")

@@ -1,9 +1,10 @@
 // Command chaos runs the fault campaign. Processes that use latchkey work on a
-// real PostgreSQL while faults of all kinds are injected. Everything that they saw
+// real database while faults of all kinds are injected. Everything that they saw
 // is checked.
 //
 //	go run . -rows 1,2,3 -faults 5
 //	go run . -duration 1h -seed 42 -out histories -table ../../docs/safety.md
+//	go run . -stores all -duration 65m -mixed 4 -brisk 2 -report ../../docs/campaign.md
 //	go run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg  # make freeze
 //	go run . -duration 1m -mixed 8   # readers, sets, limits and stacks, too
 //	go run . -healthy 1h             # without faults: no loss may be reported
@@ -54,6 +55,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
+	if w.report != "" {
+		if err := campaign.CheckReport(w.report); err != nil {
+			return err
+		}
+	}
 	plan := &w.plan
 	plan.Progress = stderr
 	temporary := plan.Fleet.Dir == ""
@@ -87,11 +93,16 @@ func (w *options) prepareDir(stdout io.Writer) (err error) {
 	return err
 }
 
-// publish writes the table and the picture that were asked for, after a
+// publish writes the table, the report and the picture that were asked for, after a
 // campaign without a violation.
 func (w *options) publish(results campaign.Series) error {
 	if w.table != "" {
 		if err := results[0].WriteTable(w.table); err != nil {
+			return err
+		}
+	}
+	if w.report != "" {
+		if err := results.WriteReport(w.report, w.command); err != nil {
 			return err
 		}
 	}

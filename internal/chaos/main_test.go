@@ -82,6 +82,13 @@ func TestPublish(t *testing.T) {
 	if text, err := os.ReadFile(document); err != nil || !strings.Contains(string(text), "| result |") {
 		t.Errorf("pasted %q, %v", text, err)
 	}
+	w = options{report: filepath.Join(t.TempDir(), "campaign.md"), command: "go run . -seed 7"}
+	if err := w.publish(campaign.Series{new(campaign.Result)}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(w.report); err != nil || !strings.Contains(string(text), "`go run . -seed 7`") {
+		t.Errorf("reported %q, %v", text, err)
+	}
 	w = options{timeline: filepath.Join(t.TempDir(), "freeze.svg")}
 	if err := w.publish(campaign.Series{new(campaign.Result)}); err == nil {
 		t.Error("a picture of nothing was drawn")

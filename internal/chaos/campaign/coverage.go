@@ -16,18 +16,19 @@ import (
 var errCoverage = errors.New("campaign: too little happened to show anything")
 
 // Of maxUnjudged refusals, at most one may go unjudged. A lease table keeps for a
-// lease what a killed process had, and its statements take longer.
+// lease what a killed process had, and its statements take longer. Brisk callers
+// are often refused in the moment of an Unlock.
 const (
 	maxUnjudged       = 10
-	maxUnjudgedLeased = 4
+	maxUnjudgedOfMany = 4
 )
 
 // coverage returns an error if too little happened for the campaign to show
 // anything.
 func (r *Result) coverage() error {
 	rep, unjudged := r.Report, maxUnjudged
-	if r.settings.Store.Leased() {
-		unjudged = maxUnjudgedLeased
+	if r.settings.Store.Leased() || r.settings.Brisk > 0 {
+		unjudged = maxUnjudgedOfMany
 	}
 	switch {
 	case len(r.Rows) == 0: // there were to be no faults: it is losses that would show something

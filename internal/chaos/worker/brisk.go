@@ -9,19 +9,19 @@ import (
 )
 
 // A brisk caller tries for a lock, holds it for a moment and gives it back, as
-// often as it can. Half of its calls are for keys that other callers want too,
+// often as it can. A quarter of its calls is for keys that other callers want too,
 // and hold for longer.
 type brisk struct{ caller }
 
 // briskKeys is how many keys brisk callers have for themselves.
-const briskKeys = 32
+const briskKeys = 96
 
 func briskKey(i int) sqllock.Key { return sqllock.Namespace("brisk").Key(strconv.Itoa(i)) }
 
 func (c *brisk) run(draining context.Context) {
 	for draining.Err() == nil {
 		key := briskKey(c.rng.IntN(briskKeys))
-		if c.chance(50) {
+		if c.chance(25) {
 			key = Key(c.rng.IntN(c.w.config.Keys))
 		}
 		if lock, number := c.ask(request{keys: []sqllock.Key{key}}); lock != nil {
