@@ -60,13 +60,17 @@ func chosen(store fleet.Store, numbers []int) ([]faults.Row, error) {
 // inject injects faults until the plan is fulfilled, or until one has an effect
 // that it may not have.
 func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, result *Result, log *faultLog) error {
-	injector := &faults.Injector{Fleet: f, Rand: rand.New(rand.NewPCG(plan.Fleet.Seed, 2))}
-	begin := time.Now()
+	injector := &faults.Injector{Fleet: f}
+	orders := rand.New(rand.NewPCG(plan.Fleet.Seed, 2))
+	begin, n := time.Now(), uint64(0)
 	for round := 0; round == 0 || time.Since(begin) < plan.Duration; round++ {
-		for _, row := range order(injector.Rand, rows, plan.Faults) {
+		for _, row := range order(orders, rows, plan.Faults) {
 			if round > 0 && time.Since(begin) >= plan.Duration {
 				break
 			}
+			// Each fault has choices of its own, however many the one before made.
+			n++
+			injector.Rand = rand.New(rand.NewPCG(plan.Fleet.Seed, firstFault+n))
 			outcome, err := injector.Inject(ctx, row)
 			if ctx.Err() != nil { // the campaign was interrupted
 				result.cut(outcome)
@@ -85,6 +89,9 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, r
 	}
 	return nil
 }
+
+// firstFault keeps the random choices of faults apart from all others of a seed.
+const firstFault = 1 << 32
 
 // order is each of rows n times, in random order.
 func order(rng *rand.Rand, rows []faults.Row, n int) []faults.Row {

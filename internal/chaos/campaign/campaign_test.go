@@ -3,7 +3,10 @@ package campaign_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/starve"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
@@ -76,6 +80,35 @@ func TestMixed(t *testing.T) {
 	t.Logf("\n%v", result)
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Two campaigns with one seed do the same things to the same processes.
+func TestRepeatable(t *testing.T) {
+	injected := func(seed uint64) (all []string) {
+		set := settings(t, 4)
+		set.Seed = seed
+		plan := campaign.Plan{Rows: []int{8, 13, 30}, Faults: 2, Fleet: set, Progress: t.Output()}
+		if _, err := campaign.Run(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(filepath.Join(set.Dir, "faults.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		events, err := history.ReadAll(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			all = append(all, fmt.Sprint(e.Fault.Row, " of ", e.Fault.Process))
+		}
+		return all
+	}
+	first, again, other := injected(7), injected(7), injected(8)
+	if len(first) != 6 || !slices.Equal(first, again) || slices.Equal(first, other) {
+		t.Errorf("with one seed %q and %q, with another %q", first, again, other)
 	}
 }
 
