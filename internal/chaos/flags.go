@@ -34,7 +34,7 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 	flags.SetOutput(stderr)
 	rows := flags.String("rows", "", "rows of the fault table, separated by commas (all)")
 	flags.IntVar(&plan.Faults, "faults", 3, "how often each row's fault is injected, in a round")
-	flags.DurationVar(&plan.Duration, "duration", 0, "go on with another round until then (one round); histories grow by about 0.7 GB an hour on disk, and more in memory when they are checked")
+	flags.DurationVar(&plan.Duration, "duration", 0, "go on with another round until then (one round); histories grow by about 0.7 GB an hour on disk, with brisk callers by several, and more in memory when they are checked")
 	healthy := flags.Duration("healthy", 0, "no faults for so long: nothing may be reported lost")
 	flags.IntVar(&plan.Hogs, "hogs", 0, "with -healthy: how many processors' worth of time to take away")
 	flags.IntVar(&plan.Freezes, "freezes", 0, "freeze processes so often, several at a time, about as long as the lease")

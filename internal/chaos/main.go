@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
@@ -29,9 +30,14 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
+// memoryLimit is for checking a history of millions of calls. The garbage
+// collector works harder rather than take more.
+const memoryLimit = 7 << 30
+
 func main() {
 	worker.Main() // does not return in a process under test
 	starve.Main() // nor in a process that takes processor time
+	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the history so far is checked; a second interrupt ends that at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
