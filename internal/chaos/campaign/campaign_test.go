@@ -123,7 +123,7 @@ func TestStores(t *testing.T) {
 	for _, store := range fleet.Stores()[1:] {
 		t.Run(string(store), func(t *testing.T) {
 			set := settings(t, 4)
-			set.Store, set.Mixed, set.Lease = store, 4, 3*time.Second
+			set.Store, set.Mixed, set.Brisk, set.Lease = store, 4, 1, 3*time.Second
 			plan := campaign.Plan{Rows: rows[store], Faults: 1, Fleet: set, Progress: t.Output()}
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
