@@ -40,7 +40,8 @@ func Run(ctx context.Context, plan Plan) (*Result, error) {
 	})
 }
 
-// chosen returns the rows with these numbers; all rows if there are none.
+// chosen returns the rows of a store with these numbers; all rows if there are
+// none. A row that only other stores have is left out.
 func chosen(store fleet.Store, numbers []int) ([]faults.Row, error) {
 	all := faults.Rows(store)
 	if len(numbers) == 0 {
@@ -48,11 +49,15 @@ func chosen(store fleet.Store, numbers []int) ([]faults.Row, error) {
 	}
 	var rows []faults.Row
 	for _, n := range numbers {
-		i := slices.IndexFunc(all, func(r faults.Row) bool { return r.Number == n })
-		if i < 0 {
+		is := func(r faults.Row) bool { return r.Number == n }
+		if i := slices.IndexFunc(all, is); i >= 0 {
+			rows = append(rows, all[i])
+		} else if !slices.ContainsFunc(fleet.Stores(), func(s fleet.Store) bool { return slices.ContainsFunc(faults.Rows(s), is) }) {
 			return nil, fmt.Errorf("campaign: there is no row %d here", n)
 		}
-		rows = append(rows, all[i])
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("campaign: %v has none of the rows %v", store, numbers)
 	}
 	return rows, nil
 }
