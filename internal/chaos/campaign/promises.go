@@ -38,6 +38,10 @@ type promises struct {
 	watched bool
 }
 
+// leaseTableSlack is what the next caller needs on a lease table: statements that
+// remove what has expired, and take the key.
+const leaseTableSlack = 500 * time.Millisecond
+
 // promisesOf returns the promises of a store to sessions with this lease.
 func promisesOf(store fleet.Store, lease time.Duration) promises {
 	leaseAndMore := lease + 500*time.Millisecond
@@ -45,9 +49,9 @@ func promisesOf(store fleet.Store, lease time.Duration) promises {
 	case fleet.Leases, fleet.PooledLeases:
 		return promises{
 			bounds: []bound{
-				{[]int{1, 2, 5}, check.FromBegin, leaseAndMore},
+				{[]int{1, 2, 5}, check.FromBegin, leaseAndMore + leaseTableSlack},
 				// Statements may reach the server until the client gives up.
-				{[]int{4}, check.FromBegin, leaseAndMore + lease},
+				{[]int{4}, check.FromBegin, leaseAndMore + lease + leaseTableSlack},
 				{[]int{32}, check.FromEnd, 2 * time.Second},
 			},
 			parts:    []int{2, 4, 5, 32},
@@ -57,7 +61,7 @@ func promisesOf(store fleet.Store, lease time.Duration) promises {
 	case fleet.SQLite:
 		return promises{
 			bounds: []bound{
-				{[]int{1}, check.FromBegin, leaseAndMore},
+				{[]int{1}, check.FromBegin, leaseAndMore + leaseTableSlack},
 				{[]int{2, 36}, check.FromEnd, 2 * time.Second}, // the file may be locked meanwhile
 			},
 			parts:    []int{2, 36},

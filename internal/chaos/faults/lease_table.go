@@ -11,8 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// killLeased is row 1 in each lease table. The server does not know that a
-// process is dead.
+// killLeased is row 1 where keys are not free at once. A lease table does not know
+// that a process is dead.
 var killLeased = Row{Number: 1, Name: "kill -9", Effect: Any, inject: killAndWait}
 
 // outlived are the rows that cost a lease table nothing, although they cost
