@@ -6,10 +6,11 @@ FUZZTIME ?= 10s
 BENCH    ?= .
 COUNT    ?= 1
 HOURS    ?= 1
+EACH     ?= 20
 
 # Nested modules with tests of their own, if they exist.
 MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod, \
-	internal/databases internal/bench internal/browser internal/chaos \
+	internal/databases internal/gomysqlserver internal/bench internal/browser internal/chaos \
 	sqllock/cmd/latchkey sqllock/pgxlatchkey \
 	ratelimit/otellatchkey ratelimit/promlatchkey \
 	grpcmw/connectmw \
@@ -18,9 +19,12 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod, \
 # Compiling Caddy takes two minutes, so `make check` alone tests its module.
 SLOW_MODULES := examples/gateway/caddy
 
-# The systems that the root module must compile for, besides the one that runs
-# its tests.
-SYSTEMS ?= windows/amd64 darwin/arm64 freebsd/amd64 linux/386 linux/arm64
+# The systems that the modules for users must compile for, besides the one that
+# runs their tests.
+SYSTEMS ?= windows/amd64 windows/386 windows/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 linux/386 linux/arm64
+
+# Nested modules that users import or install.
+USER_MODULES := $(filter sqllock/% ratelimit/% grpcmw/%,$(MODULES))
 
 # The linter of `make check` where golangci-lint is not installed.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -48,11 +52,10 @@ check: deps fmt vet vet-systems lint ## run before a pull request: formatting, v
 	$(GO) test -race ./...
 	@set -e; for m in $(MODULES) $(SLOW_MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
 
-vet-systems: ## vet the root module and the command for SYSTEMS (Windows, macOS, FreeBSD, 32 bits), and the examples for Windows
-	@set -e; for s in $(SYSTEMS); do echo "$$s: $(GO) vet ./..."; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...; done
-	@set -e; for s in $(SYSTEMS); do echo "$$s: cd sqllock/cmd/latchkey && $(GO) vet ./..."; \
-		(cd sqllock/cmd/latchkey && CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...); done
-	@set -e; for m in $(filter examples/%,$(MODULES)); do echo "windows/amd64: cd $$m && $(GO) vet ./..."; (cd $$m && CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) vet ./...); done
+vet-systems: ## vet what users import or install for SYSTEMS (Windows, macOS, FreeBSD, 32 bits), and the examples for Windows and 32 bits
+	@set -e; vet() { echo "$$1: cd $$2 && $(GO) vet ./..."; (cd $$2 && CGO_ENABLED=0 GOOS=$${1%/*} GOARCH=$${1#*/} $(GO) vet ./...); }; \
+		for s in $(SYSTEMS); do for m in . $(USER_MODULES); do vet $$s $$m; done; done; \
+		for s in windows/amd64 linux/386; do for m in $(filter examples/%,$(MODULES)); do vet $$s $$m; done; done
 
 bench: deps-bench ## measure against the alternatives, and write docs/benchmarks.md (20 min)
 	@cd internal/bench && $(GO) run .
@@ -71,6 +74,9 @@ freeze: deps ## redraw docs/freeze.svg, from a short campaign that freezes proce
 
 chaos-soak: deps ## run the fault campaign on all stores for HOURS (1) in all, and write its report into docs/campaign.md
 	@cd internal/chaos && $(GO) run . -stores all -duration $(HOURS)h -callers 8 -keys 24 -mixed 4 -brisk 2 -report ../../docs/campaign.md
+
+failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (30 min)
+	@cd internal/chaos && $(GO) run ./patroni -each $(EACH)
 
 mutants: deps ## plant each known bug in a copy of the tree, and check that only then a test fails (up to an hour)
 	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 3h -v -run 'TestMutants|TestWithoutMutants' -mutants
@@ -126,4 +132,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak mutants browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint
+.PHONY: help demo test test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak failovers mutants browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint

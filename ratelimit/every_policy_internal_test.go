@@ -139,7 +139,7 @@ func (c *chaos) limit(context.Context, string) int {
 	case 1:
 		return -rand.IntN(2)
 	case 2:
-		return 1 << 40
+		return 1 << 30
 	}
 	return 1 + rand.IntN(4)
 }

@@ -21,6 +21,9 @@ type Option func(*options)
 // WithDialect sets which kind of database db is, so that Open does not detect
 // it. Open still proves that locks exclude. It returns an error for a Dialect
 // that is not a constant of this package.
+//
+// With MySQL the caller also says that all processes connect to this server.
+// Open then accepts a server of MariaDB that replicates from another one.
 func WithDialect(d Dialect) Option {
 	return func(o *options) { o.named = d }
 }
@@ -197,7 +200,7 @@ func newOptions(opts []Option) options {
 	case o.named == SQLite:
 		o.dialect = leasetable.SQLite{}
 	case o.named == MySQL:
-		o.dialect = mysql.Dialect{}
+		o.dialect = mysql.Dialect{Named: true}
 	}
 	o.suit()
 	return o

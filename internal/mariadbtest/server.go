@@ -18,6 +18,7 @@ import (
 type Server struct {
 	*pgtest.Daemon
 	programs programs
+	options  []string // of the next start
 }
 
 // Start starts a server with options of its own ("--read-only"). The caller
@@ -32,7 +33,8 @@ func Start(options ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	daemon, err := pgtest.StartDaemon(pgtest.Launch{
+	s := &Server{programs: p, options: options}
+	s.Daemon, err = pgtest.StartDaemon(pgtest.Launch{
 		Template: templateName(p),
 		Files:    map[string][]byte{"server.crt": certificate, "server.key": key},
 		InitArgs: func(data string) []string {
@@ -43,15 +45,18 @@ func Start(options ...string) (*Server, error) {
 			args = append(args, "--datadir="+data, "--tmpdir="+dir, "--socket="+socket(dir), "--pid-file="+filepath.Join(dir, "pid"),
 				"--ssl-cert="+filepath.Join(dir, "server.crt"), "--ssl-key="+filepath.Join(dir, "server.key"),
 				fmt.Sprintf("--port=%d", port))
-			return append(args, options...)
+			return append(args, s.options...)
 		},
 		Ready: func(dir string, _ int) bool { return greets("unix", socket(dir)) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Server{daemon, p}, nil
+	return s, nil
 }
+
+// SetOptions changes the options that StartAgain starts the server with.
+func (s *Server) SetOptions(options ...string) { s.options = options }
 
 // smallFiles makes the files of a new server small, because they are copied for
 // each server.

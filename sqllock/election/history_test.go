@@ -1,6 +1,7 @@
 package election_test
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"testing"
@@ -88,7 +89,7 @@ func (h *history) check(t *testing.T) {
 			entries = append(entries, entry{id, s})
 		}
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return int(a.first - b.first) })
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.first, b.first) })
 	for i := 1; i < len(entries); i++ {
 		a, b := entries[i-1], entries[i]
 		if b.first <= a.last {

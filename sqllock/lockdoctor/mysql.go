@@ -3,6 +3,7 @@ package lockdoctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // mysqlChecks are the checks of MySQL and MariaDB.
@@ -32,7 +34,9 @@ func mysqlExclusion(ctx context.Context, s *subject) Result {
 	if s.lacksTwo() {
 		return skipped(noProof)
 	}
-	if err := (mysql.Dialect{}).Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout}); err != nil {
+	// Open has accepted the server of a Session, perhaps by WithDialect.
+	accepted := slices.ContainsFunc(s.sessions, func(session *sqllock.Session) bool { return session.Dialect() == sqllock.MySQL })
+	if err := (mysql.Dialect{Named: accepted}).Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout, Lease: s.lease, StatementTimeout: s.lease}); err != nil {
 		return failed(err)
 	}
 	var version string

@@ -1,6 +1,7 @@
 package lockwatch_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -95,7 +96,7 @@ func TestInspectHolders(t *testing.T) {
 		if len(checks) != 1 || len(got.Holders) != len(keys)+1+2+1 { // ann's key, the transaction's, the check
 			t.Errorf("%d holders, %d of them checks:\n%v", len(got.Holders), len(checks), got)
 		}
-		if !slices.IsSortedFunc(got.Holders[:2], func(a, b lockwatch.Holder) int { return int(a.Key.Int64() - b.Key.Int64()) }) {
+		if !slices.IsSortedFunc(got.Holders[:2], func(a, b lockwatch.Holder) int { return cmp.Compare(a.Key.Int64(), b.Key.Int64()) }) {
 			t.Error("not in order")
 		}
 	})

@@ -24,12 +24,15 @@ func CheckDocument(name string) error {
 }
 
 // WriteTable replaces the text between the marks of a document by the table.
-func (r *Result) WriteTable(name string) error {
+func (r *Result) WriteTable(name string) error { return WriteDocument(name, r.Markdown()) }
+
+// WriteDocument replaces the text between the marks of a document.
+func WriteDocument(name, text string) error {
 	before, after, err := aroundTable(name)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, []byte(before+"\n\n"+r.Markdown()+"\n"+after), 0o644)
+	return os.WriteFile(name, []byte(before+"\n\n"+text+"\n"+after), 0o644)
 }
 
 // aroundTable returns a document up to the first mark and from the second.

@@ -25,8 +25,9 @@ type Process struct {
 }
 
 // Start starts a process. It ends when this one does, however that happens.
-func Start(config Config) (*Process, error) {
-	process, err := subprocess.Start(role, config)
+// Elements of env are added to its environment.
+func Start(config Config, env ...string) (*Process, error) {
+	process, err := subprocess.Start(role, config, env...)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,10 @@ const (
 	MySQLParse        = 1064 // a statement is not understood: its transaction lives on
 )
 
+// MySQLNoSetting are the errors of a server that does not have a variable, or
+// does not take its value, in a session. 1105 is that of an unknown reason.
+var MySQLNoSetting = []uint16{1105, 1193, 1229, 1231, 1232, 1235, 1238, MySQLParse}
+
 // MySQL returns the error number and the SQLSTATE in err, if err is of a driver
 // of MySQL or MariaDB.
 //

@@ -11,16 +11,22 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 // A Dialect locks with GET_LOCK, on one connection of a pool, in MySQL and
 // MariaDB.
-type Dialect struct{}
+type Dialect struct {
+	// Named: the user has said which dialect it is, and so answers for a server
+	// that another server feeds.
+	Named bool
+}
 
 // Traits says that many locks are better spread over several sessions. For each
 // new lock MariaDB looks through all locks of its session. That takes twice as
@@ -34,12 +40,12 @@ func (Dialect) Traits() dialect.Traits {
 //
 // It SETs nothing before the proof. Behind a proxy that would reach the session
 // of another client.
-func (Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
+func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	conn, witness, err := take(ctx, db, set)
 	if err != nil {
 		return nil, dialect.Fail(err)
 	}
-	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof}
+	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof, mayBeFed: d.Named}
 	server, err := p.run(ctx)
 	if err == nil {
 		err = witness.Close() // clean: it goes back to the pool
@@ -65,22 +71,25 @@ func (Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dial
 	return s, nil
 }
 
-// Prove proves that locks exclude on two connections of db, as Open does, and
-// gives both back. It changes nothing on them. Its error is like that of Open.
-func (Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) error {
+// Prove proves that locks exclude on two connections of db, and that the server
+// takes a session's settings, as Open does. It gives one connection back, and
+// discards the one with the settings. Its error is like that of Open.
+func (d Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) error {
 	conn, witness, err := take(ctx, db, set)
 	if err != nil {
 		return dialect.Fail(err)
 	}
-	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof}
-	_, err = p.run(ctx)
-	for _, c := range []*dbconn.Taken{conn, witness} {
-		if err == nil {
-			_ = c.Close()
-		} else {
-			c.Discard() // a question may be unanswered
-		}
+	defer conn.Discard()
+	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof, mayBeFed: d.Named}
+	server, err := p.run(ctx)
+	if err != nil { // a question may be unanswered
+		witness.Discard()
+		return dialect.Fail(err)
 	}
+	_ = witness.Close()
+	_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, configure(ctx, conn.Conn, server, set)
+	})
 	return dialect.Fail(err)
 }
 
@@ -107,6 +116,21 @@ func take(ctx context.Context, db *sql.DB, set dialect.Settings) (conn, witness 
 //   - No statement on it takes longer than StatementTimeout.
 //   - Settings that an earlier user made do not apply.
 func (s *session) setUp(ctx context.Context, server server, set dialect.Settings) error {
+	if err := configure(ctx, s.conn, server, set); err != nil {
+		return err
+	}
+	// A pooled connection may hold locks that its last user forgot: taking one
+	// of them would be re-entry, and succeed.
+	got, err := s.ask(ctx, "CONCAT(@@session.wait_timeout, ' ', @@session.autocommit = 1, ' ', RELEASE_ALL_LOCKS() >= 0, ' ', GET_LOCK('"+s.name+"', 0))")
+	if want := strconv.FormatInt(wholeSeconds(set.Lease), 10) + " 1 1 1"; err == nil && got != want {
+		err = dialect.Refuse("wait_timeout could not be set, or the connection's locks not be given back: the server would not free the locks of a dead process")
+	}
+	return err
+}
+
+// configure sets what setUp says of the server's settings. A server that rejects
+// one of them does not have what a session of locks needs.
+func configure(ctx context.Context, conn *sql.Conn, server server, set dialect.Settings) error {
 	lease := wholeSeconds(set.Lease)
 	wait := max(int64(set.StatementTimeout/time.Second), 1)
 	limit := fmt.Sprintf("max_execution_time = %d", max(set.StatementTimeout.Milliseconds(), 1))
@@ -114,18 +138,13 @@ func (s *session) setUp(ctx context.Context, server server, set dialect.Settings
 		limit = fmt.Sprintf("max_statement_time = %.3f, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0,"+
 			" idle_write_transaction_timeout = 0", max(set.StatementTimeout.Seconds(), 0.001))
 	}
-	_, err := s.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, net_read_timeout = %d, net_write_timeout = %d,"+
+	_, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, net_read_timeout = %d, net_write_timeout = %d,"+
 		" lock_wait_timeout = %d, innodb_lock_wait_timeout = %d, %s, time_zone = '+00:00', autocommit = 1,"+
 		" sql_mode = '', sql_select_limit = 18446744073709551615, sql_safe_updates = 0",
 		lease, lease, lease, wait, wait, limit))
-	if err != nil {
-		return err
-	}
-	// A pooled connection may hold locks that its last user forgot: taking one
-	// of them would be re-entry, and succeed.
-	got, err := s.ask(ctx, "CONCAT(@@session.wait_timeout, ' ', @@session.autocommit = 1, ' ', RELEASE_ALL_LOCKS() >= 0, ' ', GET_LOCK('"+s.name+"', 0))")
-	if want := strconv.FormatInt(lease, 10) + " 1 1 1"; err == nil && got != want {
-		err = dialect.Refuse("wait_timeout could not be set, or the connection's locks not be given back: the server would not free the locks of a dead process")
+	if number, _, ok := errcode.MySQL(err); ok && slices.Contains(errcode.MySQLNoSetting, number) {
+		return dialect.Refuse(fmt.Sprintf("a setting of the session was rejected (error %d), so the server may not free the locks of a dead process:"+
+			" use a server of MySQL or MariaDB, not one that only speaks their protocol", number))
 	}
 	return err
 }

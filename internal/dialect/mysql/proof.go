@@ -19,6 +19,7 @@ import (
 type proof struct {
 	session, witness *sql.Conn
 	timeout          time.Duration // for each question
+	mayBeFed         bool          // the user answers for a server that another one feeds
 
 	id, other int64 // of session's connection, and of witness's
 }
@@ -31,14 +32,19 @@ const behindProxy = "a proxy is between that shares the server's connections amo
 const rounds = 8
 
 // run returns what session's server says of itself.
+//
+// It begins with that. A node of Galera outside of its cluster takes no other
+// statement of the proof.
 func (p *proof) run(ctx context.Context) (server, error) {
-	var server server
-	err := p.tidy(ctx)
-	if err == nil {
-		server, err = dbconn.Within(ctx, p.timeout, p.server)
-	}
+	server, err := dbconn.Within(ctx, p.timeout, p.server)
 	if err == nil {
 		err = server.fit()
+	}
+	if err == nil && !p.mayBeFed {
+		err = server.unfed()
+	}
+	if err == nil {
+		err = p.tidy(ctx)
 	}
 	if err == nil {
 		err = p.ownConnections(ctx)
@@ -76,20 +82,30 @@ func (p *proof) server(ctx context.Context) (server server, err error) {
 		return server, dialect.ErrNonsense
 	}
 	server.mariadb = strings.Contains(strings.ToLower(server.version), "mariadb")
-	server.variables = make(map[string]string)
-	rows, err := p.session.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(serverVariables, "','")+"')")
-	if err != nil {
+	if server.variables, err = p.shown(ctx, "VARIABLES", serverVariables); err != nil {
 		return server, err
 	}
+	server.status, err = p.shown(ctx, "STATUS", serverStatus)
+	return server, err
+}
+
+// shown returns those of the named variables that session's server has. Their
+// names are in lower case.
+func (p *proof) shown(ctx context.Context, what string, names []string) (map[string]string, error) {
+	rows, err := p.session.QueryContext(ctx, "SHOW GLOBAL "+what+" WHERE Variable_name IN ('"+strings.Join(names, "','")+"')")
+	if err != nil {
+		return nil, err
+	}
 	defer rows.Close()
+	values := make(map[string]string)
 	for rows.Next() {
 		var name, value string
 		if err := rows.Scan(&name, &value); err != nil {
-			return server, err
+			return nil, err
 		}
-		server.variables[strings.ToLower(name)] = value
+		values[strings.ToLower(name)] = value
 	}
-	return server, rows.Err()
+	return values, rows.Err()
 }
 
 // ownConnections checks that each connection keeps one of the server's own.

@@ -15,13 +15,18 @@ type server struct {
 	version   string
 	mariadb   bool
 	database  []byte            // the one that the connection is in, as the server compares it
-	variables map[string]string // those of mysqlVariables that it has
+	variables map[string]string // those of serverVariables that it has
+	status    map[string]string // those of serverStatus that it has
 }
 
 // serverVariables decide whether locks count, and how long a statement may be.
 var serverVariables = append([]string{
-	"read_only", "super_read_only", "innodb_read_only", "wsrep_on", "group_replication_single_primary_mode", "max_allowed_packet",
+	"read_only", "super_read_only", "innodb_read_only", "wsrep_on", "group_replication_single_primary_mode", "max_allowed_packet", "gtid_binlog_state",
 }, identityVariables...)
+
+// serverStatus are status variables that every user may read. They tell whether
+// another server feeds this one.
+var serverStatus = []string{"wsrep_provider_name", "Slave_running", "Slaves_running", "Slaves_connected"}
 
 // identityVariables distinguish a server from others, such as its replica.
 var identityVariables = []string{"server_uuid", "server_uid", "server_id", "hostname", "port"}
@@ -81,13 +86,49 @@ func (s server) fit() error {
 		return dialect.Misconfigured("the connection is in no database, by whose name locks are told apart: name one in the connection string")
 	case isOn(s.variables["read_only"]), isOn(s.variables["super_read_only"]), isOn(s.variables["innodb_read_only"]):
 		return dialect.Refuse(isReadOnly)
-	case isOn(s.variables["wsrep_on"]):
+	case isOn(s.variables["wsrep_on"]), s.hasGalera(): // a node at work may say wsrep_on=OFF
 		return dialect.Refuse("this server is a node of a Galera cluster, each of which grants locks on its own: use a database that has one primary")
 	case strings.EqualFold(s.variables["group_replication_single_primary_mode"], "OFF"):
 		return dialect.Refuse("this server is in a replication group with several primaries, each of which grants locks on its own:" +
 			" set group_replication_single_primary_mode=ON")
 	}
 	return nil
+}
+
+// hasGalera reports whether the server has loaded a library for clusters.
+func (s server) hasGalera() bool {
+	name := s.status["wsrep_provider_name"]
+	return name != "" && name != "none"
+}
+
+// unfed checks that the server is not a replica without read_only. MariaDB tells
+// every user whether it applies changes of another server at this moment.
+// docs/decisions/0043-a-fed-server.md gives the reasons for what is accepted.
+func (s server) unfed() error {
+	switch {
+	case !isOn(s.status["slave_running"]): // not connected to a primary, or connected to several by name, or MySQL
+	case s.status["slaves_running"] != "1": // collects the changes of several servers
+	case s.status["slaves_connected"] != "0": // may feed the server that feeds it
+	case s.hasOwnWrites(): // is or was a primary itself
+	default:
+		return dialect.Refuse(isFed)
+	}
+	return nil
+}
+
+const isFed = "this server is a replica without read_only (Slave_running), which grants locks on its own:" +
+	" connect to the primary, or end its replication (STOP SLAVE) if it is the primary now;" +
+	" if all processes of the service connect to this server, pass WithDialect(sqllock.MySQL)"
+
+// hasOwnWrites reports whether the server's log has a change that was made on
+// this server. The state of the log has the last GTID of each server: "0-1-42,0-2-7".
+func (s server) hasOwnWrites() bool {
+	for gtid := range strings.SplitSeq(s.variables["gtid_binlog_state"], ",") {
+		if parts := strings.Split(gtid, "-"); len(parts) == 3 && parts[1] == s.variables["server_id"] {
+			return true
+		}
+	}
+	return false
 }
 
 // isOn reports whether the value of a variable is neither OFF nor empty.

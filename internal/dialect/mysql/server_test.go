@@ -63,6 +63,35 @@ func TestServerFits(t *testing.T) {
 	}
 }
 
+// A server that another one feeds is refused only where nothing speaks for a
+// primary.
+func TestServerUnfed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name                        string
+		running, sources, connected string
+		log                         string // the state of the binary log
+		fed                         bool
+	}{
+		{"replica", "ON", "1", "0", "", true},
+		{"replica that writes a log", "ON", "1", "0", "0-1-42,1-12-7", true},
+		{"MySQL, which does not tell", "", "", "", "", false},
+		{"primary", "OFF", "0", "3", "0-2-42", false},
+		{"source gone", "OFF", "1", "0", "", false},
+		{"several sources", "ON", "2", "0", "", false},
+		{"feeds another one", "ON", "1", "1", "", false},
+		{"own changes", "ON", "1", "0", "0-1-42,0-2-43", false},
+	} {
+		server := server{
+			variables: map[string]string{"server_id": "2", "gtid_binlog_state": tt.log},
+			status:    map[string]string{"slave_running": tt.running, "slaves_running": tt.sources, "slaves_connected": tt.connected},
+		}
+		if err := server.unfed(); (err != nil) != tt.fed {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
 // A lock name is valid in MySQL: it is ASCII and has at most 64 bytes. No two
 // keys share a name, nor a key and a session, nor two databases.
 func TestLockNames(t *testing.T) {

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	_ "github.com/lib/pq" // registers "postgres"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// A DSN with several hosts needs connect_timeout. A host that is cut off uses up
+// the five seconds of an attempt otherwise, and the next host is never tried.
+func TestMultiHostNeedsConnectTimeout(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		for _, timeout := range []string{"", " connect_timeout=1"} {
+			t.Run(driver+timeout, func(t *testing.T) {
+				t.Parallel()
+				u, err := url.Parse(pgtest.Database(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				silent, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts: the handshake is not answered
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer silent.Close()
+				_, silentPort, err := net.SplitHostPort(silent.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				dsn := fmt.Sprintf("host=127.0.0.1,%s port=%s,%s user=%s dbname=%s sslmode=disable target_session_attrs=read-write%s",
+					u.Hostname(), silentPort, u.Port(), u.User.Username(), strings.TrimPrefix(u.Path, "/"), timeout)
+				db, err := sql.Open(driver, dsn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer db.Close()
+				locks, err := sqllock.Open(t.Context(), db)
+				if timeout == "" {
+					if !errors.Is(err, sqllock.ErrUnavailable) {
+						t.Errorf("%v, want ErrUnavailable", err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := locks.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// client asks servers that may be cut off. It keeps no connections.
+var client = &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// call sends a request with a body of JSON, and decodes the answer into answer.
+func call(ctx context.Context, method, url string, body, answer any) (status int, err error) {
+	var text []byte
+	if body != nil {
+		if text, err = json.Marshal(body); err != nil {
+			return 0, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(text))
+	if err != nil {
+		return 0, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	if text, err = io.ReadAll(response.Body); err != nil {
+		return response.StatusCode, err
+	}
+	if answer != nil {
+		err = json.Unmarshal(text, answer)
+	}
+	return response.StatusCode, err
+}
+
+func (n *Node) patroniURL(path string) string {
+	return fmt.Sprintf("http://%s:%d%s", n.Host.IP, patroniPort, path)
+}
+
+// A member is a node as Patroni sees it.
+type member struct {
+	Name     string `json:"name"`
+	Role     string `json:"role"`
+	State    string `json:"state"`
+	Timeline int    `json:"timeline"`
+	Lag      any    `json:"lag"` // bytes, or "unknown"
+}
+
+func (m member) lag() float64 {
+	if n, ok := m.Lag.(float64); ok {
+		return n
+	}
+	return -1
+}
+
+// leads reports whether m is a primary at work.
+func (m member) leads() bool { return m.Role == "leader" && m.State == "running" }
+
+// follows reports whether m is a standby that follows the leader closely.
+func follows(m member, members []member) bool {
+	running := m.State == "running" || m.State == "streaming"
+	return (m.Role == "replica" || m.Role == "sync_standby") && running && m.lag() >= 0 && m.lag() < 1<<20 &&
+		slices.ContainsFunc(members, func(l member) bool { return l.leads() && l.Timeline == m.Timeline })
+}
+
+// whole reports whether all n nodes run and follow one leader closely. In
+// synchronous mode one of them must be a synchronous standby.
+func whole(members []member, n int, synchronous bool) bool {
+	standbys, synced := 0, false
+	for _, m := range members {
+		if follows(m, members) {
+			standbys++
+			synced = synced || m.Role == "sync_standby"
+		}
+	}
+	return standbys == n-1 && len(members) == n && (synced || !synchronous)
+}
+
+// patience is how long a standby may take to follow the leader, before it is
+// made anew.
+func (c *Cluster) patience() time.Duration { return 25*time.Second + 5*c.LoopWait }
+
+// Whole waits until all nodes serve: Patroni, PostgreSQL and etcd. A standby that
+// does not find its way back alone is made anew, as an operator does it: Patroni
+// may overlook that it has to be rewound.
+func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
+	var last string
+	patient := time.Now().Add(c.patience())
+	err := poll(ctx, d, "the cluster to be whole", func(ctx context.Context) bool {
+		for _, n := range c.Nodes {
+			if s, err := n.etcdStatus(ctx); err != nil || s.Leader == "" || s.Leader == "0" {
+				last = fmt.Sprintf("etcd of %s: %v", n.Host.Name, err)
+				return false
+			}
+		}
+		leader, err := c.leader(ctx)
+		if err != nil {
+			last = err.Error()
+			return false
+		}
+		var cluster struct{ Members []member }
+		if _, err := call(ctx, http.MethodGet, leader.patroniURL("/cluster"), nil, &cluster); err != nil {
+			last = err.Error()
+			return false
+		}
+		last = fmt.Sprintf("%+v", cluster.Members)
+		if !whole(cluster.Members, len(c.Nodes), c.Synchronous) {
+			if time.Now().After(patient) {
+				patient = time.Now().Add(c.patience())
+				c.reinitialize(ctx, cluster.Members)
+			}
+			return false
+		}
+		for _, n := range c.Nodes { // the table in etcd may be older than the node's end
+			if status, err := call(ctx, http.MethodGet, n.patroniURL("/health"), nil, nil); err != nil || status != http.StatusOK {
+				last = fmt.Sprintf("health of %s: %d, %v", n.Host.Name, status, err)
+				return false
+			}
+		}
+		streaming, err := c.streaming(ctx, leader)
+		last = fmt.Sprintf("%d standbys stream from %s: %v", streaming, leader.Host.Name, err)
+		return err == nil && streaming == len(c.Nodes)-1
+	})
+	if err != nil {
+		return fmt.Errorf("%w; last seen: %s", err, last)
+	}
+	return nil
+}
+
+// streaming returns how many standbys receive what leader writes. Patroni's own
+// figures are a few seconds old.
+func (c *Cluster) streaming(ctx context.Context, leader *Node) (n int, err error) {
+	db, err := c.Open(leader, "postgres")
+	if err != nil {
+		return 0, err
+	}
+	err = db.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_replication
+		WHERE state = 'streaming' AND pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn) < 65536`).Scan(&n)
+	return n, errors.Join(err, db.Close())
+}
+
+// reinitialize has Patroni make the standbys anew that do not follow the leader.
+// An error shows by their not following later either.
+func (c *Cluster) reinitialize(ctx context.Context, members []member) {
+	for _, m := range members {
+		for _, n := range c.Nodes {
+			if n.Host.Name == m.Name && m.Role != "leader" && !follows(m, members) {
+				if status, err := call(ctx, http.MethodPost, n.patroniURL("/reinitialize"), object{"force": true}, nil); err == nil && status == http.StatusOK {
+					c.Reinitialized++
+				}
+			}
+		}
+	}
+}
+
+// IsPrimary reports whether Patroni on n says that n is the primary.
+func (n *Node) IsPrimary(ctx context.Context) bool {
+	status, err := call(ctx, http.MethodOptions, n.patroniURL("/primary"), nil, nil)
+	return err == nil && status == http.StatusOK
+}
+
+// leader returns the primary. Nodes other than those that are excepted are
+// asked.
+func (c *Cluster) leader(ctx context.Context, except ...*Node) (*Node, error) {
+	for _, n := range c.Nodes {
+		excepted := false
+		for _, e := range except {
+			excepted = excepted || e == n
+		}
+		if !excepted && n.IsPrimary(ctx) {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("cluster: no node is the primary")
+}
+
+// Leader waits for a primary among the nodes that are not excepted.
+func (c *Cluster) Leader(ctx context.Context, d time.Duration, except ...*Node) (leader *Node, err error) {
+	err = poll(ctx, d, "a primary", func(ctx context.Context) bool {
+		n, err := c.leader(ctx, except...)
+		leader = n
+		return err == nil
+	})
+	return leader, err
+}
+
+// Demoted waits until n is not the primary any more.
+func (c *Cluster) Demoted(ctx context.Context, d time.Duration, n *Node) error {
+	return poll(ctx, d, "a primary to step down", func(ctx context.Context) bool { return !n.IsPrimary(ctx) })
+}
+
+// Switchover asks Patroni to make to the primary in place of from. Patroni may
+// take some time to answer, so the answer is not awaited.
+func (c *Cluster) Switchover(ctx context.Context, from, to *Node) error {
+	slow := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	body, err := json.Marshal(object{"leader": from.Host.Name, "candidate": to.Host.Name})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, from.patroniURL("/switchover"), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := slow.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("cluster: switchover: %s: %s", response.Status, text)
+	}
+	return err
+}
+
+// An etcdStatus is what a member of etcd reports.
+type etcdStatus struct {
+	Header struct {
+		Member string `json:"member_id"`
+	}
+	Leader string
+}
+
+func (n *Node) etcdStatus(ctx context.Context) (s etcdStatus, err error) {
+	status, err := call(ctx, http.MethodPost, fmt.Sprintf("http://%s:%d/v3/maintenance/status", n.Host.IP, etcdPort), object{}, &s)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("cluster: etcd: status %d", status)
+	}
+	return s, err
+}
+
+// EtcdLeader returns the node whose etcd leads.
+func (c *Cluster) EtcdLeader(ctx context.Context) (leader *Node, err error) {
+	err = poll(ctx, 20*time.Second, "etcd to have a leader", func(ctx context.Context) bool {
+		for _, n := range c.Nodes {
+			if s, err := n.etcdStatus(ctx); err == nil && s.Leader == s.Header.Member {
+				leader = n
+				return true
+			}
+		}
+		return false
+	})
+	return leader, err
+}

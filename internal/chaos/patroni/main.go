@@ -1,0 +1,82 @@
+// Command patroni runs a campaign of failovers: processes that use latchkey work
+// on a PostgreSQL cluster under Patroni, etcd and HAProxy, while nodes are
+// killed and cut off. Everything that they saw is checked.
+//
+//	go run ./patroni -each 20
+//	go run ./patroni -each 200 -out failovers -seed 42 -table ../../docs/databases/patroni.md
+//	go run ./patroni -each 3 -rows 4,5 -ttl 30s -loop 10s -retry 10s -lease 10s
+//
+// A campaign with -out goes on where it was interrupted. It needs root on Linux
+// and Debian's packages of the programs; it says which are missing.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/round"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+)
+
+func main() {
+	network.Enter()         // does not return in a process that belongs to another host
+	worker.Main()           // nor in a process under test
+	sandbox.Main(round.Run) // nor in a sandbox
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "patroni:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	if err := cluster.Check(); err != nil {
+		return err
+	}
+	if o.table != "" {
+		if err := campaign.CheckDocument(o.table); err != nil {
+			return err
+		}
+	}
+	temporary := o.dir == ""
+	if temporary {
+		if o.dir, err = os.MkdirTemp("", "latchkey-failovers-"); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(stderr, "seed %d\n", o.seed)
+	results, err := o.rounds(ctx, stderr)
+	if len(results) > 0 {
+		fmt.Fprintf(stdout, "\n%s\n", o.markdown(results))
+		err = errors.Join(err, violations(results))
+	}
+	if err == nil && o.table != "" {
+		err = campaign.WriteDocument(o.table, o.markdown(results))
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintln(stderr, "the histories of what went wrong are in", o.dir)
+	case temporary:
+		err = os.RemoveAll(o.dir)
+	}
+	return err
+}

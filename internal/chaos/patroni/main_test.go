@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/round"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+)
+
+var failovers = flag.Bool("failovers", false, "inject one fault of each kind; this needs root, Patroni, etcd and HAProxy (3 min)")
+
+func TestMain(m *testing.M) {
+	network.Enter()
+	worker.Main()
+	sandbox.Main(round.Run)
+	os.Exit(m.Run())
+}
+
+func TestFailovers(t *testing.T) {
+	if !*failovers {
+		t.Skip("without -failovers")
+	}
+	var stdout bytes.Buffer
+	dir := filepath.Join(t.TempDir(), "out")
+	if err := run(t.Context(), []string{"-each", "1", "-seed", "1", "-out", dir}, &stdout, t.Output()); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%s", &stdout)
+	for _, kind := range round.Kinds {
+		if !strings.Contains(stdout.String(), "| "+kind.Name+" | 1 |") {
+			t.Errorf("no fault of the kind %s", kind.Name)
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	tests := []struct {
+		args string
+		want string // in the error; empty: none
+	}{
+		{"", ""},
+		{"-each 200 -rows 1,5 -clusters 2", ""},
+		{"-ttl 30s -loop 10s -retry 10s -lease 10s", ""},
+		{"-ttl 4s", "loop + 2 retry"},
+		{"-loop 100ms", "at least 1s"},
+		{"-each 0", "must be positive"},
+		{"-rows 1,99", "no kind"},
+		{"-out /run/x", "below /run"},
+		{"twice", "flags only"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			_, err := parse(strings.Fields(tt.args), io.Discard)
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A campaign goes on where it was interrupted, and faults that a round has not
+// injected come again.
+func TestPlan(t *testing.T) {
+	o, err := parse([]string{"-each", "4", "-rows", "1,2", "-round", "5", "-seed", "7", "-out", t.TempDir()}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := o.resume()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, ok := p.next()
+	if !ok || len(first.Rows) != 5 || first.Index != 1 {
+		t.Fatalf("first round: %+v, %t", first, ok)
+	}
+	if again, _ := o.resume(); again != nil {
+		if same, _ := again.next(); !reflect.DeepEqual(same, first) {
+			t.Errorf("another run of the seed begins with %+v, want %+v", same, first)
+		}
+	}
+	got := &round.Result{Index: 1, Outcomes: []round.Outcome{{Row: first.Rows[0]}, {Row: first.Rows[1], Stuck: "for good"}}}
+	text, err := json.Marshal(got)
+	if err == nil {
+		err = os.WriteFile(first.Result, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.done(first, got, nil); err != nil {
+		t.Fatal(err)
+	}
+	resumed, err := o.resume()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*plan{p, resumed} {
+		count := map[int]int{first.Rows[0]: 1}
+		count[first.Rows[1]]++
+		for {
+			orders, ok := p.next()
+			if !ok {
+				break
+			}
+			for _, row := range orders.Rows {
+				count[row]++
+			}
+		}
+		if want := map[int]int{1: 4, 2: 4}; !reflect.DeepEqual(count, want) {
+			t.Errorf("faults of each kind: %v, want %v", count, want)
+		}
+	}
+}
+
+// A round that fails as a whole is repeated, but not for ever.
+func TestFailedRounds(t *testing.T) {
+	o, err := parse([]string{"-each", "1", "-rows", "1", "-out", t.TempDir()}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := o.resume()
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	for i := range maxFailures {
+		orders, ok := p.next()
+		if !ok || len(orders.Rows) != 1 {
+			t.Fatalf("after %d failures: %+v, %t", i, orders, ok)
+		}
+		if err := p.done(orders, nil, broken); (err != nil) != (i+1 == maxFailures) {
+			t.Errorf("failure %d: %v", i+1, err)
+		}
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	o, err := parse([]string{"-seed", "7"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := []*round.Result{
+		{Index: 2, Server: "PostgreSQL", Outcomes: []round.Outcome{{Row: 4, Lost: 1, Told: []time.Duration{3 * time.Millisecond}, Spared: 1, Two: []time.Duration{time.Second}, Excused: 2, Longest: 5 * time.Millisecond}}},
+		{Index: 1, Server: "PostgreSQL", Outcomes: []round.Outcome{
+			{Row: 4, Lost: 2, Told: []time.Duration{1 * time.Millisecond, 2 * time.Millisecond}, Served: []time.Duration{time.Second}, Missing: 4, News: 1},
+			{Row: 1, Stuck: "for good"},
+		}},
+	}
+	text := o.markdown(results)
+	for _, want := range []string{
+		"| 4 | leader's node cut off | 2 | 3 | 2 / 3 / 3 ms | 1000 / 1000 / 1000 ms | 1 of 2 | 1 times, longest 1000 ms | 2 (longest 5 ms) | 0, and 1 until the news arrived | 4 | 0 | ok |",
+		"| 1 | switchover | 1 | 0 | – | – | 0 of 0 | 0 | 0 | 0 | 0 | 0 | 1 stuck |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no line\n%s\nin\n%s", want, text)
+		}
+	}
+	if err := violations(results); err == nil || !strings.Contains(err.Error(), "was stuck: for good") {
+		t.Errorf("violations: %v", err)
+	}
+	results[0].Outcomes = results[0].Outcomes[:1] // they are in order now
+	if err := violations(results); err != nil {
+		t.Errorf("violations: %v", err)
+	}
+	results[0].Violations = []string{"a promise"}
+	if err := violations(results); err == nil {
+		t.Error("a violation is not reported")
+	}
+}

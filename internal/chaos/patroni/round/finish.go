@@ -1,0 +1,192 @@
+package round
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+)
+
+// finish ends the processes, checks that they leave nothing behind on any node,
+// and reads what was written.
+func (r *run) finish(ctx context.Context) error {
+	if r.stuck() { // there may be no cluster to look at
+		return nil
+	}
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return err
+	}
+	db, err := r.cluster.Open(leader, cluster.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for _, w := range r.workers {
+		if err := w.Rest(); err != nil {
+			return err
+		}
+	}
+	for _, w := range r.workers {
+		r.expect(ctx, "its callers to end, and to hold nothing", func(context.Context) (bool, error) {
+			s := w.Status()
+			return s.Rested && s.Holding == 0, nil
+		})
+	}
+	count := func(query string) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (none bool, err error) {
+			return none, db.QueryRowContext(ctx, query).Scan(&none)
+		}
+	}
+	r.expect(ctx, "no lock to be left in pg_locks", count("SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'"))
+	for _, w := range r.workers {
+		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
+		report, err := w.Drain(limited)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if report.Goroutines > 0 {
+			r.violated("process %d left %d goroutines behind:\n%s", w.Config.Process, report.Goroutines, report.Stacks)
+		}
+	}
+	for _, n := range r.cluster.Nodes {
+		if err := r.noSessions(ctx, n); err != nil {
+			return err
+		}
+	}
+	r.result.writes, err = worker.Stored(ctx, db)
+	return err
+}
+
+// noSessions expects that no client has a session on n.
+func (r *run) noSessions(ctx context.Context, n *cluster.Node) error {
+	db, err := r.cluster.Open(n, "postgres")
+	if err != nil {
+		return err
+	}
+	r.expect(ctx, "no session to be left on "+n.Host.Name, func(ctx context.Context) (none bool, err error) {
+		return none, db.QueryRowContext(ctx, "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = '"+cluster.User+"'").Scan(&none)
+	})
+	return db.Close()
+}
+
+func (r *run) stuck() bool {
+	n := len(r.result.Outcomes)
+	return n > 0 && r.result.Outcomes[n-1].Stuck != ""
+}
+
+// expect notes a violation if a condition does not come.
+func (r *run) expect(ctx context.Context, what string, done func(context.Context) (bool, error)) {
+	if err := fleet.Poll(ctx, 10*time.Second+r.Lease, what, done); err != nil {
+		r.violated("%v", err)
+	}
+}
+
+func (r *run) violated(format string, args ...any) {
+	r.result.Violations = append(r.result.Violations, fmt.Sprintf(format, args...))
+}
+
+// check checks what the processes have written down.
+func (r *run) check() error {
+	events, err := r.read()
+	if err != nil {
+		return err
+	}
+	all := r.result.Outcomes
+	measure(all, events)
+	w := windowsOf(r.seen)
+	report := check.Sweep(events, check.WithExcuse(w.excuse))
+	overlaps(all, report, w)
+	r.result.Operations, r.result.Contended, r.result.Locks = report.Operations, report.Contended, report.Locks
+	r.result.Fenced = report.Writes[history.Fenced]
+	err = report.Err()
+	if !r.stuck() {
+		rows := r.result.writes
+		r.result.Stored = len(rows)
+		without, lost := missing(all, events, rows, r.Orders.Cluster.Synchronous)
+		if lost > 0 {
+			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them", lost)
+			err = errors.Join(err, check.Tokens(rows))
+		} else {
+			err = errors.Join(err, check.Tokens(rows), check.Writes(without, rows))
+		}
+	}
+	if err != nil {
+		r.violated("%v", err)
+	}
+	return r.save(all)
+}
+
+// read returns the histories of all processes.
+func (r *run) read() (events []history.Event, err error) {
+	files, err := filepath.Glob(filepath.Join(r.Dir, "process-*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range files {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		some, err := history.ReadAll(file)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return nil, err
+		}
+		events = append(events, some...)
+	}
+	return events, nil
+}
+
+// save adds the faults to the histories, the writes that are stored, and the
+// servers' logs.
+func (r *run) save(all []Outcome) error {
+	for name, what := range map[string]any{"stored.json": r.result.writes, "primaries.json": r.seen} {
+		text, err := json.Marshal(what)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(r.Dir, name), text, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := copyLogs(filepath.Join(r.Dir, "logs"), sandbox.Dir); err != nil {
+		return err
+	}
+	file, err := os.Create(filepath.Join(r.Dir, "faults.jsonl"))
+	if err != nil {
+		return err
+	}
+	out := json.NewEncoder(file)
+	for _, o := range all {
+		err = errors.Join(err, out.Encode(history.Event{Fault: &history.Fault{Row: o.Row, Name: kindOf(o.Row).Name, Begin: o.Begin, End: o.End}}))
+	}
+	return errors.Join(err, file.Close())
+}
+
+// copyLogs copies the log of each server of each host below from, as
+// to/host-server.log.
+func copyLogs(to, from string) error {
+	logs, err := filepath.Glob(filepath.Join(from, "*", "*.log"))
+	if err == nil {
+		err = os.MkdirAll(to, 0o700)
+	}
+	for _, name := range logs {
+		text, e := os.ReadFile(name)
+		if e == nil {
+			e = os.WriteFile(filepath.Join(to, filepath.Base(filepath.Dir(name))+"-"+filepath.Base(name)), text, 0o600)
+		}
+		err = errors.Join(err, e)
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+package round
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
+)
+
+// ms is a moment of the histories below, in milliseconds.
+func ms(n int) history.Moment { return history.Moment(n) * history.Moment(time.Millisecond) }
+
+// Kinds of faults by what they may cost.
+const (
+	keeps = 1 // a switchover
+	loses = 4 // a leader that is cut off
+)
+
+func grant(process int, at int) history.Event {
+	return history.Event{Try: &history.Try{Process: process, Result: history.OK, End: ms(at)}}
+}
+
+func TestMeasure(t *testing.T) {
+	all := []Outcome{
+		{Row: keeps, Begin: ms(1000), Settled: ms(5000)},
+		{Row: loses, Begin: ms(6000), Settled: ms(9000)},
+	}
+	events := []history.Event{
+		{Hold: &history.Hold{Lock: 1, From: ms(900), Told: ms(1200)}},
+		{Hold: &history.Hold{Lock: 2, From: ms(900)}}, // the last line counts
+		{Hold: &history.Hold{Lock: 2, From: ms(900), Told: ms(1100)}},
+		{Hold: &history.Hold{Lock: 3, From: ms(1001), Told: ms(1300)}}, // not held when the fault began
+		{Hold: &history.Hold{Lock: 4, From: ms(5900)}},                 // not lost
+		{Hold: &history.Hold{Lock: 5, From: ms(10), Told: ms(20)}},     // before all faults
+		{Write: &history.Write{Result: history.Fenced, End: ms(6100)}},
+	}
+	for at := 0; at < 12000; at += 100 {
+		if at <= 1000 || at >= 4000 {
+			events = append(events, grant(1, at))
+		}
+		events = append(events, grant(2, at))
+	}
+	measure(all, events)
+	want := []Outcome{
+		{
+			Row: keeps, Begin: ms(1000), Settled: ms(5000), Lost: 3, Spared: 1,
+			Told: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond}, Served: []time.Duration{3 * time.Second},
+		},
+		{Row: loses, Begin: ms(6000), Settled: ms(9000), Spared: 2, Fenced: 1},
+	}
+	if !reflect.DeepEqual(all, want) {
+		t.Errorf("got  %+v\nwant %+v", all, want)
+	}
+}
+
+// What counts is the longest pause, even if the process was granted locks by
+// the old primary for a while.
+func TestServedAfterTheLongestPause(t *testing.T) {
+	o := Outcome{Begin: ms(0), Settled: ms(10000)}
+	o.served([]history.Moment{ms(-50), ms(700), ms(1400), ms(8000), ms(8600), ms(30000)})
+	if len(o.Served) != 1 || o.Served[0] != 8*time.Second {
+		t.Errorf("served again after %v, want 8s", o.Served)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	write := func(number int64, at int, result history.Result) history.Event {
+		return history.Event{Write: &history.Write{Number: number, End: ms(at), Result: result}}
+	}
+	tests := []struct {
+		name        string
+		event       history.Event
+		synchronous bool
+		want        [2]int // missing of each fault
+		violations  int
+	}{
+		{"stored", write(1, 500, history.OK), false, [2]int{0, 0}, 0},
+		{"not acknowledged", write(9, 6500, history.Failed), false, [2]int{0, 0}, 0},
+		{"lost on the side that was cut off", write(9, 6500, history.OK), false, [2]int{0, 1}, 0},
+		{"lost to the fault that came next", write(9, 5500, history.OK), false, [2]int{0, 1}, 0},
+		{"lost to a switchover", write(9, 1500, history.OK), false, [2]int{1, 0}, 1},
+		{"lost before any fault", write(9, 100, history.OK), false, [2]int{0, 0}, 1},
+		{"lost with synchronous replication", write(9, 6500, history.OK), true, [2]int{0, 1}, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			all := []Outcome{{Row: keeps, Begin: ms(1000), Settled: ms(3000)}, {Row: loses, Begin: ms(6000), Settled: ms(9000)}}
+			before := *tt.event.Write
+			without, violations := missing(all, []history.Event{tt.event}, []check.Stored{{Number: 1}}, tt.synchronous)
+			if got := [2]int{all[0].Missing, all[1].Missing}; got != tt.want || violations != tt.violations {
+				t.Errorf("missing %v, %d violations; want %v, %d", got, violations, tt.want, tt.violations)
+			}
+			if *tt.event.Write != before {
+				t.Error("the history itself was changed")
+			}
+			if excused := without[0].Write.Result != before.Result; excused != (tt.want != [2]int{} && violations == 0) {
+				t.Errorf("the write is %s afterwards", without[0].Write.Result)
+			}
+		})
+	}
+}
+
+func TestTwoPrimaries(t *testing.T) {
+	seen := []cluster.Writable{
+		{Node: "b", From: ms(900), To: ms(2000)},
+		{Node: "a", From: ms(0), To: ms(1000)},
+		{Node: "a", From: ms(2100), To: ms(3000)},
+		{Node: "c", From: ms(3100), To: ms(4000)},
+	}
+	if got, want := two(seen), []span{{ms(900), ms(1000)}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestExcuse(t *testing.T) {
+	w := windowsOf([]cluster.Writable{
+		{Node: "a", From: ms(0), To: ms(5000)},
+		{Node: "b", From: ms(4000), To: ms(9000)}, // both, from 4000 to 5000
+		{Node: "c", From: ms(20000), To: ms(30000)},
+	})
+	lock := func(from, valid, told int) check.Grant {
+		return check.Grant{Granted: ms(from), Hold: history.Hold{From: ms(from), Valid: ms(valid), Told: ms(told)}}
+	}
+	tests := []struct {
+		name string
+		a, b check.Grant
+		want bool
+	}{
+		{"granted by the second of two primaries", lock(3000, 4600, 5000), lock(4500, 4700, 0), true},
+		{"the same, in the other order", lock(4500, 4700, 0), lock(3000, 4600, 5000), true},
+		{"granted before there were two", lock(2000, 4600, 0), lock(3000, 4700, 0), false},
+		{"granted after there were two", lock(4500, 7000, 0), lock(6000, 7000, 0), false},
+		{"the server ends sessions, and the news is under way", lock(29000, 30010, 30050), lock(30020, 30030, 30040), true},
+		{"the news came late", lock(29000, 30010, 30400), lock(30020, 30030, 30040), false},
+		{"still taken for valid", lock(29000, 30400, 0), lock(30020, 30030, 30040), false},
+		{"no server ended sessions", lock(24000, 25010, 25050), lock(25020, 25030, 0), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := w.excuse(tt.a, tt.b); got != tt.want {
+				t.Errorf("excused: %t, want %t", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestOverlaps(t *testing.T) {
+	w := windowsOf([]cluster.Writable{{Node: "a", From: ms(0), To: ms(2000)}, {Node: "b", From: ms(1500), To: ms(9000)}})
+	all := []Outcome{{Row: loses, Begin: ms(1000)}, {Row: keeps, Begin: ms(5000)}}
+	overlaps(all, &check.Report{
+		Overlaps: []check.Overlap{{From: ms(6000), To: ms(6400)}},
+		Excused:  []check.Overlap{{From: ms(1600), To: ms(1700)}, {From: ms(8900), To: ms(8901)}},
+	}, w)
+	want := []Outcome{
+		{Row: loses, Begin: ms(1000), Excused: 1, Longest: 100 * time.Millisecond, Two: []time.Duration{500 * time.Millisecond}},
+		{Row: keeps, Begin: ms(5000), Overlaps: 1, News: 1, Longest: 400 * time.Millisecond},
+	}
+	if !reflect.DeepEqual(all, want) {
+		t.Errorf("got  %+v\nwant %+v", all, want)
+	}
+}
+
+// The numbers of the kinds are in results on disk and in documents.
+func TestKinds(t *testing.T) {
+	for i, k := range Kinds {
+		if k.Number != i+1 || k.Name == "" || k.inject == nil || kindOf(k.Number).Name != k.Name {
+			t.Errorf("kind %d: %+v", i+1, k)
+		}
+	}
+}

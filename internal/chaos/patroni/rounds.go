@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/round"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
+)
+
+// maxFailures is how many rounds may fail as a whole, so that nothing is known
+// of them, before the campaign ends.
+const maxFailures = 5
+
+// A plan hands out the faults that are still to be injected.
+type plan struct {
+	mu       sync.Mutex // protects all
+	options  *options
+	missing  map[int]int // by row
+	index    int         // of the last round
+	failures int
+	results  []*round.Result
+}
+
+// rounds runs what is missing of the campaign, several rounds at once, and
+// returns the results of all.
+func (o *options) rounds(ctx context.Context, progress io.Writer) ([]*round.Result, error) {
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+		return nil, err
+	}
+	p, err := o.resume()
+	if err != nil {
+		return nil, err
+	}
+	if n := len(p.results); n > 0 {
+		fmt.Fprintf(progress, "%d rounds are there already\n", n)
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, o.clusters)
+	for i := range o.clusters {
+		wg.Go(func() { errs[i] = p.work(ctx, progress) })
+	}
+	wg.Wait()
+	return p.results, errors.Join(errs...)
+}
+
+// resume returns the plan, less what earlier runs have done.
+func (o *options) resume() (*plan, error) {
+	p := &plan{options: o, missing: map[int]int{}}
+	for _, row := range o.rows {
+		p.missing[row] = o.each
+	}
+	files, err := filepath.Glob(filepath.Join(o.dir, "round-*.json"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range files {
+		r, err := load(name)
+		if err != nil {
+			return nil, err
+		}
+		p.results = append(p.results, r)
+		p.index = max(p.index, r.Index)
+		for _, outcome := range r.Outcomes {
+			p.missing[outcome.Row]--
+		}
+	}
+	return p, nil
+}
+
+func load(name string) (*round.Result, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	r := &round.Result{}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	return r, nil
+}
+
+// work runs rounds until nothing is missing.
+func (p *plan) work(ctx context.Context, progress io.Writer) error {
+	for {
+		orders, ok := p.next()
+		if !ok {
+			return nil
+		}
+		result, err := runRound(ctx, orders, progress)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			fmt.Fprintln(progress, err)
+		}
+		if err := p.done(orders, result, err); err != nil {
+			return err
+		}
+	}
+}
+
+// next returns the orders of the next round: faults in random order, of all that
+// are missing.
+func (p *plan) next() (round.Orders, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.index++
+	o := p.options
+	rng := rand.New(rand.NewPCG(o.seed, uint64(p.index)))
+	var all []int
+	for _, row := range o.rows {
+		for range p.missing[row] {
+			all = append(all, row)
+		}
+	}
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	all = all[:min(o.perRound, len(all))]
+	for _, row := range all {
+		p.missing[row]--
+	}
+	name := filepath.Join(o.dir, fmt.Sprintf("round-%04d", p.index))
+	return round.Orders{
+		Index: p.index, Seed: o.seed, Rows: all, Dir: name, Result: name + ".json",
+		Lease: o.lease, Cluster: o.settings, Callers: o.callers, Keys: o.keys,
+	}, len(all) > 0
+}
+
+// done takes in a round. The faults that it has not injected are missing again.
+func (p *plan) done(orders round.Orders, result *round.Result, err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	injected := 0
+	if result != nil {
+		p.results = append(p.results, result)
+		injected = len(result.Outcomes)
+	}
+	for _, row := range orders.Rows[injected:] {
+		p.missing[row]++
+	}
+	if err == nil {
+		return nil
+	}
+	if p.failures++; p.failures >= maxFailures {
+		return fmt.Errorf("%d rounds have failed, the last one: %w", p.failures, err)
+	}
+	return nil
+}
+
+// runRound runs one round in a sandbox. Its histories are removed if all was
+// well.
+func runRound(ctx context.Context, orders round.Orders, progress io.Writer) (*round.Result, error) {
+	if err := errors.Join(os.RemoveAll(orders.Dir), os.Mkdir(orders.Dir, 0o700)); err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, orders.Limit())
+	defer cancel()
+	if err := sandbox.Run(limited, orders, progress, progress); err != nil {
+		return nil, fmt.Errorf("round %d failed: %w", orders.Index, err)
+	}
+	result, err := load(orders.Result)
+	if err == nil && len(result.Violations) == 0 && !slices.ContainsFunc(result.Outcomes, func(o round.Outcome) bool { return o.Stuck != "" }) {
+		err = os.RemoveAll(orders.Dir)
+	}
+	return result, err
+}

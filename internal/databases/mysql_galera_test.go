@@ -1,0 +1,158 @@
+package databases
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/mariadbtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
+)
+
+// galeraNode starts a node, which the end of the test closes.
+func galeraNode(t *testing.T, other *mariadbtest.GaleraNode) *mariadbtest.GaleraNode {
+	t.Helper()
+	node, err := mariadbtest.StartGalera(other)
+	if errors.Is(err, mariadbtest.ErrNoGalera) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return node
+}
+
+// refuses fails the test unless Open rejects the server of dsn with a reason
+// that has the word says, and the doctor gives the same reason.
+func refuses(t *testing.T, state, dsn, says string) {
+	t.Helper()
+	opened(t, state, dsn, says)
+	r := doctor(t, open(t, "mysql", dsn))
+	if c, _ := r.Find("exclusion"); c.State != lockdoctor.Error || !strings.Contains(c.Reason, says) || c.Fix == "" {
+		t.Errorf("%s: the doctor says of exclusion: %q, %q, %q", state, c.State, c.Reason, c.Fix)
+	}
+}
+
+// opened is refuses without the doctor.
+func opened(t *testing.T, state, dsn, says string) {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer db.Close()
+	s, err := sqllock.Open(t.Context(), db)
+	if err == nil {
+		_ = s.Close()
+	}
+	if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), says) {
+		t.Errorf("%s: Open: %v, want ErrNotExclusive that says %q", state, err, says)
+	}
+}
+
+// Open and the doctor reject each node of a cluster of Galera, in every state
+// in which the node accepts connections.
+func TestGaleraIsRefused(t *testing.T) {
+	t.Parallel()
+	first := galeraNode(t, nil)
+	if err := first.Execute("CREATE DATABASE app"); err != nil {
+		t.Fatal(err)
+	}
+	const galera = "Galera cluster"
+	refuses(t, "a cluster of one node", first.DSN("app"), galera)
+
+	joined := make(chan struct{})
+	donating := make(chan struct{})
+	go func() {
+		defer close(donating)
+		for {
+			opened(t, "while another node joins", first.DSN("app"), galera)
+			select {
+			case <-joined:
+				return
+			default:
+			}
+		}
+	}()
+	second := galeraNode(t, first)
+	opened(t, "a node that has just joined", second.DSN("app"), galera)
+	close(joined)
+	<-donating
+
+	state := func(node *mariadbtest.GaleraNode, variable, want string) {
+		t.Helper()
+		db := open(t, "mysql", node.DSN("app"))
+		lockertest.Eventually(t, variable+" is "+want, func() bool {
+			var name, value string
+			return db.QueryRow("SHOW GLOBAL STATUS LIKE '"+variable+"'").Scan(&name, &value) == nil && value == want
+		})
+	}
+	state(first, "wsrep_cluster_size", "2")
+	state(second, "wsrep_local_state_comment", "Synced")
+	for _, node := range []*mariadbtest.GaleraNode{first, second} {
+		refuses(t, "a node of two", node.DSN("app"), galera)
+		refuses(t, "wsrep_on=OFF in the session", node.DSN("app")+"?wsrep_on=OFF", galera)
+	}
+	for _, step := range []struct{ name, statement, undo, variable, want string }{
+		{"wsrep_on=OFF in the node", "SET GLOBAL wsrep_on=OFF", "SET GLOBAL wsrep_on=ON", "wsrep_connected", "ON"},
+		{"a node that gives its data", "SET GLOBAL wsrep_desync=ON", "SET GLOBAL wsrep_desync=OFF", "wsrep_local_state_comment", "Donor/Desynced"},
+		{"a node cut off from the cluster", "SET GLOBAL wsrep_provider_options='gmcast.isolate=1'", "SET GLOBAL wsrep_provider_options='gmcast.isolate=0'", "wsrep_cluster_status", "non-Primary"},
+		{"a node that has left", "SET GLOBAL wsrep_cluster_address=''", "", "wsrep_cluster_status", "Disconnected"},
+	} {
+		if err := second.Execute(step.statement); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		state(second, step.variable, step.want)
+		refuses(t, step.name, second.DSN("app"), galera)
+		if err := second.Execute(step.undo); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if step.undo != "" {
+			state(second, "wsrep_local_state_comment", "Synced")
+		}
+	}
+}
+
+// A server that has Galera's library and leaves it off is served, and cannot
+// become a node while it runs. After the restart that makes it one, its Session
+// is refused.
+func TestServerBecomesGaleraNode(t *testing.T) {
+	t.Parallel()
+	options, err := mariadbtest.GaleraOptions()
+	if err != nil {
+		t.Skip(err)
+	}
+	server := mariadbtest.New(t, options...)
+	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
+	s := process(t, o, sqllock.WithLease(2*time.Second))
+	lock := mustLock(t, s, sqllock.ID(1))
+	if err := server.Execute("SET GLOBAL wsrep_on=ON"); err == nil {
+		t.Error("Galera was switched on in a server at work: Sessions need to look for that")
+	}
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	server.SetOptions(append(options, "--wsrep-on=ON", "--wsrep-new-cluster", "--wsrep-cluster-address=gcomm://",
+		"--wsrep-node-address=127.0.0.1", "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:0")...)
+	if err := server.StartAgain(); err != nil {
+		t.Fatal(err)
+	}
+	<-lock.Context().Done()
+	lockertest.Eventually(t, "the Session is refused, with the reason", func() bool {
+		_, err := s.TryLock(t.Context(), sqllock.ID(1))
+		if err == nil {
+			t.Fatal("TryLock was granted on a node of Galera")
+		}
+		return errors.Is(err, sqllock.ErrNotExclusive) && strings.Contains(err.Error(), "Galera cluster")
+	})
+}
