@@ -73,8 +73,8 @@ chaos: deps ## run the fault campaign: each row of the fault table 20 times, und
 freeze: deps ## redraw docs/freeze.svg, from a short campaign that freezes processes (30 s)
 	@cd internal/chaos && $(GO) run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg
 
-chaos-soak: deps ## run the fault campaign for HOURS (1), and write its table into docs/safety.md
-	@cd internal/chaos && $(GO) run . -duration $(HOURS)h -mixed 4 -table ../../docs/safety.md
+chaos-soak: deps ## run the fault campaign on all stores for HOURS (1) in all, and write its report into docs/campaign.md
+	@cd internal/chaos && $(GO) run . -stores all -duration $(HOURS)h -callers 8 -keys 24 -mixed 4 -brisk 2 -report ../../docs/campaign.md
 
 failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (30 min)
 	@cd internal/chaos && $(GO) run ./patroni -each $(EACH)

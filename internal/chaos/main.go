@@ -1,9 +1,10 @@
 // Command chaos runs the fault campaign. Processes that use latchkey work on a
-// real PostgreSQL while faults of all kinds are injected. Everything that they saw
+// real database while faults of all kinds are injected. Everything that they saw
 // is checked.
 //
 //	go run . -rows 1,2,3 -faults 5
 //	go run . -duration 1h -seed 42 -out histories -table ../../docs/safety.md
+//	go run . -stores all -duration 65m -mixed 4 -brisk 2 -report ../../docs/campaign.md
 //	go run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg  # make freeze
 //	go run . -duration 1m -mixed 8   # readers, sets, limits and stacks, too
 //	go run . -duration 1m -services 2 # watermarks, idempotency, election and the registry, too
@@ -22,6 +23,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
@@ -29,9 +31,14 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
+// memoryLimit is for checking a history of millions of calls. The garbage
+// collector works harder rather than take more.
+const memoryLimit = 7 << 30
+
 func main() {
 	worker.Main() // does not return in a process under test
 	starve.Main() // nor in a process that takes processor time
+	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the history so far is checked; a second interrupt ends that at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -55,18 +62,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
+	if w.report != "" {
+		if err := campaign.CheckReport(w.report); err != nil {
+			return err
+		}
+	}
 	plan := &w.plan
 	plan.Progress = stderr
 	temporary := plan.Fleet.Dir == ""
 	if err := w.prepareDir(stdout); err != nil {
 		return err
 	}
-	result, err := w.mode(ctx, *plan)
-	if result != nil {
-		fmt.Fprintf(stdout, "\n%v\n", result)
-	}
+	results, err := campaign.Each(ctx, *plan, w.stores, w.mode)
+	fmt.Fprintf(stdout, "\n%v\n", results)
 	if err == nil {
-		err = w.publish(result)
+		err = w.publish(results)
 	}
 	if err == nil && temporary {
 		return os.RemoveAll(plan.Fleet.Dir)
@@ -90,18 +100,23 @@ func (w *options) prepareDir(stdout io.Writer) (err error) {
 	return err
 }
 
-// publish writes the table and the picture that were asked for, after a
+// publish writes the table, the report and the picture that were asked for, after a
 // campaign without a violation.
-func (w *options) publish(result *campaign.Result) error {
+func (w *options) publish(results campaign.Series) error {
 	if w.table != "" {
-		if err := result.WriteTable(w.table); err != nil {
+		if err := results[0].WriteTable(w.table); err != nil {
+			return err
+		}
+	}
+	if w.report != "" {
+		if err := results.WriteReport(w.report, w.command); err != nil {
 			return err
 		}
 	}
 	if w.timeline == "" {
 		return nil
 	}
-	picture, err := result.Timeline()
+	picture, err := results[0].Timeline()
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,11 @@ func TestMode(t *testing.T) {
 		{"-services -1", false, 0},
 		{"-hogs 6", false, 0},
 		{"-healthy 5m -hogs 0", false, 0},
+		{"-stores leases,sqlite", true, 4},
+		{"-stores all -duration 1h", true, 4},
+		{"-stores oracle", false, 0},
+		{"-stores leases,mariadb -table x", false, 0},
+		{"-check x -stores leases", false, 0},
 		{"-healthy 5m -freezes 3", false, 0},
 		{"-healthy 5m -rows 3", false, 0},
 		{"-healthy 5m -table x", false, 0},
@@ -72,14 +77,21 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := options{table: document}
-	if err := w.publish(new(campaign.Result)); err != nil {
+	if err := w.publish(campaign.Series{new(campaign.Result)}); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(document); err != nil || !strings.Contains(string(text), "| result |") {
 		t.Errorf("pasted %q, %v", text, err)
 	}
+	w = options{report: filepath.Join(t.TempDir(), "campaign.md"), command: "go run . -seed 7"}
+	if err := w.publish(campaign.Series{new(campaign.Result)}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(w.report); err != nil || !strings.Contains(string(text), "`go run . -seed 7`") {
+		t.Errorf("reported %q, %v", text, err)
+	}
 	w = options{timeline: filepath.Join(t.TempDir(), "freeze.svg")}
-	if err := w.publish(new(campaign.Result)); err == nil {
+	if err := w.publish(campaign.Series{new(campaign.Result)}); err == nil {
 		t.Error("a picture of nothing was drawn")
 	}
 }

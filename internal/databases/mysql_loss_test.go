@@ -199,7 +199,7 @@ func TestMySQLReadOnly(t *testing.T) {
 	if err := server.Execute("SET GLOBAL read_only = 1"); err != nil {
 		t.Fatal(err)
 	}
-	<-lock.Context().Done()
+	lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
 	if _, err := sqllock.Open(t.Context(), pool(t, o)); !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("Open on a read-only server: %v", err)
 	}

@@ -22,19 +22,6 @@ type bound struct {
 	goal time.Duration
 }
 
-func bounds(lease time.Duration) []bound {
-	return []bound{
-		// The server sees that the connection has ended.
-		{[]int{1, 7, 8, 11, 12, 13, 20, 25}, check.FromBegin, time.Second},
-		// The lease passes.
-		{[]int{2, 4, 5}, check.FromBegin, lease + 500*time.Millisecond},
-		// Nothing happens until it is mended; then what is overdue does.
-		{[]int{16}, check.FromEnd, time.Second},
-		// The server starts anew.
-		{[]int{14, 15}, check.FromEnd, 2 * time.Second},
-	}
-}
-
 // notifyGoal is how soon 99 in 100 holders are told of a connection that was
 // closed, where the socket is watched. A miss is a remark and no violation,
 // since a busy machine may be the cause.
@@ -50,22 +37,12 @@ func heartbeat(lease time.Duration) time.Duration { return lease / 5 }
 // callTimeout bounds an Unlock and each call that does not wait.
 const callTimeout = time.Second + slack
 
-// closes lists the rows in which a connection is closed and both sides notice.
-var closes = []int{8, 13, 14, 15}
-
-// parts lists the rows in which client and server cannot reach each other.
-// There the client must know of the loss before the server frees the lock.
-var parts = []int{2, 4, 5, 16}
-
-// notifies lists the rows whose faults cost locks at a known moment.
-var notifies = []int{2, 4, 5, 7, 8, 13, 14, 15, 16, 20, 25}
-
 // What faults do to processes, by row.
 var (
 	kills   = []int{1}
-	stops   = []int{2, 3}              // the process does not run, so it cannot write down that it was told
-	starves = []int{27}                // processes hardly run
-	cuts    = []int{2, 3, 4, 5, 6, 16} // the process does not run, or gets no answer
+	stops   = []int{2, 3}                          // the process does not run, so it cannot write down that it was told
+	starves = []int{27}                            // processes hardly run
+	cuts    = []int{2, 3, 4, 5, 6, 16, 32, 35, 36} // the process does not run, or gets no answer
 )
 
 // sweepOptions returns the bounds that the campaign checks.
@@ -75,9 +52,9 @@ func (r *Result) sweepOptions(events []history.Event, excuse func(a, b check.Gra
 		check.WithStarved(check.TimesOf(events, starves...)),
 		check.WithCut(check.TimesOf(events, cuts...)),
 		check.WithExcuse(excuse),
-		check.WithNotifications(notifies...),
+		check.WithNotifications(r.promises().notifies...),
 		check.WithCallTimeout(callTimeout),
-		check.WithFree(r.settings.Lease + slack),
+		check.WithFree(r.settings.Lease + r.promises().lingers/4 + slack),
 	}
 	if !r.interrupted {
 		options = append(options, check.WithComplete(kills...))
@@ -97,7 +74,7 @@ func (r *Result) recoveryOptions() (options []check.Option) {
 	if r.overlapping {
 		return nil
 	}
-	for _, p := range bounds(r.settings.Lease) {
+	for _, p := range r.promises().bounds {
 		for _, row := range p.rows {
 			options = append(options, check.WithRecovery(row, p.from, p.goal+slack), check.WithGoal(row, p.goal))
 		}
@@ -108,7 +85,7 @@ func (r *Result) recoveryOptions() (options []check.Option) {
 // bounded reports whether there is a bound on the time until the keys of a
 // victim of row are free.
 func (r *Result) bounded(row int) bool {
-	return !r.overlapping && slices.ContainsFunc(bounds(r.settings.Lease), func(p bound) bool { return slices.Contains(p.rows, row) })
+	return !r.overlapping && slices.ContainsFunc(r.promises().bounds, func(p bound) bool { return slices.Contains(p.rows, row) })
 }
 
 // errNotifiedLate reports that holders were told too late.
@@ -126,13 +103,13 @@ func (r *Result) notifications() (err error) {
 
 // lateNotification says how t breaks a bound. It is empty if it does not.
 func (r *Result) lateNotification(t *check.Notification) string {
-	bound := notifyBound(r.settings.Lease)
+	bound, of := notifyBound(r.settings.Lease), r.promises()
 	switch {
-	case slices.Contains(parts, t.Row) && t.After > 0:
+	case slices.Contains(of.parts, t.Row) && t.After > 0:
 		return fmt.Sprintf("%d of %d after the next grant", t.After, t.Locks)
-	case slices.Contains(closes, t.Row) && t.P50 > bound:
+	case slices.Contains(of.closes, t.Row) && t.P50 > bound:
 		return fmt.Sprintf("half of them within %v, bound %v", t.P50, bound)
-	case slices.Contains(closes, t.Row) && t.Heard > bound:
+	case slices.Contains(of.closes, t.Row) && t.Heard > bound:
 		return fmt.Sprintf("half of %d who relied on their contexts within %v, bound %v", t.Listeners, t.Heard, bound)
 	}
 	return ""
@@ -140,8 +117,8 @@ func (r *Result) lateNotification(t *check.Notification) string {
 
 // missedGoal says which goal t misses without a violation. It is empty if there
 // is none.
-func missedGoal(t *check.Notification) string {
-	if slices.Contains(closes, t.Row) && t.P99 > notifyGoal {
+func (r *Result) missedGoal(t *check.Notification) string {
+	if slices.Contains(r.promises().closes, t.Row) && t.P99 > notifyGoal {
 		return fmt.Sprintf("told: p99 over %v", notifyGoal)
 	}
 	return ""

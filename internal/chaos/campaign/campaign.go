@@ -31,7 +31,7 @@ type Plan struct {
 // violated, or what kept the campaign from going on. The Result is there in any
 // case, except for a campaign that could not begin.
 func Run(ctx context.Context, plan Plan) (*Result, error) {
-	rows, err := chosen(plan.Rows)
+	rows, err := chosen(plan.Fleet.Store, plan.Rows)
 	if err != nil {
 		return nil, err
 	}
@@ -40,19 +40,24 @@ func Run(ctx context.Context, plan Plan) (*Result, error) {
 	})
 }
 
-// chosen returns the rows with these numbers; all rows if there are none.
-func chosen(numbers []int) ([]faults.Row, error) {
-	all := faults.Rows()
+// chosen returns the rows of a store with these numbers; all rows if there are
+// none. A row that only other stores have is left out.
+func chosen(store fleet.Store, numbers []int) ([]faults.Row, error) {
+	all := faults.Rows(store)
 	if len(numbers) == 0 {
 		return all, nil
 	}
 	var rows []faults.Row
 	for _, n := range numbers {
-		i := slices.IndexFunc(all, func(r faults.Row) bool { return r.Number == n })
-		if i < 0 {
+		is := func(r faults.Row) bool { return r.Number == n }
+		if i := slices.IndexFunc(all, is); i >= 0 {
+			rows = append(rows, all[i])
+		} else if !slices.ContainsFunc(fleet.Stores(), func(s fleet.Store) bool { return slices.ContainsFunc(faults.Rows(s), is) }) {
 			return nil, fmt.Errorf("campaign: there is no row %d here", n)
 		}
-		rows = append(rows, all[i])
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("campaign: %v has none of the rows %v", store, numbers)
 	}
 	return rows, nil
 }
@@ -60,13 +65,17 @@ func chosen(numbers []int) ([]faults.Row, error) {
 // inject injects faults until the plan is fulfilled, or until one has an effect
 // that it may not have.
 func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, result *Result, log *faultLog) error {
-	injector := &faults.Injector{Fleet: f, Rand: rand.New(rand.NewPCG(plan.Fleet.Seed, 2))}
-	begin := time.Now()
+	injector := &faults.Injector{Fleet: f}
+	orders := rand.New(rand.NewPCG(plan.Fleet.Seed, 2))
+	begin, n := time.Now(), uint64(0)
 	for round := 0; round == 0 || time.Since(begin) < plan.Duration; round++ {
-		for _, row := range order(injector.Rand, rows, plan.Faults) {
+		for _, row := range order(orders, rows, plan.Faults) {
 			if round > 0 && time.Since(begin) >= plan.Duration {
 				break
 			}
+			// Each fault has choices of its own, however many the one before made.
+			n++
+			injector.Rand = rand.New(rand.NewPCG(plan.Fleet.Seed, firstFault+n))
 			outcome, err := injector.Inject(ctx, row)
 			if ctx.Err() != nil { // the campaign was interrupted
 				result.cut(outcome)
@@ -85,6 +94,9 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, r
 	}
 	return nil
 }
+
+// firstFault keeps the random choices of faults apart from all others of a seed.
+const firstFault = 1 << 32
 
 // order is each of rows n times, in random order.
 func order(rng *rand.Rand, rows []faults.Row, n int) []faults.Row {

@@ -3,7 +3,10 @@ package campaign_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/starve"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
@@ -43,7 +47,7 @@ func TestCampaign(t *testing.T) {
 		Fleet:    fleet.Settings{Processes: 4, Callers: 4, Mixed: 4, Keys: 12, Lease: 3 * time.Second, Dir: t.TempDir(), Seed: uint64(time.Now().UnixNano())},
 		Progress: t.Output(),
 	}
-	for _, row := range faults.Rows() {
+	for _, row := range faults.Rows(fleet.Postgres) {
 		if row.Quick {
 			plan.Rows = append(plan.Rows, row.Number)
 		}
@@ -91,6 +95,59 @@ func TestServices(t *testing.T) {
 	t.Logf("\n%v", result)
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Two campaigns with one seed do the same things to the same processes.
+func TestRepeatable(t *testing.T) {
+	injected := func(seed uint64) (all []string) {
+		set := settings(t, 4)
+		set.Seed = seed
+		plan := campaign.Plan{Rows: []int{8, 13, 30}, Faults: 2, Fleet: set, Progress: t.Output()}
+		if _, err := campaign.Run(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(filepath.Join(set.Dir, "faults.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		events, err := history.ReadAll(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			all = append(all, fmt.Sprint(e.Fault.Row, " of ", e.Fault.Process))
+		}
+		return all
+	}
+	first, again, other := injected(7), injected(7), injected(8)
+	if len(first) != 6 || !slices.Equal(first, again) || slices.Equal(first, other) {
+		t.Errorf("with one seed %q and %q, with another %q", first, again, other)
+	}
+}
+
+// Each store keeps its promises in faults that take a moment.
+func TestStores(t *testing.T) {
+	rows := map[fleet.Store][]int{
+		fleet.Leases:       {1, 8, 11, 12, 13, 30},
+		fleet.PooledLeases: {3, 8, 13, 30, 34},
+		fleet.MariaDB:      {1, 8, 11, 13, 15, 25, 30, 33},
+		fleet.SQLite:       {1, 2, 3, 30, 35, 36},
+	}
+	for _, store := range fleet.Stores()[1:] {
+		t.Run(string(store), func(t *testing.T) {
+			set := settings(t, 4)
+			set.Store, set.Mixed, set.Brisk, set.Lease = store, 4, 1, 3*time.Second
+			plan := campaign.Plan{Rows: rows[store], Faults: 1, Fleet: set, Progress: t.Output()}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			result, err := campaign.Run(ctx, plan)
+			t.Logf("\n%v", result)
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -1,13 +1,14 @@
 package campaign
 
 import (
-	"context"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
-	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
@@ -56,10 +57,15 @@ func readFile(name string) ([]history.Event, error) {
 
 // staleWrites counts the writes that were committed after one with a later
 // token.
-func staleWrites(ctx context.Context, f *fleet.Fleet) (n int, err error) {
-	err = f.DB.QueryRowContext(ctx, `SELECT count(*) FROM (
-		SELECT timeline, lsn, lag(timeline) OVER key_order AS last_timeline, lag(lsn) OVER key_order AS last_lsn
-		FROM writes WINDOW key_order AS (PARTITION BY key ORDER BY n)) w
-		WHERE (last_timeline, last_lsn) > (timeline, lsn)`).Scan(&n)
-	return n, err
+func staleWrites(writes []check.Stored) (n int) {
+	writes = slices.SortedFunc(slices.Values(writes), func(a, b check.Stored) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.N, b.N))
+	})
+	for i, w := range writes[min(1, len(writes)):] {
+		last := writes[i]
+		if last.Key == w.Key && cmp.Or(cmp.Compare(last.Timeline, w.Timeline), cmp.Compare(last.LSN, w.LSN)) > 0 {
+			n++
+		}
+	}
+	return n
 }

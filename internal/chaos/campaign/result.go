@@ -101,14 +101,13 @@ const linearizeWithin = 5 * time.Minute
 
 // gather reads from the database what was written.
 func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
-	if r.writes, err = worker.Stored(ctx, f.DB); err != nil {
+	if r.writes, err = worker.StoredIn(ctx, f.DB, f.Store.Database()); err != nil {
 		return err
 	}
-	r.Stored = len(r.writes)
-	if r.Stale, err = staleWrites(ctx, f); err != nil {
-		return err
+	r.Stored, r.Stale = len(r.writes), staleWrites(r.writes)
+	if r.settings.Services > 0 {
+		r.left, err = worker.Left(ctx, f.DB)
 	}
-	r.left, err = worker.Left(ctx, f.DB)
 	r.gathered = err == nil
 	return err
 }
@@ -120,7 +119,7 @@ func (r *Result) check(dir string) error {
 		return err
 	}
 	if r.gathered {
-		r.fence = errors.Join(check.Tokens(r.writes), check.Writes(events, r.writes))
+		r.fence = r.fenced(events)
 	}
 	err = errors.Join(r.evaluate(events), r.fence, r.checkServices(events))
 	if r.Health != nil {
@@ -136,19 +135,19 @@ func (r *Result) check(dir string) error {
 // than a victim, the victim's view is left out.
 func (r *Result) evaluate(events []history.Event) error {
 	r.events = events
-	x := explain(events, r.settings.Lease)
+	x := explain(events, r.promises(), r.settings.Lease)
 	r.Report = check.Sweep(events, r.sweepOptions(events, x.excuse)...)
 	r.StaleLocks = x.measure(r.Report.Excused)
 	var err error
-	r.Linearization, err = check.Linearize(x.serverView(events), check.Params{Timeout: linearizeWithin, Lease: r.settings.Lease, Kills: kills})
+	r.Linearization, err = check.Linearize(x.serverView(events), r.linearization())
 	return errors.Join(r.Report.Err(), r.notifications(), err)
 }
 
 // How returns the settings and the size of the campaign, a sentence on each line.
 func (r *Result) How() string {
 	set := r.settings
-	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys and %d mixed callers, %d of each service, lease %v.\nPostgreSQL %s, %s, %d processors.",
-		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Services, set.Lease,
+	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, %d mixed and %d brisk callers, %d of each service, lease %v.\n%s, %s, %d processors.",
+		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Brisk, set.Services, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
 	if r.interrupted {
 		how += "\nThe campaign was interrupted."

@@ -102,7 +102,7 @@ func (s *saved) result() (r *Result, err error) {
 		err = errInterrupted
 	}
 	for _, row := range s.Rows {
-		of := &RowResult{Row: rowNumbered(row.Number, row.Name), Times: row.Times, Lost: row.Lost, Outside: row.Outside, Served: row.Served}
+		of := &RowResult{Row: rowNumbered(s.Settings.Store, row.Number, row.Name), Times: row.Times, Lost: row.Lost, Outside: row.Outside, Served: row.Served}
 		switch {
 		case row.Violated:
 			of.Err = fmt.Errorf("%w, as it was reported: %s", faults.ErrViolated, row.Err)
@@ -117,8 +117,8 @@ func (s *saved) result() (r *Result, err error) {
 
 // rowNumbered returns the row of this number, under the name that its campaign
 // gave it.
-func rowNumbered(number int, name string) faults.Row {
-	for _, row := range faults.Rows() {
+func rowNumbered(store fleet.Store, number int, name string) faults.Row {
+	for _, row := range faults.Rows(store) {
 		if row.Number == number {
 			row.Name = name
 			return row
@@ -149,13 +149,13 @@ func remains(set fleet.Settings) (*Result, error) {
 	seen := map[int]bool{}
 	for _, f := range injected {
 		if !seen[f.Row] {
-			rows = append(rows, rowNumbered(f.Row, f.Name))
+			rows = append(rows, rowNumbered(set.Store, f.Row, f.Name))
 		}
 		seen[f.Row] = true
 	}
 	r.Rows = newResult(set, rows).Rows
 	for _, f := range injected {
-		r.add(rowNumbered(f.Row, f.Name), faults.Outcome{Fault: f, Recovery: servedWithin}, nil)
+		r.add(rowNumbered(set.Store, f.Row, f.Name), faults.Outcome{Fault: f, Recovery: servedWithin}, nil)
 	}
 	return r, nil
 }

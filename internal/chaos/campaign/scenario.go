@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
@@ -22,11 +21,13 @@ func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := watched(ctx, f); err != nil {
-		return nil, err
+	if promisesOf(f.Store, f.Lease).watched {
+		if err := watched(ctx, f); err != nil {
+			return nil, err
+		}
 	}
 	result = newResult(plan.Fleet, rows)
-	if result.Server, err = serverVersion(ctx, f); err != nil {
+	if result.Server, err = f.Version(ctx); err != nil {
 		return nil, err
 	}
 	log, err := newFaultLog(plan.Fleet.Dir)
@@ -74,13 +75,4 @@ func watched(ctx context.Context, f *fleet.Fleet) error {
 		}
 	}
 	return nil
-}
-
-// serverVersion is PostgreSQL's, without what its packager adds.
-func serverVersion(ctx context.Context, f *fleet.Fleet) (version string, err error) {
-	if err := f.DB.QueryRowContext(ctx, "SHOW server_version").Scan(&version); err != nil {
-		return "", err
-	}
-	version, _, _ = strings.Cut(version, " ")
-	return version, nil
 }

@@ -26,14 +26,14 @@ const noticeDelay = 250 * time.Millisecond
 
 // staleLimit returns how long after a fault of row its victim may still take
 // its locks for valid. It is 0 if it may not. lease is the session's.
-func staleLimit(row int, lease time.Duration) time.Duration {
-	switch row {
-	case 7: // no notice ever comes: the client finds out at send + T(1−ρ) − m
+func (p promises) staleLimit(row int, lease time.Duration) time.Duration {
+	switch {
+	case !slices.Contains(p.news, row):
+		return 0
+	case row == 7: // no notice ever comes: the client finds out at send + T(1−ρ) − m
 		return lease - lease/1000 - lease/5 + making
-	case 8, 11, 12, 13, 20, 25: // the connection ends on the client's side, too
-		return noticeDelay
 	}
-	return 0
+	return noticeDelay // the connection ends on the client's side, too
 }
 
 // making is how long it may take to make a fault, from its Begin. Until then

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
@@ -39,7 +40,7 @@ func fault(row, process int, begin, end history.Moment) history.Event {
 
 // judged is what the campaign makes of a history of sessions with a lease of 1 s.
 func judged(events []history.Event) (overlaps []check.Overlap, early []StaleLocks, err error) {
-	x := explain(events, time.Second)
+	x := explain(events, promisesOf(fleet.Postgres, time.Second), time.Second)
 	report := check.Sweep(events, check.WithExcuse(x.excuse))
 	if err = report.Err(); err == nil {
 		_, err = check.Linearize(x.serverView(events), check.Params{Timeout: time.Minute, Lease: time.Second, Kills: kills})

@@ -22,12 +22,12 @@ func (r *Result) status(of *RowResult) string {
 		return "not checked"
 	case r.fence != nil:
 		return "ok, but for the fence: VIOLATED in some row"
-	case slices.Contains(notifies, of.Row.Number) && (t == nil || t.Locks == 0):
+	case slices.Contains(r.promises().notifies, of.Row.Number) && (t == nil || t.Locks == 0):
 		return "no holder was told"
 	case r.nothingLost(of):
 		return "nothing lost"
-	case t != nil && missedGoal(t) != "":
-		return "ok; " + missedGoal(t)
+	case t != nil && r.missedGoal(t) != "":
+		return "ok; " + r.missedGoal(t)
 	}
 	return "ok"
 }
@@ -48,7 +48,7 @@ func (r *Result) violated(of *RowResult) bool {
 // none, so that no recovery could be measured.
 func (r *Result) nothingLost(of *RowResult) bool {
 	rec := r.recovery(of)
-	return r.bounded(of.Row.Number) && !slices.Contains(notifies, of.Row.Number) && (rec == nil || rec.Keys == 0)
+	return r.bounded(of.Row.Number) && !slices.Contains(r.promises().notifies, of.Row.Number) && (rec == nil || rec.Keys == 0)
 }
 
 // wrong returns the moments at which something was wrong.

@@ -17,8 +17,8 @@ type window struct {
 	handed history.Moment // locks that began to be held later are on another connection
 }
 
-func newWindow(f history.Fault, lease time.Duration) window {
-	limit := f.Begin + history.Moment(staleLimit(f.Row, lease))
+func newWindow(f history.Fault, limitOf time.Duration) window {
+	limit := f.Begin + history.Moment(limitOf)
 	return window{Fault: f, known: limit, limit: limit, handed: f.Begin}
 }
 
@@ -68,7 +68,7 @@ type explanation struct {
 	victims map[int64]*window // by lock
 }
 
-func explain(events []history.Event, lease time.Duration) *explanation {
+func explain(events []history.Event, p promises, lease time.Duration) *explanation {
 	x := &explanation{claims: map[int64]*check.Grant{}, keys: map[int64][]*check.Grant{}, victims: map[int64]*window{}}
 	granted := map[int64]history.Moment{}
 	for _, e := range events {
@@ -77,8 +77,10 @@ func explain(events []history.Event, lease time.Duration) *explanation {
 			x.claims[e.Hold.Lock] = &check.Grant{Hold: *e.Hold, Granted: e.Hold.From}
 		case e.Try != nil && e.Try.Result == history.OK:
 			granted[e.Try.Lock] = e.Try.End
-		case e.Fault != nil && staleLimit(e.Fault.Row, lease) > 0:
-			x.windows = append(x.windows, newWindow(*e.Fault, lease))
+		case e.Fault != nil:
+			if limit := p.staleLimit(e.Fault.Row, lease); limit > 0 {
+				x.windows = append(x.windows, newWindow(*e.Fault, limit))
+			}
 		}
 	}
 	var lost []*check.Grant

@@ -41,7 +41,7 @@ type excuses struct {
 
 func (r *record) excuses(rs *records, t Params, faults *spans) *excuses {
 	x := &excuses{record: r, last: rs.last}
-	x.unsettled.sorted = r.unseen(rs, t.Kills)
+	x.unsettled.sorted = r.unseen(rs, t)
 	var known []history.Fault
 	for _, y := range r.tries {
 		if y.Waits {
@@ -96,15 +96,15 @@ func disturbances(faults []history.Fault) *spans {
 }
 
 // unseen returns when calls of killed processes may have had r's key without a
-// line in the history. kills are the rows that kill.
-func (r *record) unseen(rs *records, kills []int) (all []interval) {
+// line in the history.
+func (r *record) unseen(rs *records, t Params) (all []interval) {
 	for _, f := range rs.faults {
-		if f.Process == 0 || !slices.Contains(kills, f.Row) {
+		if f.Process == 0 || !slices.Contains(t.Kills, f.Row) {
 			continue
 		}
 		first, ok := rs.first[f.Process]
 		if !ok || first > f.Begin-settling || r.askedBy(f.Process, f.Begin) {
-			all = append(all, interval{f.Begin - settling, max(f.Begin, f.End) + settling})
+			all = append(all, interval{f.Begin - settling, max(f.Begin, f.End) + settling + history.Moment(t.Lingers)})
 		}
 	}
 	return all

@@ -41,6 +41,7 @@ type Params struct {
 	Timeout time.Duration // 0: none
 	Lease   time.Duration // after which the server frees what a session had
 	Kills   []int         // the rows of faults that kill their process
+	Lingers time.Duration // how long what a killed process had is in force, at most; 0: the server frees it at once
 }
 
 // Linearize checks each key on its own. It asks whether one lock server, which

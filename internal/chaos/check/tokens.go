@@ -40,7 +40,15 @@ func (t token) compare(u token) int {
 //   - The tokens of a key never fall in the order of the commits.
 //   - Each lock has one token.
 //   - No two locks of a key have the same token.
-func Tokens(rows []Stored) error {
+func Tokens(rows []Stored) error { return tokens(rows, false) }
+
+// Fenced is Tokens and Writes together. With mayRise a lock may have a later
+// token than before, as those of a lease table after a restart of the server.
+func Fenced(events []history.Event, rows []Stored, mayRise bool) error {
+	return errors.Join(tokens(rows, mayRise), Writes(events, rows))
+}
+
+func tokens(rows []Stored, mayRise bool) error {
 	rows = slices.SortedFunc(slices.Values(rows), func(a, b Stored) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.N, b.N))
 	})
@@ -49,7 +57,7 @@ func Tokens(rows []Stored) error {
 		token
 	}
 	owners := map[owned]int64{}
-	tokens := map[int64]token{}
+	drawn := map[int64]token{}
 	var found findings
 	for i, row := range rows {
 		t := token{row.Timeline, row.LSN}
@@ -62,13 +70,13 @@ func Tokens(rows []Stored) error {
 				found.add(ErrTokenFell, row)
 			}
 		}
-		if first, ok := tokens[row.Lock]; ok && first != t {
+		if first, ok := drawn[row.Lock]; ok && first != t && !(mayRise && t.compare(first) > 0) {
 			found.add(ErrTokenChanged, row)
 		}
 		if owner, ok := owners[owned{row.Key, t}]; ok && owner != row.Lock {
 			found.add(ErrTokenShared, row)
 		}
-		tokens[row.Lock], owners[owned{row.Key, t}] = t, row.Lock
+		drawn[row.Lock], owners[owned{row.Key, t}] = t, row.Lock
 	}
 	return found.err()
 }

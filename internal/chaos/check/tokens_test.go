@@ -3,6 +3,7 @@ package check
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
@@ -80,4 +81,37 @@ func numbered(results ...history.Result) (events []history.Event) {
 		events = append(events, e)
 	}
 	return events
+}
+
+// A lock may have a later token after a restart of the server, where locks
+// outlive one. It may never have an earlier one.
+func TestTokensMayRise(t *testing.T) {
+	risen := []Stored{{Key: 1, N: 1, LSN: 5, Lock: 1}, {Key: 1, N: 2, LSN: 7, Lock: 1}}
+	if err := Fenced(nil, risen, true); err != nil {
+		t.Error(err)
+	}
+	if err := Fenced(nil, risen, false); !errors.Is(err, ErrTokenChanged) {
+		t.Errorf("where tokens stay: %v", err)
+	}
+	fallen := []Stored{{Key: 1, N: 1, LSN: 7, Lock: 1}, {Key: 1, N: 2, LSN: 5, Lock: 1}}
+	if err := Fenced(nil, fallen, true); !errors.Is(err, ErrTokenChanged) || !errors.Is(err, ErrTokenFell) {
+		t.Errorf("a token that falls: %v", err)
+	}
+}
+
+// A lock of a killed process is in force for a while, where only its lease ends
+// it. Then a refusal is right although no line of the history explains it.
+func TestKilledLocksLinger(t *testing.T) {
+	const second = history.Moment(1e9)
+	events := []history.Event{
+		{Fault: &history.Fault{Row: 1, Process: 1, Begin: 10 * second, End: 10 * second}},
+		{Try: &history.Try{Process: 1, Key: 2, Begin: 9*second + second/2, End: 9*second + second/2 + 1, Result: history.Held}},
+		{Try: &history.Try{Process: 2, Key: 1, Begin: 12 * second, End: 12*second + 1, Result: history.Held}},
+	}
+	for lingers, ok := range map[time.Duration]bool{0: false, 2 * time.Second: true} {
+		_, err := Linearize(events, Params{Kills: []int{1}, Lingers: lingers})
+		if errors.Is(err, ErrIllegal) == ok {
+			t.Errorf("lingers for %v: %v", lingers, err)
+		}
+	}
 }

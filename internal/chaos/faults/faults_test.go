@@ -9,14 +9,22 @@ import (
 
 func TestRows(t *testing.T) {
 	// Row 18 is in the simulation, row 29 in the tests of httpmw.
-	want := []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30}
-	rows := Rows()
-	if len(rows) != len(want) {
-		t.Fatalf("%d rows, want %d", len(rows), len(want))
+	stores := map[fleet.Store][]int{
+		fleet.Postgres:     {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30, 31, 32},
+		fleet.Leases:       {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 23, 25, 27, 30, 31, 32},
+		fleet.PooledLeases: {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 23, 27, 30, 31, 32, 34},
+		fleet.MariaDB:      {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 23, 25, 27, 30, 31, 32, 33},
+		fleet.SQLite:       {1, 2, 3, 23, 27, 30, 35, 36},
 	}
-	for i, row := range rows {
-		if row.Number != want[i] || row.Name == "" || row.inject == nil {
-			t.Errorf("row %d is %+v, want number %d", i, row, want[i])
+	for _, store := range fleet.Stores() {
+		want, rows := stores[store], Rows(store)
+		if len(rows) != len(want) {
+			t.Fatalf("%s: %d rows, want %d", store, len(rows), len(want))
+		}
+		for i, row := range rows {
+			if row.Number != want[i] || row.Name == "" || row.inject == nil {
+				t.Errorf("%s: row %d is %+v, want number %d", store, i, row, want[i])
+			}
 		}
 	}
 }
@@ -50,6 +58,9 @@ func TestEffect(t *testing.T) {
 		{"another noticed", VictimLoses, change(0, fleet.Tally{Connections: 1}), 2, false, 0},
 		{"another noticed as well, and may", VictimAtLeast, []fleet.Tally{{Process: 1, Connections: 4, Locks: 5}, {Process: 2, Connections: 2, Locks: 1}}, 2, true, 0},
 		{"only another noticed", VictimAtLeast, change(0, fleet.Tally{Connections: 1}), 2, false, 0},
+		{"only another noticed, and may not", VictimAtMost, change(0, fleet.Tally{Connections: 1}), 2, false, 0},
+		{"the victim has not noticed, and need not", VictimAtMost, calm, 2, true, 0},
+		{"the victim noticed, and may", VictimAtMost, change(1, fleet.Tally{Connections: 1, Locks: 2}), 2, true, 2},
 		{"not all noticed", AllLose, change(0, fleet.Tally{Connections: 1}), 0, false, 0},
 		{"whatever", Any, change(0, fleet.Tally{Connections: 2, Locks: 2}), 0, true, 2},
 	}

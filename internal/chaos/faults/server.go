@@ -18,6 +18,8 @@ var serverRows = []Row{
 	{Number: 16, Name: "backend frozen longer than the lease", Effect: VictimAtLeast, inject: freezeBackend},
 	{Number: 17, Name: "the server's clock steps", Effect: NothingLost, Bystander: true, inject: clockSteps},
 	{Number: 25, Name: "role may not connect", Quick: true, Effect: VictimLoses, inject: lockOut},
+	{Number: 31, Name: "orderly restart of the server", Quick: true, Effect: AllLose, inject: restartOrderly},
+	{Number: 32, Name: "the server frozen longer than the lease", Effect: AllLose, inject: freezeServer},
 }
 
 // backend returns a holder and the server process of its Session.
@@ -25,7 +27,7 @@ func (f *Injector) backend(ctx context.Context) (m *fleet.Member, pid int, err e
 	if m, err = f.holding(ctx); err != nil {
 		return m, 0, err
 	}
-	pid, err = f.SessionPID(ctx, m)
+	pid, err = f.BackendPID(ctx, m)
 	f.begin()
 	return m, pid, err
 }
@@ -65,6 +67,17 @@ func killBackend(ctx context.Context, f *Injector) (*fleet.Member, error) {
 
 func restart(_ context.Context, f *Injector) (*fleet.Member, error) {
 	return nil, f.Cluster.Restart(true)
+}
+
+func restartOrderly(_ context.Context, f *Injector) (*fleet.Member, error) {
+	return nil, f.Cluster.Restart(false)
+}
+
+func freezeServer(ctx context.Context, f *Injector) (*fleet.Member, error) {
+	if err := f.Cluster.Freeze(); err != nil {
+		return nil, err
+	}
+	return nil, errors.Join(worker.Pause(ctx, f.between(1.05, 1.5, f.Lease)), f.Cluster.Thaw())
 }
 
 func freezeBackend(ctx context.Context, f *Injector) (*fleet.Member, error) {

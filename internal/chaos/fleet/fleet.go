@@ -1,8 +1,9 @@
 // Package fleet is the system under test: several processes of the kit at work
-// on one PostgreSQL, each behind a network of its own.
+// on one server, each behind a network of its own, or on one file.
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -12,20 +13,20 @@ import (
 	"path/filepath"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
-
 	"github.com/latchkey-go/latchkey/internal/chaos/proxy"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // Settings is the size of a fleet.
 type Settings struct {
+	Store     Store // empty: Postgres
 	Processes int
 	Callers   int // in each process
 	Keys      int
 	Mixed     int // callers in each process beside them, of readers, sets, limits and stacks
+	Brisk     int // callers in each process beside them, which hold for a moment
 	Lease     time.Duration
 	Dir       string // for histories
 	Seed      uint64
@@ -35,11 +36,16 @@ type Settings struct {
 // A Fleet is for one goroutine, except for reading a process's status.
 type Fleet struct {
 	Settings
-	Cluster *pgtest.Cluster
-	DB      *sql.DB // an observer's: a superuser, not behind a proxy
+	DB      *sql.DB // an observer's, of the data behind the fence: a superuser, not behind a proxy
 	Members []*Member
 
-	server  *url.URL // DSN of the fleet's database
+	Cluster  *pgtest.Cluster     // nil if there is no PostgreSQL
+	Pooler   *pgtest.Bouncer     // of PooledLeases
+	MariaDB  *mariadbtest.Server // of MariaDB
+	LockFile string              // of SQLite
+
+	backend backend
+	lockDB  *sql.DB // an observer's, of LockFile
 	standby *pgtest.Cluster
 	rng     *rand.Rand
 	started int // processes, ever
@@ -50,8 +56,8 @@ type Member struct {
 	Number  int
 	Role    string // of the database, an ordinary one
 	Driver  string
-	Proxy   *proxy.Proxy
-	Abrupt  bool // its proxy's
+	Proxy   *proxy.Proxy // nil if there is no network
+	Abrupt  bool         // its proxy's
 	Process *worker.Process
 }
 
@@ -63,13 +69,13 @@ func Start(ctx context.Context, set Settings) (f *Fleet, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	// What was committed must survive the server's death, though not the machine's.
-	f.Cluster, err = pgtest.Start(pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
-	if err != nil {
+	f.Store = cmp.Or(f.Store, Postgres)
+	if err := f.Store.Known(); err != nil {
 		return f, err
 	}
-	if err := f.createDatabase(ctx); err != nil {
-		return f, err
+	f.backend = newBackend(f)
+	if f.DB, err = f.backend.start(ctx); err != nil {
+		return f, fmt.Errorf("fleet: %w", err)
 	}
 	for i := range set.Processes {
 		if err := f.join(ctx, i+1); err != nil {
@@ -79,79 +85,59 @@ func Start(ctx context.Context, set Settings) (f *Fleet, err error) {
 	return f, f.Serving(ctx, 30*time.Second)
 }
 
-// createDatabase makes the fleet's database.
-func (f *Fleet) createDatabase(ctx context.Context) error {
-	dsn, err := f.Cluster.CreateDatabase(ctx)
-	if err != nil {
-		return err
-	}
-	if f.server, err = url.Parse(dsn); err != nil {
-		return err
-	}
-	if f.DB, err = sql.Open("pgx", dsn); err != nil {
-		return err
-	}
-	f.DB.SetMaxIdleConns(0) // the server is restarted now and then
-	statements := append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema)
-	for _, statement := range append(statements, worker.ServicesSchema(sqllock.PostgreSQL)...) {
-		if _, err := f.DB.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("fleet: schema: %w", err)
-		}
-	}
-	return nil
-}
-
 // join makes a place for a process, and starts it.
 func (f *Fleet) join(ctx context.Context, number int) (err error) {
-	drivers := pgtest.Drivers()
 	m := &Member{
 		Number: number,
 		Role:   fmt.Sprintf("member_%d", number),
-		Driver: drivers[number%len(drivers)],
 		Abrupt: number%4 < 2, // of each driver one that is, and one that is not
 	}
-	if _, err := f.DB.ExecContext(ctx, "CREATE ROLE "+m.Role+" LOGIN"); err != nil {
+	if err := f.backend.admit(ctx, m); err != nil {
 		return fmt.Errorf("fleet: role: %w", err)
 	}
-	if m.Proxy, err = proxy.Start(f.server.Host, m.Abrupt); err != nil {
-		return err
+	if server := f.backend.address(); server != "" {
+		if m.Proxy, err = f.proxy(server, m.Abrupt); err != nil {
+			return err
+		}
 	}
 	f.Members = append(f.Members, m)
 	return f.Replace(m)
 }
 
+// proxy starts a proxy that understands the protocol of f's server.
+func (f *Fleet) proxy(server string, abrupt bool) (*proxy.Proxy, error) {
+	if f.Store == MariaDB {
+		return proxy.StartFor(proxy.MySQL, server, abrupt)
+	}
+	return proxy.Start(server, abrupt)
+}
+
 // Replace starts a process in m's place. That of before must have ended.
 func (f *Fleet) Replace(m *Member) (err error) {
 	f.started++
-	m.Process, err = worker.Start(worker.Config{
+	c := worker.Config{
 		Process: f.started,
-		Driver:  m.Driver,
-		DSN:     f.dsn(m, m.Proxy.Addr()),
-		Direct:  f.dsn(m, f.server.Host),
 		History: filepath.Join(f.Dir, fmt.Sprintf("process-%d.jsonl", f.started)),
 		Lease:   f.Lease,
 		Callers: f.Callers,
 		Keys:    f.Keys,
 		Mixed:   f.Mixed,
+		Brisk:   f.Brisk,
 		Seed:    f.rng.Uint64(),
 
 		Services: f.Services,
-	})
+	}
+	f.backend.configure(m, &c)
+	m.Driver = c.Driver
+	m.Process, err = worker.Start(c)
 	return err
 }
 
-// dsn is m's, for the fleet's database at host.
-func (f *Fleet) dsn(m *Member, host string) string {
-	u := *f.server
-	u.Host, u.User = host, url.User(m.Role)
-	query := u.Query()
-	query.Set("application_name", m.Role)
-	u.RawQuery = query.Encode()
-	return u.String()
-}
+// Version names the software that keeps the locks, with its version.
+func (f *Fleet) Version(ctx context.Context) (string, error) { return f.backend.version(ctx) }
 
-// Server is the address of the fleet's PostgreSQL, host:port.
-func (f *Fleet) Server() string { return f.server.Host }
+// Server is the address that the processes connect to, host:port.
+func (f *Fleet) Server() string { return f.backend.address() }
 
 // Kill kills m's process and starts another in its place.
 func (f *Fleet) Kill(m *Member) error {
@@ -159,6 +145,14 @@ func (f *Fleet) Kill(m *Member) error {
 		return err
 	}
 	return f.Replace(m)
+}
+
+// ReplacePooler starts another PgBouncer, after the one of before was killed.
+func (f *Fleet) ReplacePooler() error {
+	if err := f.Pooler.Close(); err != nil {
+		return err
+	}
+	return f.backend.(*postgresBackend).pool()
 }
 
 // Standby is a hot standby of the fleet's server, made at the first call.
@@ -175,7 +169,7 @@ func (f *Fleet) Standby() (*pgtest.Cluster, error) {
 
 // StandbyDSN is the DSN of the fleet's database on the standby.
 func (f *Fleet) StandbyDSN(standby *pgtest.Cluster) (dsn, host string, err error) {
-	u, err := url.Parse(standby.DSN(f.server.Path[1:]))
+	u, err := url.Parse(standby.DSN(f.backend.(*postgresBackend).server.Path[1:]))
 	if err != nil {
 		return "", "", err
 	}
@@ -190,13 +184,15 @@ func (f *Fleet) Close() error {
 		if m.Process != nil {
 			err = errors.Join(err, m.Process.Kill())
 		}
-		m.Proxy.Close()
+		if m.Proxy != nil {
+			m.Proxy.Close()
+		}
 	}
 	if f.DB != nil {
 		err = errors.Join(err, f.DB.Close())
 	}
-	if f.Cluster != nil {
-		err = errors.Join(err, f.Cluster.Close())
+	if f.backend != nil {
+		err = errors.Join(err, f.backend.close())
 	}
 	return err
 }

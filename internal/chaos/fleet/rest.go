@@ -11,7 +11,7 @@ import (
 var ErrLeftBehind = errors.New("fleet: a lock was left behind by callers that had ended")
 
 // Rest has every process end its callers and keep its session. It checks that
-// no lock is left then, by what each session says and by pg_locks. Then each
+// no lock is left then, by what each session says and by the database. Then each
 // process takes every key and every place of a limit once, one process after
 // the other. Drain must follow.
 //
@@ -36,14 +36,14 @@ func (f *Fleet) Rest(ctx context.Context, d time.Duration) error {
 	}
 	var n int
 	err := Poll(ctx, d, "the server to hold no lock", func(ctx context.Context) (bool, error) {
-		now, err := f.number(ctx, advisoryLocks)
+		now, _, err := f.backend.locks(ctx)
 		if err == nil {
 			n = now
 		}
 		return now == 0, err
 	})
 	if err != nil {
-		return leftBehind(err, "%d locks are in pg_locks", n)
+		return leftBehind(err, "%d locks are there", n)
 	}
 	return f.probe(ctx)
 }

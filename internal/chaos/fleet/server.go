@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
@@ -18,15 +19,42 @@ func (f *Fleet) number(ctx context.Context, query string, args ...any) (n int, e
 	return n, err
 }
 
-// SessionPID is the server's process of m's Session; it waits until there is
-// one.
+// SessionPID is the number by which the store knows m's Session; it waits until
+// there is one. It is that of the server's process or connection. A lease table
+// knows the process itself.
 func (f *Fleet) SessionPID(ctx context.Context, m *Member) (pid int, err error) {
-	err = Poll(ctx, 10*time.Second, "the connection of a Session", func(ctx context.Context) (bool, error) {
-		pid, err = f.number(ctx, "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1",
-			m.Role+" latchkey")
-		return err == nil && pid != 0, nil
+	if f.Store.Leased() {
+		return m.Process.PID(), nil
+	}
+	query, name := "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1", m.Role+" latchkey"
+	if f.Store == MariaDB {
+		query, name = `SELECT coalesce(max(p.id), 0) FROM information_schema.processlist p
+			JOIN information_schema.metadata_lock_info l ON l.thread_id = p.id WHERE p.user = ? AND l.lock_type = 'User lock'`, m.Role
+	}
+	return f.poll(ctx, "the connection of a Session", query, name)
+}
+
+// BackendPID is the process id of one of the server processes that serve m. It
+// is for stores in PostgreSQL.
+func (f *Fleet) BackendPID(ctx context.Context, m *Member) (pid int, err error) {
+	switch f.Store {
+	case Leases:
+		return f.poll(ctx, "a connection of a process",
+			"SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1", m.Role)
+	case PooledLeases:
+		return f.poll(ctx, "a connection of the pooler",
+			"SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = $1", "client backend")
+	}
+	return f.SessionPID(ctx, m)
+}
+
+// poll waits until a query has an answer that is not 0.
+func (f *Fleet) poll(ctx context.Context, what, query string, args ...any) (n int, err error) {
+	err = Poll(ctx, 10*time.Second, what, func(ctx context.Context) (bool, error) {
+		n, err = f.number(ctx, query, args...)
+		return err == nil && n != 0, nil
 	})
-	return pid, err
+	return n, err
 }
 
 // Exec runs a statement as the observer.
@@ -58,33 +86,30 @@ func (f *Fleet) ExecAfter(ctx context.Context, ready func(), statement string, a
 	return nil
 }
 
-// advisoryLocks counts those of the fleet's database.
-const advisoryLocks = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
-	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-
-// NoStrangeLocks waits until no key is locked but those that callers want. Pairs
-// of numbers do not count: a session that waits has its marks there. Services
-// lock keys that are not known, so with them only the keys of a flood count.
+// NoStrangeLocks waits until no key is locked but those that callers want.
+// Services lock keys that are not known, so with them only the keys of a flood
+// count.
 func (f *Fleet) NoStrangeLocks(ctx context.Context, d time.Duration) error {
-	strange, known := "<> ALL", worker.AllKeys(f.Keys)
-	if f.Services > 0 {
-		strange, known = "= ANY", worker.FloodKeys()
+	known := map[int64]bool{}
+	for _, key := range worker.AllKeys(f.Keys) {
+		known[key.Int64()] = true
 	}
-	var keys []int64
-	for _, key := range known {
-		keys = append(keys, key.Int64())
+	flood := map[int64]bool{}
+	for _, key := range worker.FloodKeys() {
+		flood[key.Int64()] = true
 	}
+	strange := func(key int64) bool { return flood[key] || f.Services == 0 && !known[key] }
 	return Poll(ctx, d, "locks that no caller holds to go", func(ctx context.Context) (bool, error) {
-		n, err := f.number(ctx, advisoryLocks+` AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint `+strange+` ($1)`, keys)
-		return n == 0, err
+		_, keys, err := f.backend.locks(ctx)
+		return !slices.ContainsFunc(keys, strange), err
 	})
 }
 
-// Released waits until the server's process pid, which may have ended, holds no
-// advisory lock.
+// Released waits until a Session that may have ended holds no lock. pid is its
+// SessionPID.
 func (f *Fleet) Released(ctx context.Context, pid int, d time.Duration) error {
 	return Poll(ctx, d, "the locks of a process that has ended to go", func(ctx context.Context) (bool, error) {
-		n, err := f.number(ctx, advisoryLocks+" AND pid = $1", pid)
+		n, err := f.backend.locksOf(ctx, pid)
 		return n == 0, err
 	})
 }
@@ -102,11 +127,11 @@ func (f *Fleet) Drain(ctx context.Context) error {
 	d := f.Lease + 5*time.Second
 	return errors.Join(
 		Poll(ctx, d, "the last lock to go", func(ctx context.Context) (bool, error) {
-			n, err := f.number(ctx, advisoryLocks)
+			n, _, err := f.backend.locks(ctx)
 			return n == 0, err
 		}),
 		Poll(ctx, d, "the last connection to go", func(ctx context.Context) (bool, error) {
-			n, err := f.number(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'member%'")
+			n, err := f.backend.remains(ctx)
 			return n == 0, err
 		}))
 }

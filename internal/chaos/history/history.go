@@ -140,6 +140,39 @@ func ReadAll(r io.Reader) ([]Event, error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("history: line %d: %w", n, err)
 		}
+		e.intern()
 		events = append(events, e)
+	}
+}
+
+// words are the values of Result and Kind. A history has millions of each.
+var words = map[string]string{}
+
+func init() {
+	for _, r := range []Result{OK, Held, Unavailable, Capacity, GaveUp, Lost, Fenced, Closed, Failed} {
+		words[string(r)] = string(r)
+	}
+	for _, k := range []Kind{Plain, Reader, Set, Groups, Limit, Stack} {
+		words[string(k)] = string(k)
+	}
+}
+
+// intern has e share its words with other events.
+func (e *Event) intern() {
+	switch {
+	case e.Try != nil:
+		share(&e.Try.Result)
+		share(&e.Try.Kind)
+	case e.Hold != nil:
+		share(&e.Hold.Unlock)
+		share(&e.Hold.Kind)
+	case e.Write != nil:
+		share(&e.Write.Result)
+	}
+}
+
+func share[T ~string](word *T) {
+	if same, ok := words[string(*word)]; ok {
+		*word = T(same)
 	}
 }

@@ -15,7 +15,9 @@ import (
 // only one connection of the proxy is busy, and waits for each answer, as that
 // of a Session does.
 type aim struct {
-	mu   sync.Mutex          // protects the fields
+	protocol Protocol
+
+	mu   sync.Mutex          // protects what follows
 	kind Request             // 0: no aim
 	next bool                // such a request was sent
 	lost chan history.Moment // one, when the reply was lost
@@ -67,7 +69,7 @@ func (t *tap) Pipe(stub *toxics.ToxicStub) {
 				stub.Close()
 				return
 			}
-			t.aim.sent(said.read(chunk.Data))
+			t.aim.sent(t.aim.protocol.read(said, chunk.Data))
 			stub.Output <- chunk
 		}
 	}

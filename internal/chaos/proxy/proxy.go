@@ -56,10 +56,15 @@ func register() {
 // Start starts a proxy to server, a host:port. An abrupt one ends each
 // connection with RST, and so loses what was not delivered yet; the other says
 // goodbye (FIN).
-func Start(server string, abrupt bool) (*Proxy, error) {
+//
+// It reads the protocol of PostgreSQL, for LoseReply.
+func Start(server string, abrupt bool) (*Proxy, error) { return StartFor(PostgreSQL, server, abrupt) }
+
+// StartFor is Start to a server that speaks the given protocol.
+func StartFor(protocol Protocol, server string, abrupt bool) (*Proxy, error) {
 	registered.Do(register)
 	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &Proxy{inner: toxiproxy.NewProxy(api, "process", "127.0.0.1:0", server), aim: new(aim)}
+	p := &Proxy{inner: toxiproxy.NewProxy(api, "process", "127.0.0.1:0", server), aim: &aim{protocol: protocol}}
 	if err := p.addToxics(abrupt); err != nil {
 		return nil, err
 	}

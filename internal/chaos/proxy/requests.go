@@ -15,6 +15,24 @@ const (
 	Release
 )
 
+// A Protocol is what client and server speak.
+type Protocol uint8
+
+// The protocols.
+const (
+	PostgreSQL Protocol = iota
+	MySQL
+)
+
+// read takes what a client sent next, and returns the requests that are carried
+// out then. A statement of a Session in MySQL is one text, and is sent at once.
+func (p Protocol) read(said *requests, sent []byte) Request {
+	if p == MySQL {
+		return carriedBy(string(sent))
+	}
+	return said.read(sent)
+}
+
 // requests reads the client's half of a connection to PostgreSQL: which
 // prepared statements it has, and which of them it executes.
 type requests struct {
@@ -42,20 +60,40 @@ func (r *requests) read(sent []byte) (carried Request) {
 		case 'B': // Bind: portal, name
 			statement, _, _ := bytes.Cut(after, []byte{0})
 			carried |= r.statements[string(statement)]
+		case 'Q': // Query, without a preparation
+			carried |= carriedByText(string(body))
 		}
 	}
 }
 
-// carriedBy is what a statement with this text carries. Names of functions are
-// all there is to go by.
+// marks are texts that only statements of one kind have. Names of functions and
+// tables are all there is to go by.
+var marks = []struct {
+	text string
+	Request
+}{
+	{"pg_try_advisory_lock", Acquire}, {"pg_advisory_unlock", Release},
+	{"IFNULL(GET_LOCK(", Acquire}, {"IFNULL(RELEASE_LOCK(", Release},
+	{"won AS (INSERT", Acquire}, {"given AS (DELETE", Release}, // of a lease table
+}
+
+// carriedBy is what a statement with this text carries.
 func carriedBy(query string) (carried Request) {
-	if strings.Contains(query, "pg_try_advisory_lock") {
-		carried |= Acquire
-	}
-	if strings.Contains(query, "pg_advisory_unlock") {
-		carried |= Release
+	for _, mark := range marks {
+		if strings.Contains(query, mark.text) {
+			carried |= mark.Request
+		}
 	}
 	return carried
+}
+
+// carriedByText is carriedBy for a statement without a preparation. Only those
+// of a lease table are sent in this way; the proof of a Session sends others.
+func carriedByText(query string) Request {
+	if !strings.Contains(query, "latchkey_locks") {
+		return 0
+	}
+	return carriedBy(query)
 }
 
 // message takes the first whole message from what has come. The first of a

@@ -45,6 +45,8 @@ func TestRequests(t *testing.T) {
 		{"after a question about encryption", tls + startup + parse("a", takes) + bind("a"), Acquire},
 		{"a heartbeat", startup + parse("h", "SELECT pg_backend_pid()") + parse("a", takes) + bind("h"), 0},
 		{"a simple query", startup + message('Q', takes+"\x00"), 0},
+		{"a lease table's acquire", startup + message('Q', "WITH won AS (INSERT INTO latchkey_locks)\x00"), Acquire},
+		{"a lease table's release", startup + message('Q', "WITH given AS (DELETE FROM latchkey_locks)\x00"), Release},
 		{"prepared anew", startup + parse("", takes) + parse("", gives) + bind(""), Release},
 	}
 	for _, tt := range tests {
@@ -61,6 +63,19 @@ func TestRequests(t *testing.T) {
 					t.Errorf("in pieces of %d: carries %b, want %b", size, got, tt.want)
 				}
 			})
+		}
+	}
+}
+
+// A text of MySQL carries what it says, and its proof does not count.
+func TestMySQLRequests(t *testing.T) {
+	for sent, want := range map[string]Request{
+		"\x00\x00\x00\x00\x03SELECT 1,IFNULL(GET_LOCK('a',0),0)":     Acquire,
+		"\x00\x00\x00\x00\x03SELECT 1,IFNULL(RELEASE_LOCK('a'),0)":   Release,
+		"\x00\x00\x00\x00\x03SELECT CONCAT(1, GET_LOCK('proof', 0))": 0,
+	} {
+		if got := MySQL.read(newRequests(), []byte(sent)); got != want {
+			t.Errorf("%q carries %b, want %b", sent, got, want)
 		}
 	}
 }

@@ -60,9 +60,11 @@ func (c *caller) choose() request {
 	return a
 }
 
-// take makes a call and notes it. Without a grant the lock is nil.
-func (c *caller) take() (lock *sqllock.Lock, number int64) {
-	a := c.choose()
+// take makes up a call, makes it and notes it. Without a grant the lock is nil.
+func (c *caller) take() (lock *sqllock.Lock, number int64) { return c.ask(c.choose()) }
+
+// ask makes a call and notes it.
+func (c *caller) ask(a request) (lock *sqllock.Lock, number int64) {
 	ctx := context.Background()
 	if a.limit > 0 {
 		var cancel context.CancelFunc

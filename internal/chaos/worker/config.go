@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A Config says what a process does.
@@ -15,14 +16,22 @@ type Config struct {
 	Driver  string        // of database/sql
 	DSN     string        // of the Session
 	Direct  string        // DSN of the work: a pool of its own for fenced writes
+	Leases  bool          // WithLeaseTable
 	History string        // file to append to
 	Lease   time.Duration // of the Session; its heartbeat is the default
 	Callers int
 	Keys    int // that they want
 	Mixed   int // callers beside them, of readers, sets, limits and stacks
+	Brisk   int // callers beside them, which hold for a moment
 	Seed    uint64
 
-	Services int // callers of each package around sqllock: see services
+	Services int             // callers of each package around sqllock: see services
+	Database sqllock.Dialect // of Direct; empty: PostgreSQL
+}
+
+// sharesLocks reports whether the Session has readers' locks.
+func (o Config) sharesLocks() bool {
+	return !o.Leases && (o.Database == "" || o.Database == sqllock.PostgreSQL)
 }
 
 // A command is an order to a running process, as a line of JSON.

@@ -23,7 +23,7 @@ func setsKey(i int) sqllock.Key    { return sqllock.Namespace("sets").Key(strcon
 func (c *mixed) choose() call {
 	a := call{waits: c.chance(40)}
 	switch n := c.rng.IntN(100); {
-	case n < 24:
+	case n < 24 && c.w.config.sharesLocks():
 		c.reader(&a)
 	case n < 30: // an exclusive holder among readers
 		c.plain(&a, readersKey(c.rng.IntN(readersKeys)))

@@ -43,10 +43,13 @@ func (w *work) probe(ctx context.Context) (stuck []int64) {
 }
 
 // AllKeys returns every key and place that callers may use: n of plain callers,
-// and all of mixed ones and of services.
+// and all of brisk and mixed ones and of services.
 func AllKeys(n int) (all []sqllock.Key) {
 	for i := range n {
 		all = append(all, Key(i))
+	}
+	for i := range briskKeys {
+		all = append(all, briskKey(i))
 	}
 	for i := range readersKeys {
 		all = append(all, readersKey(i))

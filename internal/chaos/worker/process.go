@@ -62,6 +62,9 @@ func (p *Process) listen() {
 // Status is what the process said last: its zero value before the first time.
 func (p *Process) Status() Status { return *p.status.Load() }
 
+// PID is the operating system's number of the process.
+func (p *Process) PID() int { return p.process.PID() }
+
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 

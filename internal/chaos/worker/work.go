@@ -13,8 +13,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/go-sql-driver/mysql"   // registers "mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 	_ "github.com/lib/pq"              // registers "postgres"
+	_ "modernc.org/sqlite"             // registers "sqlite"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -48,6 +50,9 @@ func open(o Config) (w *work, err error) {
 			err = errors.Join(err, w.close())
 		}
 	}()
+	if err := mysql.SetLogger(new(mysql.NopLogger)); err != nil { // it would log each fault
+		return w, err
+	}
 	if w.file, err = os.OpenFile(o.History, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
 		return w, err
 	}
@@ -59,8 +64,12 @@ func open(o Config) (w *work, err error) {
 		return w, err
 	}
 	w.pool.SetMaxOpenConns(5)
-	opts := []sqllock.Option{sqllock.WithLease(o.Lease), sqllock.WithLogger(slog.New(slog.DiscardHandler))}
-	w.session, err = sqllock.Open(context.Background(), w.pool, append(opts, o.registry()...)...)
+	options := []sqllock.Option{sqllock.WithLease(o.Lease), sqllock.WithLogger(slog.New(slog.DiscardHandler))}
+	if o.Leases {
+		options = append(options, sqllock.WithLeaseTable())
+	}
+	options = append(options, o.registry()...)
+	w.session, err = sqllock.Open(context.Background(), w.pool, options...)
 	if err == nil {
 		w.limits = limitsOn(w.session)
 	}
@@ -100,6 +109,10 @@ func (w *work) work(draining context.Context, o orders, say func(Status) error) 
 	}
 	for i := range w.config.Mixed {
 		c := mixed{caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(100+i)))}}
+		callers.Go(func() { c.run(resting) })
+	}
+	for i := range w.config.Brisk {
+		c := brisk{caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(200+i)))}}
 		callers.Go(func() { c.run(resting) })
 	}
 	endServices, err := w.serve(resting, &callers)

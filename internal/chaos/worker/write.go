@@ -2,21 +2,12 @@ package worker
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// Schema creates the tables of fenced writes, in addition to those of
-// sqllock.FenceSchema. N counts the writes of a key in the order of their
-// commits, since each write keeps the counter's row locked until it commits.
-const Schema = `
-CREATE TABLE counters (key bigint PRIMARY KEY, n bigint NOT NULL);
-CREATE TABLE writes (key bigint, n bigint, lock bigint, number bigint, timeline bigint, lsn bigint, PRIMARY KEY (key, n));
-GRANT SELECT, INSERT, UPDATE ON counters, writes, latchkey_fence TO PUBLIC`
 
 // WriteTimeout bounds a write.
 const WriteTimeout = 2 * time.Second
@@ -47,7 +38,7 @@ func (c *caller) commit(ctx context.Context, lock *sqllock.Lock, w history.Write
 	}
 	defer tx.Rollback()
 	fence := sqllock.Fence(ctx, tx, lock)
-	err = errors.Join(Store(ctx, tx, w), tx.Commit())
+	err = errors.Join(c.w.store(ctx, tx, w), tx.Commit())
 	switch {
 	case errors.Is(fence, sqllock.ErrFenced):
 		return history.Fenced
@@ -57,19 +48,4 @@ func (c *caller) commit(ctx context.Context, lock *sqllock.Lock, w history.Write
 		return history.Failed
 	}
 	return history.OK
-}
-
-// Store stores, as a part of tx, w and the token that the fence has noted for its
-// key.
-func Store(ctx context.Context, tx *sql.Tx, w history.Write) error {
-	var n int64
-	err := tx.QueryRowContext(ctx, `INSERT INTO counters (key, n) VALUES ($1, 1)
-		ON CONFLICT (key) DO UPDATE SET n = counters.n + 1 RETURNING n`, w.Key).Scan(&n)
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO writes (key, n, lock, number, timeline, lsn)
-		SELECT key_id, $2, $3, $4, timeline, lsn FROM latchkey_fence WHERE key_space = 0 AND key_id = $1`,
-		w.Key, n, w.Lock, w.Number)
-	return err
 }

@@ -56,12 +56,19 @@ func choose(ctx context.Context, conn *sql.Conn, leaseTable bool) (dialect.Diale
 		return nil, err
 	}
 	var version string
-	if err := conn.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version); err == nil {
+	if err := conn.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version); err == nil || isLockedSQLite(err) {
 		return leasetable.SQLite{}, nil
 	} else if !dialect.IsStatement(err) {
 		return nil, err
 	}
 	return chooseMySQL(ctx, conn, leaseTable) // by a driver that we do not know
+}
+
+// isLockedSQLite reports whether err means that another connection has locked a
+// file of SQLite at this moment. To open a session there waits for it.
+func isLockedSQLite(err error) bool {
+	code, ok := errcode.SQLite(err)
+	return ok && (code&0xff == errcode.SQLiteBusy || code&0xff == errcode.SQLiteLocked)
 }
 
 func chooseMySQL(ctx context.Context, conn *sql.Conn, leaseTable bool) (dialect.Dialect, error) {

@@ -132,13 +132,13 @@ func (t *sqliteTables) lend(ctx context.Context, conn *sql.Conn) (was lent, err 
 	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&was.busyTimeout); err != nil {
 		return ours, err
 	}
-	if err := conn.QueryRowContext(ctx, "PRAGMA main.synchronous").Scan(&was.synchronous); err != nil {
-		return ours, err
-	}
-	if was.busyTimeout != ours.busyTimeout {
+	if was.busyTimeout != ours.busyTimeout { // first, since the next statement reads the file
 		if err := pragma(ctx, conn, "busy_timeout", ours.busyTimeout); err != nil {
 			return was, err
 		}
+	}
+	if err := conn.QueryRowContext(ctx, "PRAGMA main.synchronous").Scan(&was.synchronous); err != nil {
+		return was, err
 	}
 	if !t.wal {
 		was.synchronous = ours.synchronous // stays as it is: NORMAL is safe with a write-ahead journal only
