@@ -15,25 +15,17 @@ import (
 // found anything.
 var errCoverage = errors.New("campaign: too little happened to show anything")
 
-// Of maxUnjudged refusals, at most one may go unjudged. A lease table keeps for a
-// lease what a killed process had, and its statements take longer. Brisk callers
-// are often refused in the moment of an Unlock.
-const (
-	maxUnjudged       = 10
-	maxUnjudgedOfMany = 4
-)
+// Of maxUnjudged refusals, at most one may go unjudged.
+const maxUnjudged = 10
 
 // coverage returns an error if too little happened for the campaign to show
 // anything.
 func (r *Result) coverage() error {
-	rep, unjudged := r.Report, maxUnjudged
-	if r.settings.Store.Leased() || r.settings.Brisk > 0 {
-		unjudged = maxUnjudgedOfMany
-	}
+	rep := r.Report
 	switch {
 	case len(r.Rows) == 0: // there were to be no faults: it is losses that would show something
 		return nil
-	case r.Linearization.Excused > r.Linearization.Refusals/unjudged:
+	case r.Linearization.Excused > r.Linearization.Refusals/maxUnjudged:
 		return fmt.Errorf("%w: %d of %d refusals were not judged", errCoverage, r.Linearization.Excused, r.Linearization.Refusals)
 	case rep.Contended == 0:
 		return fmt.Errorf("%w: no call was contended", errCoverage)
