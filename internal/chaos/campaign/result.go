@@ -50,6 +50,7 @@ type RowResult struct {
 	Lost    int64         // locks reported lost
 	Outside int           // overlaps where no guarantee holds
 	Served  time.Duration // the longest until every process served again
+	Unmade  []string      // why faults could not be made; see Outcome
 	Err     error
 }
 
@@ -73,6 +74,10 @@ func (r *Result) add(row faults.Row, outcome faults.Outcome, err error) {
 	}
 	if outcome.Fault.Begin != 0 {
 		r.outcomes = append(r.outcomes, outcome)
+	}
+	if outcome.Unmade != nil {
+		of.Unmade = append(of.Unmade, outcome.Unmade.Error())
+		return
 	}
 	r.Faults++
 	of.Times++
@@ -170,6 +175,11 @@ func (r *Result) String() string {
 			fmt.Fprintln(w, strings.Join(r.cells(of), "\t"))
 		}
 		w.Flush()
+	}
+	for _, of := range r.Rows {
+		for _, why := range of.Unmade {
+			fmt.Fprintf(&b, "\na fault could not be made: %s\n", why)
+		}
 	}
 	if r.Health != nil && r.Report != nil {
 		fmt.Fprintf(&b, "\n%v\n", r.Health)
