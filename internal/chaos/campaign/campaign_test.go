@@ -98,13 +98,24 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// Two campaigns with one seed do the same things to the same processes.
+// Two campaigns with one seed do the same things to the same processes, in each
+// store and beside all kinds of callers.
 func TestRepeatable(t *testing.T) {
+	rows := map[fleet.Store][]int{
+		fleet.Postgres: {8, 13, 30}, fleet.Leases: {8, 11, 13}, fleet.PooledLeases: {8, 11, 34}, fleet.MariaDB: {8, 13, 25}, fleet.SQLite: {3, 23, 35},
+	}
+	for _, store := range fleet.Stores() {
+		t.Run(string(store), func(t *testing.T) { repeatable(t, store, rows[store]) })
+	}
+}
+
+func repeatable(t *testing.T, store fleet.Store, rows []int) {
 	injected := func(seed uint64) (all []string) {
 		set := settings(t, 4)
-		set.Seed = seed
-		plan := campaign.Plan{Rows: []int{8, 13, 30}, Faults: 2, Fleet: set, Progress: t.Output()}
-		if _, err := campaign.Run(t.Context(), plan); err != nil {
+		set.Store, set.Seed, set.Callers, set.Mixed, set.Brisk, set.Services = store, seed, 2, 1, 1, 1
+		plan := campaign.Plan{Rows: rows, Faults: 2, Fleet: set, Progress: t.Output()}
+		result, err := campaign.Run(t.Context(), plan)
+		if result == nil || result.Faults != 6 || err != nil && !strings.HasPrefix(err.Error(), "campaign: too little happened") {
 			t.Fatal(err)
 		}
 		file, err := os.Open(filepath.Join(set.Dir, "faults.jsonl"))

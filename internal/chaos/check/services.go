@@ -42,7 +42,7 @@ type ServicesReport struct {
 	Waiting int   // waits that had to be shown
 	Ages    Count // of locks, that processes were told
 
-	registry bool // there is one, so the five fields above it count
+	Registry bool // there is one; otherwise nothing is known of the fields from Looks on
 }
 
 // A Count is calls.
@@ -63,7 +63,7 @@ func Services(events []history.Event, left Left, p ServiceParams) (*ServicesRepo
 	if err != nil {
 		return nil, err
 	}
-	c := &services{ServicesReport: &ServicesReport{registry: p.Registry != nil}, trouble: p.Trouble}
+	c := &services{ServicesReport: &ServicesReport{Registry: p.Registry != nil}, trouble: p.Trouble}
 	c.advances(events, left)
 	c.payments(events, left)
 	c.terms(rs, p.Leaderless)
@@ -116,21 +116,25 @@ func (t Trouble) at(process int, from, to history.Moment) bool {
 	return t.Times.touch(process, from, to)
 }
 
-// A named Count has words for people.
-type named struct {
-	what string
+// Calls is a Count, in words for people.
+type Calls struct {
+	What string
 	Count
 }
 
-func (r *ServicesReport) counts() []named {
-	all := []named{
+// Calls returns the counts of all kinds of calls. It returns none if r is nil.
+func (r *ServicesReport) Calls() []Calls {
+	if r == nil {
+		return nil
+	}
+	all := []Calls{
 		{"watermarks advanced", r.Advanced}, {"watermarks passed already", r.Passed}, {"watermarks read", r.Read},
 		{"payments carried out", r.Paid}, {"payments replayed", r.Replayed}, {"payments in flight", r.InFlight},
 		{"payments with another payload", r.OtherPayload}, {"payments without a response", r.Unanswered},
 		{"terms of leaders", r.Terms},
 	}
-	if r.registry {
-		all = append(all, named{"looks of an operator", r.Looks}, named{"ages of locks", r.Ages})
+	if r.Registry {
+		all = append(all, Calls{"looks of an operator", r.Looks}, Calls{"ages of locks", r.Ages})
 	}
 	return all
 }
@@ -139,11 +143,11 @@ func (r *ServicesReport) counts() []named {
 func (r *ServicesReport) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, of := range r.counts() {
-		fmt.Fprintf(w, "%s\t%d\t%d in trouble\n", of.what, of.All, of.Troubled)
+	for _, of := range r.Calls() {
+		fmt.Fprintf(w, "%s\t%d\t%d in trouble\n", of.What, of.All, of.Troubled)
 	}
 	fmt.Fprintf(w, "terms with a token to compare\t%d\t%d in which Status said so\n", r.Ranked, r.Leading)
-	if r.registry {
+	if r.Registry {
 		fmt.Fprintf(w, "locks held during a look\t%d\t%d had to have a name; %d waits\n", r.Shown, r.Named, r.Waiting)
 		fmt.Fprintf(w, "looks that failed\t%d\t%d in trouble\n", r.Blind.All, r.Blind.Troubled)
 	}
@@ -159,9 +163,9 @@ const mostBlind = 10
 // shows nothing about faults.
 func (r *ServicesReport) Covered() error {
 	var errs []error
-	for _, of := range r.counts() {
+	for _, of := range r.Calls() {
 		if of.Troubled == 0 {
-			errs = append(errs, fmt.Errorf("in times of trouble there was nothing of this: %s", of.what))
+			errs = append(errs, fmt.Errorf("in times of trouble there was nothing of this: %s", of.What))
 		}
 	}
 	if r.Leaders < 2 {
@@ -170,7 +174,7 @@ func (r *ServicesReport) Covered() error {
 	if r.Ranked == 0 || r.Leading == 0 {
 		errs = append(errs, fmt.Errorf("of the terms of leaders, %d had tokens to compare, and in %d a Status said that the process leads", r.Ranked, r.Leading))
 	}
-	if !r.registry {
+	if !r.Registry {
 		return errors.Join(errs...)
 	}
 	if r.Named == 0 || r.Waiting == 0 {

@@ -24,12 +24,12 @@ func TestCovered(t *testing.T) {
 		{"looks fail in trouble", func(r *ServicesReport) { r.Blind = Count{All: 50, Troubled: 49} }, true},
 		{"looks fail without trouble", func(r *ServicesReport) { r.Blind = Count{All: 50, Troubled: 40} }, false},
 		{"no registry", func(r *ServicesReport) {
-			r.registry, r.Named, r.Waiting, r.Looks, r.Ages = false, 0, 0, Count{}, Count{}
+			r.Registry, r.Named, r.Waiting, r.Looks, r.Ages = false, 0, 0, Count{}, Count{}
 		}, true},
 	} {
 		r := &ServicesReport{
 			Advanced: some, Passed: some, Read: some, Paid: some, Replayed: some, InFlight: some, OtherPayload: some, Unanswered: some,
-			Terms: some, Leaders: 2, Ranked: 1, Leading: 1, Looks: some, Named: 1, Waiting: 1, Ages: some, registry: true,
+			Terms: some, Leaders: 2, Ranked: 1, Leading: 1, Looks: some, Named: 1, Waiting: 1, Ages: some, Registry: true,
 		}
 		tt.change(r)
 		if err := r.Covered(); (err == nil) != tt.ok {
