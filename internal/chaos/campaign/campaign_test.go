@@ -83,18 +83,25 @@ func TestMixed(t *testing.T) {
 	}
 }
 
-// Watermarks, idempotency, elections and the registry keep their promises in
-// faults that take a moment.
+// Watermarks, idempotency, elections and, where there is one, the registry keep
+// their promises in each store.
 func TestServices(t *testing.T) {
-	set := settings(t, 4)
-	set.Callers, set.Services, set.Keys = 2, 2, 4
-	plan := campaign.Plan{Rows: []int{1, 2, 8, 15}, Faults: 2, Fleet: set, Progress: t.Output()}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	result, err := campaign.Run(ctx, plan)
-	t.Logf("\n%v", result)
-	if err != nil {
-		t.Error(err)
+	for _, store := range fleet.Stores() {
+		t.Run(string(store), func(t *testing.T) {
+			set := settings(t, 4)
+			set.Store, set.Callers, set.Services, set.Keys = store, 2, 2, 4
+			plan := campaign.Plan{Rows: []int{1, 2, 8, 15, 36}, Faults: 2, Fleet: set, Progress: t.Output()}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			result, err := campaign.Run(ctx, plan)
+			t.Logf("\n%v", result)
+			if err != nil {
+				t.Error(err)
+			}
+			if result != nil && (result.Services == nil || result.Services.Registry != store.Registry()) {
+				t.Errorf("checked: %+v", result.Services)
+			}
+		})
 	}
 }
 

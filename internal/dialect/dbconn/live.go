@@ -30,6 +30,10 @@ func Live(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 
 // hasEnded reports whether something has arrived on the socket of an idle
 // connection: normally its end, or the server's last words.
+//
+// It does not wait for the socket's read lock. pgx holds that on an idle
+// connection after a statement that took 15 ms to send: its background reader
+// goes on reading until something arrives.
 func hasEnded(socket net.Conn) (ended bool) {
 	if socket == nil {
 		return false
@@ -38,9 +42,6 @@ func hasEnded(socket net.Conn) (ended bool) {
 	if raw == nil {
 		return false
 	}
-	err := raw.Read(func(fd uintptr) bool {
-		ended = peek.Readable(fd)
-		return true // do not wait
-	})
+	err := raw.Control(func(fd uintptr) { ended = peek.Readable(fd) })
 	return ended || err != nil
 }
