@@ -101,8 +101,9 @@ func (r *Result) bystander(f history.Fault) bool {
 	return slices.ContainsFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == f.Row && of.Row.Bystander })
 }
 
-// linearizeWithin bounds the search for an order of all calls.
-const linearizeWithin = 5 * time.Minute
+// linearizeWithin bounds the search for an order of all calls, of which a long
+// campaign has millions.
+const linearizeWithin = 30 * time.Minute
 
 // gather reads from the database what was written.
 func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
