@@ -32,7 +32,7 @@ func Live(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 // known without a question to the server.
 //
 // If something has arrived, that is the end of the connection or the server's
-// last words. It may also be a notification for another user of the pool, who
+// last words. It may also be a notification for another user of the pool, which
 // listens on this connection. So the driver reads it, with a ping. A wrapper of
 // the driver may have no ping, and then leaves what has arrived unread.
 func isAlive(ctx context.Context, conn *sql.Conn) bool {
