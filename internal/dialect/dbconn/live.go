@@ -21,20 +21,32 @@ const mostEnded = 64
 func Live(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	for ended := 0; ; ended++ {
 		conn, err := db.Conn(ctx)
-		if err != nil || ended == mostEnded || !hasEnded(SocketOf(conn, nil)) {
+		if err != nil || ended == mostEnded || isAlive(ctx, conn) {
 			return conn, err
 		}
 		Destroy(conn, "")
 	}
 }
 
-// hasEnded reports whether something has arrived on the socket of an idle
-// connection: normally its end, or the server's last words.
+// isAlive reports whether an idle connection can be used, as far as that is
+// known without a question to the server.
 //
-// It does not wait for the socket's read lock. pgx holds that on an idle
-// connection after a statement that took 15 ms to send: its background reader
-// goes on reading until something arrives.
-func hasEnded(socket net.Conn) (ended bool) {
+// If something has arrived, that is the end of the connection or the server's
+// last words. It may also be a notification for another user of the pool, which
+// listens on this connection. So the driver reads it, with a ping. A wrapper of
+// the driver may have no ping, and then leaves what has arrived unread.
+func isAlive(ctx context.Context, conn *sql.Conn) bool {
+	socket := SocketOf(conn, nil)
+	return !hasArrived(socket) || conn.PingContext(ctx) == nil && !hasArrived(socket)
+}
+
+// hasArrived reports whether something has arrived on the socket of an idle
+// connection.
+//
+// It does not take its turn among those who read from the socket: pgx may have a
+// goroutine that has been reading since a slow write. Nor does it heed a read
+// deadline, which may be one of the last statement.
+func hasArrived(socket net.Conn) (arrived bool) {
 	if socket == nil {
 		return false
 	}
@@ -42,6 +54,6 @@ func hasEnded(socket net.Conn) (ended bool) {
 	if raw == nil {
 		return false
 	}
-	err := raw.Control(func(fd uintptr) { ended = peek.Readable(fd) })
-	return ended || err != nil
+	err := raw.Control(func(fd uintptr) { arrived = peek.Readable(fd) })
+	return arrived || err != nil
 }
