@@ -68,13 +68,13 @@ bench-go: deps ## run the Benchmark functions that match BENCH (.), COUNT (1) ti
 	$(GO) test -run '^$$' -bench '$(BENCH)' -count $(COUNT) -benchmem ./...
 
 chaos: deps ## run the fault campaign: each row of the fault table 20 times, under load (20 min)
-	@cd internal/chaos && $(GO) run . -faults 20 -mixed 4
+	@cd internal/chaos && $(GO) run . -faults 20 -mixed 4 -services 1
 
 freeze: deps ## redraw docs/freeze.svg, from a short campaign that freezes processes (30 s)
 	@cd internal/chaos && $(GO) run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg
 
 chaos-soak: deps ## run the fault campaign on all stores for HOURS (1) in all, and write its report into docs/campaign.md
-	@cd internal/chaos && $(GO) run . -stores all -duration $(HOURS)h -callers 8 -keys 24 -mixed 4 -brisk 2 -report ../../docs/campaign.md
+	@cd internal/chaos && $(GO) run . -stores all -duration $(HOURS)h -callers 8 -keys 24 -mixed 4 -brisk 2 -services 1 -report ../../docs/campaign.md
 
 failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (30 min)
 	@cd internal/chaos && $(GO) run ./patroni -each $(EACH)

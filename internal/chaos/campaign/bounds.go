@@ -54,7 +54,7 @@ func (r *Result) sweepOptions(events []history.Event, excuse func(a, b check.Gra
 		check.WithExcuse(excuse),
 		check.WithNotifications(r.promises().notifies...),
 		check.WithCallTimeout(callTimeout),
-		check.WithFree(r.settings.Lease + r.promises().lingers/4 + slack),
+		check.WithFree(r.settings.Lease + slack),
 	}
 	if !r.interrupted {
 		options = append(options, check.WithComplete(kills...))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -81,6 +82,12 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, r
 				result.cut(outcome)
 				return errors.Join(context.Cause(ctx), log.fault(outcome.Fault))
 			}
+			if err != nil && !errors.Is(err, faults.ErrViolated) {
+				outcome, err = unmade(ctx, f, outcome, err)
+			}
+			if outcome.Unmade != nil {
+				fmt.Fprintf(plan.Progress, "not made: %v\n", outcome.Unmade)
+			}
 			result.add(row, outcome, err)
 			fmt.Fprintf(plan.Progress, "%8s  row %-2d %-38s %3d lost, served again after %v\n",
 				time.Since(begin).Round(time.Millisecond), row.Number, row.Name, outcome.Lost, outcome.Recovery.Round(time.Millisecond))
@@ -93,6 +100,18 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, r
 		}
 	}
 	return nil
+}
+
+// unmade returns a fault that could not be made because of failed, which is no
+// violation. The campaign goes on if every process serves all the same.
+func unmade(ctx context.Context, f *fleet.Fleet, outcome faults.Outcome, failed error) (faults.Outcome, error) {
+	outcome.Fault.End = history.Now()
+	if err := f.Serving(ctx, servedWithin); err != nil {
+		return outcome, errors.Join(failed, err)
+	}
+	outcome.Recovery = time.Duration(history.Now() - outcome.Fault.End)
+	outcome.Unmade = failed
+	return outcome, nil
 }
 
 // firstFault keeps the random choices of faults apart from all others of a seed.

@@ -15,26 +15,30 @@ import (
 // found anything.
 var errCoverage = errors.New("campaign: too little happened to show anything")
 
-// Of maxUnjudged refusals, at most one may go unjudged. A lease table keeps for a
-// lease what a killed process had, and its statements take longer. Brisk callers
-// are often refused in the moment of an Unlock.
+// Of maxUnjudged refusals, at most one may go unjudged. Of maxUnmade faults, at
+// most one may be impossible to make.
 const (
-	maxUnjudged       = 10
-	maxUnjudgedOfMany = 4
+	maxUnjudged = 10
+	maxUnmade   = 20
 )
 
 // coverage returns an error if too little happened for the campaign to show
 // anything.
 func (r *Result) coverage() error {
-	rep, unjudged := r.Report, maxUnjudged
-	if r.settings.Store.Leased() || r.settings.Brisk > 0 {
-		unjudged = maxUnjudgedOfMany
+	rep, unmade := r.Report, 0
+	for _, of := range r.Rows {
+		if of.Times == 0 {
+			return fmt.Errorf("%w: no fault of row %d was made", errCoverage, of.Row.Number)
+		}
+		unmade += len(of.Unmade)
 	}
 	switch {
 	case len(r.Rows) == 0: // there were to be no faults: it is losses that would show something
 		return nil
-	case r.Linearization.Excused > r.Linearization.Refusals/unjudged:
+	case r.Linearization.Excused > r.Linearization.Refusals/maxUnjudged:
 		return fmt.Errorf("%w: %d of %d refusals were not judged", errCoverage, r.Linearization.Excused, r.Linearization.Refusals)
+	case unmade > r.Faults/maxUnmade:
+		return fmt.Errorf("%w: %d faults could not be made, and %d were", errCoverage, unmade, r.Faults)
 	case rep.Contended == 0:
 		return fmt.Errorf("%w: no call was contended", errCoverage)
 	case r.Stored == 0:

@@ -22,10 +22,10 @@ const (
 )
 
 // watch looks at the locks of f like an operator, several times a second, and
-// writes down what it sees. end ends that. A look that fails, as when the server
-// restarts, is left out.
+// writes down what it sees, or that a look has failed. end ends that. It does
+// nothing without a registry.
 func watch(f *fleet.Fleet) (end func() error, err error) {
-	if f.Services == 0 {
+	if f.Services == 0 || !f.Store.Registry() {
 		return func() error { return nil }, nil
 	}
 	file, err := os.Create(filepath.Join(f.Dir, "looks.jsonl"))
@@ -38,7 +38,7 @@ func watch(f *fleet.Fleet) (end func() error, err error) {
 	looking.Go(func() {
 		inspector := lockwatch.NewInspector(f.DB)
 		for failed == nil && worker.Pause(ctx, lookEvery) == nil {
-			if l, err := look(ctx, inspector); err == nil {
+			if l := look(ctx, inspector); ctx.Err() == nil {
 				failed = json.NewEncoder(file).Encode(history.Event{Serviced: history.Serviced{Look: l}})
 			}
 		}
@@ -54,15 +54,15 @@ func watch(f *fleet.Fleet) (end func() error, err error) {
 }
 
 // look returns what the locks are.
-func look(ctx context.Context, inspector *lockwatch.Inspector) (*history.Look, error) {
+func look(ctx context.Context, inspector *lockwatch.Inspector) *history.Look {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	l := &history.Look{Begin: history.Now()}
 	seen, err := inspector.Inspect(ctx)
-	if err != nil {
-		return nil, err
-	}
 	l.End = history.Now()
+	if l.Failed = err != nil; l.Failed {
+		return l
+	}
 	for _, h := range seen.Holders {
 		shown := history.Shown{Key: h.Key.Int64()}
 		if r := h.Registration; r != nil {
@@ -78,5 +78,5 @@ func look(ctx context.Context, inspector *lockwatch.Inspector) (*history.Look, e
 			l.Waiters = append(l.Waiters, history.Poll{Key: w.Key.Int64(), Session: w.Poll.Session, Callers: w.Poll.Callers})
 		}
 	}
-	return l, nil
+	return l
 }

@@ -78,7 +78,7 @@ func promisesOf(store fleet.Store, lease time.Duration) promises {
 			closes:   []int{8, 13, 15, 31},
 			parts:    []int{2, 4, 5, 32},
 			notifies: []int{2, 4, 5, 7, 8, 13, 15, 25, 31, 32, 33},
-			news:     []int{7, 8, 11, 12, 13, 25},
+			news:     []int{7, 8, 11, 12, 13, 25, 31},
 			watched:  true,
 		}
 	}
@@ -96,7 +96,7 @@ func promisesOf(store fleet.Store, lease time.Duration) promises {
 		closes:   []int{8, 13, 14, 15, 31},
 		parts:    []int{2, 4, 5, 16, 32},
 		notifies: []int{2, 4, 5, 7, 8, 13, 14, 15, 16, 20, 25, 31, 32},
-		news:     []int{7, 8, 11, 12, 13, 20, 25},
+		news:     []int{7, 8, 11, 12, 13, 20, 25, 31},
 		watched:  true,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,7 +90,7 @@ func (s Series) setup(command string) string {
 		{"Time of work and faults", took.Round(time.Second).String()},
 		{"Machine", fmt.Sprintf("%d processors, %s/%s, %s%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), load())},
 		{"Processes", fmt.Sprintf("%d for each store, with a lease of %v", set.Processes, set.Lease)},
-		{"Callers in each process", fmt.Sprintf("%d plain on %d keys, %d mixed, %d brisk", set.Callers, set.Keys, set.Mixed, set.Brisk)},
+		{"Callers in each process", fmt.Sprintf("%d plain on %d keys, %d mixed, %d brisk, %d of each service", set.Callers, set.Keys, set.Mixed, set.Brisk, set.Services)},
 	} {
 		fmt.Fprintf(&b, "| %s | %s |\n", line[0], line[1])
 	}
@@ -131,6 +132,35 @@ func (s Series) results() string {
 	}
 	if len(s) > 1 {
 		writeFigures(&b, "all", sum, "")
+	}
+	return b.String() + s.services()
+}
+
+// services is a line for each kind of call of the packages around sqllock, with
+// how many there were in each store.
+func (s Series) services() string {
+	var lines []string
+	cells := map[string][]string{}
+	for i, r := range s {
+		for _, of := range r.Services.Calls() {
+			if cells[of.What] == nil {
+				lines = append(lines, of.What)
+				cells[of.What] = slices.Repeat([]string{"–"}, len(s))
+			}
+			cells[of.What][i] = fmt.Sprintf("%s (%s)", grouped(of.All), grouped(of.Troubled))
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\nCalls of the packages around `sqllock`, and in brackets those during a fault, or before all processes had recovered from one:\n\n| calls |")
+	for _, r := range s {
+		fmt.Fprintf(&b, " %v |", r.settings.Store)
+	}
+	fmt.Fprintf(&b, "\n|%s\n", strings.Repeat("---|", 1+len(s)))
+	for _, what := range lines {
+		fmt.Fprintf(&b, "| %s | %s |\n", what, strings.Join(cells[what], " | "))
 	}
 	return b.String()
 }

@@ -18,6 +18,7 @@ func series() Series {
 	good.settings.Store, bad.settings.Store = fleet.Postgres, fleet.SQLite
 	good.Server, bad.Server = "PostgreSQL 15.1", "SQLite 3.50"
 	good.Report, bad.Report = &check.Report{Operations: 1_234_567}, &check.Report{Operations: 3, Overlaps: make([]check.Overlap, 2)}
+	good.Services = &check.ServicesReport{Registry: true, Read: check.Count{All: 3000, Troubled: 7}}
 	return Series{good, bad}
 }
 
@@ -38,7 +39,7 @@ func TestWriteReport(t *testing.T) {
 	first := read()
 	for _, want := range []string{
 		"`go run . -seed 7`", "PostgreSQL (PostgreSQL 15.1), SQLite (SQLite 3.50)", "| PostgreSQL | 0 | 1,234,567 |", "| SQLite | 0 | 3 |",
-		"| all | 0 | 1,234,570 |", "| VIOLATED |", "### SQLite", "## What this does not show",
+		"| all | 0 | 1,234,570 |", "| watermarks read | 3,000 (7) | – |", "| looks of an operator | 0 (0) | – |", "| VIOLATED |", "### SQLite", "## What this does not show",
 	} {
 		if !strings.Contains(first, want) {
 			t.Errorf("no %q in\n%s", want, first)

@@ -50,6 +50,7 @@ type RowResult struct {
 	Lost    int64         // locks reported lost
 	Outside int           // overlaps where no guarantee holds
 	Served  time.Duration // the longest until every process served again
+	Unmade  []string      // why faults could not be made; see Outcome
 	Err     error
 }
 
@@ -74,6 +75,10 @@ func (r *Result) add(row faults.Row, outcome faults.Outcome, err error) {
 	if outcome.Fault.Begin != 0 {
 		r.outcomes = append(r.outcomes, outcome)
 	}
+	if outcome.Unmade != nil {
+		of.Unmade = append(of.Unmade, outcome.Unmade.Error())
+		return
+	}
 	r.Faults++
 	of.Times++
 	of.Lost += outcome.Lost
@@ -96,8 +101,9 @@ func (r *Result) bystander(f history.Fault) bool {
 	return slices.ContainsFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == f.Row && of.Row.Bystander })
 }
 
-// linearizeWithin bounds the search for an order of all calls.
-const linearizeWithin = 5 * time.Minute
+// linearizeWithin bounds the search for an order of all calls, of which a long
+// campaign has millions.
+const linearizeWithin = 30 * time.Minute
 
 // gather reads from the database what was written.
 func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
@@ -170,6 +176,11 @@ func (r *Result) String() string {
 			fmt.Fprintln(w, strings.Join(r.cells(of), "\t"))
 		}
 		w.Flush()
+	}
+	for _, of := range r.Rows {
+		for _, why := range of.Unmade {
+			fmt.Fprintf(&b, "\na fault could not be made: %s\n", why)
+		}
 	}
 	if r.Health != nil && r.Report != nil {
 		fmt.Fprintf(&b, "\n%v\n", r.Health)

@@ -44,6 +44,7 @@ type savedRow struct {
 	Lost     int64         `json:"lost"`
 	Outside  int           `json:"outside"`
 	Served   time.Duration `json:"served"`
+	Unmade   []string      `json:"unmade,omitempty"`
 	Err      string        `json:"err,omitempty"`
 	Violated bool          `json:"violated,omitempty"` // Err matches faults.ErrViolated
 }
@@ -55,7 +56,7 @@ func (r *Result) save(dir string) error {
 		Took: r.Took, Server: r.Server, Overlapping: r.overlapping, Interrupted: r.interrupted,
 	}
 	for _, of := range r.Rows {
-		row := savedRow{Number: of.Row.Number, Name: of.Row.Name, Times: of.Times, Lost: of.Lost, Outside: of.Outside, Served: of.Served}
+		row := savedRow{Number: of.Row.Number, Name: of.Row.Name, Times: of.Times, Lost: of.Lost, Outside: of.Outside, Served: of.Served, Unmade: of.Unmade}
 		if of.Err != nil {
 			row.Err, row.Violated = of.Err.Error(), errors.Is(of.Err, faults.ErrViolated)
 		}
@@ -102,7 +103,7 @@ func (s *saved) result() (r *Result, err error) {
 		err = errInterrupted
 	}
 	for _, row := range s.Rows {
-		of := &RowResult{Row: rowNumbered(s.Settings.Store, row.Number, row.Name), Times: row.Times, Lost: row.Lost, Outside: row.Outside, Served: row.Served}
+		of := &RowResult{Row: rowNumbered(s.Settings.Store, row.Number, row.Name), Times: row.Times, Lost: row.Lost, Outside: row.Outside, Served: row.Served, Unmade: row.Unmade}
 		switch {
 		case row.Violated:
 			of.Err = fmt.Errorf("%w, as it was reported: %s", faults.ErrViolated, row.Err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 )
 
@@ -17,35 +18,52 @@ type Series []*Result
 
 // Each runs a campaign for each of stores, one after the other. Each has an
 // equal share of plan.Duration, and a directory of its own for its histories.
-// The first error ends the series.
-func Each(ctx context.Context, plan Plan, stores []fleet.Store, run func(context.Context, Plan) (*Result, error)) (Series, error) {
-	var all Series
-	for _, store := range stores {
-		of := plan
-		of.Fleet.Store = store
-		if !store.Services() {
-			of.Fleet.Services = 0
-		}
-		if len(stores) > 1 {
-			of.Duration = plan.Duration / time.Duration(len(stores))
-			of.Fleet.Dir = filepath.Join(plan.Fleet.Dir, string(store))
-			if err := os.MkdirAll(of.Fleet.Dir, 0o700); err != nil {
-				return all, err
-			}
-			fmt.Fprintf(plan.Progress, "%v:\n", store)
-		}
-		result, err := run(ctx, of)
-		if result != nil {
-			all = append(all, result)
-		}
-		if err != nil {
-			return all, fmt.Errorf("%v: %w", store, err)
-		}
-		if len(stores) > 1 {
-			result.events, result.writes = nil, nil // that of the next store needs the room
-		}
+// After an error the other stores still have their turn, unless ctx has ended.
+// The error is that of all stores.
+func Each(ctx context.Context, plan Plan, stores []fleet.Store, run func(context.Context, Plan) (*Result, error)) (all Series, err error) {
+	if len(stores) == 1 {
+		plan.Fleet.Store = stores[0]
+		result, err := run(ctx, plan)
+		return all.with(result), err
 	}
-	return all, nil
+	for i, store := range stores {
+		if i > 0 && ctx.Err() != nil {
+			err = errors.Join(err, fmt.Errorf("%v: %w", store, errNotRun))
+			continue
+		}
+		fmt.Fprintf(plan.Progress, "%v:\n", store)
+		result, failed := run(ctx, plan.shareOf(store, len(stores)))
+		if failed != nil {
+			failed = fmt.Errorf("%v: %w", store, failed)
+			fmt.Fprintln(plan.Progress, failed)
+		}
+		err = errors.Join(err, failed)
+		if result != nil {
+			fmt.Fprintf(plan.Progress, "%s\n", result.How())
+			result.events, result.writes, result.left = nil, nil, check.Left{} // the next store needs the room
+		}
+		all = all.with(result)
+	}
+	return all, err
+}
+
+// errNotRun reports that a series was interrupted before the turn of a store.
+var errNotRun = errors.New("campaign: not run, since the series was interrupted")
+
+// shareOf returns the plan of one of n stores.
+func (p Plan) shareOf(store fleet.Store, n int) Plan {
+	p.Fleet.Store = store
+	p.Fleet.Dir = filepath.Join(p.Fleet.Dir, string(store))
+	p.Duration /= time.Duration(n)
+	return p
+}
+
+// with returns s with r, which may be nil.
+func (s Series) with(r *Result) Series {
+	if r == nil {
+		return s
+	}
+	return append(s, r)
 }
 
 // Saved returns the stores whose histories a series has left in dir. It returns

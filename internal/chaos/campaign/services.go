@@ -14,9 +14,12 @@ func (r *Result) checkServices(events []history.Event) (err error) {
 	if r.settings.Services == 0 || !r.gathered {
 		return nil
 	}
-	r.Services, err = check.Services(events, r.left, check.ServiceParams{
-		Trouble: r.trouble(), Leaderless: leaderless(r.settings.Lease), Registry: registryTimes(r.settings.Lease), Kills: kills,
-	})
+	p := check.ServiceParams{Trouble: r.trouble(), Leaderless: leaderless(r.settings.Lease), Kills: kills}
+	if r.settings.Store.Registry() {
+		times := registryTimes(r.settings.Lease)
+		p.Registry = &times
+	}
+	r.Services, err = check.Services(events, r.left, p)
 	return err
 }
 

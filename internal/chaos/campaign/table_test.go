@@ -65,6 +65,7 @@ func TestTable(t *testing.T) {
 		{
 			"not free again within the bound", [][]history.Event{
 				cut, grant(2, 20, 2250, 2300, 0, 2310, history.OK),
+				{{Try: &history.Try{Process: 3, Key: 1, Begin: 2200 * ms, End: 2201 * ms, Result: history.Held}}},
 			}, false, []string{"0 % in 1.5s | 0 | VIOLATED |"},
 		},
 		{

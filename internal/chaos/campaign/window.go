@@ -22,6 +22,21 @@ func newWindow(f history.Fault, limitOf time.Duration) window {
 	return window{Fault: f, known: limit, limit: limit, handed: f.Begin}
 }
 
+// each returns w as a window of its process. A server that stops ends the sessions
+// of all processes, one after the other, so each has a window of its own.
+func (w window) each(processes map[int]bool) (all []window) {
+	if w.Process != 0 {
+		return []window{w}
+	}
+	w.limit += max(0, w.End-w.Begin)
+	w.known = w.limit
+	for p := range processes {
+		w.Process = p
+		all = append(all, w)
+	}
+	return all
+}
+
 // close finds when the victim knew: when the first holder of a lock on the
 // connection was told. It is the limit if none was told by then, because the
 // locks were given back without an answer.
@@ -71,6 +86,7 @@ type explanation struct {
 func explain(events []history.Event, p promises, lease time.Duration) *explanation {
 	x := &explanation{claims: map[int64]*check.Grant{}, keys: map[int64][]*check.Grant{}, victims: map[int64]*window{}}
 	granted := map[int64]history.Moment{}
+	var ended []window
 	for _, e := range events {
 		switch {
 		case e.Hold != nil: // the last line counts
@@ -79,11 +95,12 @@ func explain(events []history.Event, p promises, lease time.Duration) *explanati
 			granted[e.Try.Lock] = e.Try.End
 		case e.Fault != nil:
 			if limit := p.staleLimit(e.Fault.Row, lease); limit > 0 {
-				x.windows = append(x.windows, newWindow(*e.Fault, limit))
+				ended = append(ended, newWindow(*e.Fault, limit))
 			}
 		}
 	}
 	var lost []*check.Grant
+	processes := map[int]bool{}
 	for number, c := range x.claims {
 		if at, ok := granted[number]; ok {
 			c.Granted = at
@@ -92,6 +109,10 @@ func explain(events []history.Event, p promises, lease time.Duration) *explanati
 			lost = append(lost, c)
 		}
 		x.keys[c.Key] = append(x.keys[c.Key], c)
+		processes[c.Process] = true
+	}
+	for _, w := range ended {
+		x.windows = append(x.windows, w.each(processes)...)
 	}
 	for i := range x.windows {
 		x.windows[i].close(lost)

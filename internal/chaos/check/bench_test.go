@@ -3,6 +3,8 @@ package check
 import (
 	"testing"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
 // sizes are histories of about 200,000 calls.
@@ -26,6 +28,27 @@ func BenchmarkSweep(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.ReportMetric(float64(report.Operations), "calls")
+			}
+		})
+	}
+}
+
+// An operator looks at all locks once for each 200 calls.
+func BenchmarkLooks(b *testing.B) {
+	for _, size := range sizes {
+		b.Run(size.name, func(b *testing.B) {
+			events := simulateFleet(1, noDefect, calls, size.workers, size.keys)
+			rs, err := index(events)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range calls / 200 {
+				at := rs.last * history.Moment(i) / (calls / 200)
+				events = append(events, history.Event{Serviced: history.Serviced{Look: &history.Look{Begin: at, End: at}}})
+			}
+			for b.Loop() {
+				report, _ := Services(events, Left{}, registryParams()) // the looks see nothing
+				b.ReportMetric(float64(report.Shown), "shown")
 			}
 		})
 	}

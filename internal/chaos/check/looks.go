@@ -1,7 +1,9 @@
 package check
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
@@ -39,12 +41,24 @@ type RegistryTimes struct {
 //
 // The first two and the last do not count in a time of trouble for the process.
 func (c *services) looks(events []history.Event, rs *records, p ServiceParams) {
-	l := &looking{services: c, rs: rs, times: p.Registry, locks: map[int64]*lock{}, sessions: map[int64]int{}, killed: map[int]history.Moment{}}
+	l := &looking{
+		services: c, times: *p.Registry, locks: map[int64]*lock{}, keys: map[int64]*record{},
+		sessions: map[int64]int{}, killed: map[int]history.Moment{},
+	}
 	for _, r := range rs.keys {
+		l.keys[r.key] = r
 		for _, k := range r.locks {
 			l.locks[k.Lock] = k
+			l.held.all = append(l.held.all, k)
+		}
+		for _, t := range r.tries {
+			if t.Waits && t.Kind == history.Term {
+				l.waiting.all = append(l.waiting.all, t)
+			}
 		}
 	}
+	l.held.prepare(func(k *lock) history.Moment { return k.granted })
+	l.waiting.prepare(func(t history.Try) history.Moment { return t.Begin })
 	for _, f := range rs.faults {
 		for _, row := range p.Kills {
 			if f.Row == row {
@@ -52,34 +66,66 @@ func (c *services) looks(events []history.Event, rs *records, p ServiceParams) {
 			}
 		}
 	}
+	var looks []*history.Look
 	for _, e := range events {
 		if e.Look != nil {
+			looks = append(looks, e.Look)
 			for _, h := range e.Look.Holders {
 				l.sessions[h.Session] = h.Process
 			}
-		}
-	}
-	for _, e := range events {
-		if e.Look != nil {
-			l.look(e.Look)
 		}
 		if e.Age != nil {
 			l.age(*e.Age)
 		}
 	}
+	slices.SortFunc(looks, func(a, b *history.Look) int { return cmp.Compare(a.Begin, b.Begin) })
+	for _, seen := range looks {
+		l.look(seen)
+	}
 }
 
 type looking struct {
 	*services
-	rs       *records
 	times    RegistryTimes
 	locks    map[int64]*lock
+	keys     map[int64]*record
 	sessions map[int64]int          // processes, by Session
 	killed   map[int]history.Moment // processes
+
+	held    current[*lock]
+	waiting current[history.Try] // to lead
+}
+
+// A current is things that began, sorted by that. A history has millions, of
+// which few last at a moment.
+type current[T any] struct {
+	all   []T
+	begin func(T) history.Moment
+	n     int // of all, those that have begun
+	last  []T // of these, those that may not have ended
+}
+
+func (c *current[T]) prepare(begin func(T) history.Moment) {
+	c.begin = begin
+	slices.SortFunc(c.all, func(a, b T) int { return cmp.Compare(begin(a), begin(b)) })
+}
+
+// at returns those that began by m, and did not end before m. The moments of its
+// calls must rise.
+func (c *current[T]) at(m history.Moment, end func(T) history.Moment) []T {
+	for ; c.n < len(c.all) && c.begin(c.all[c.n]) <= m; c.n++ {
+		c.last = append(c.last, c.all[c.n])
+	}
+	c.last = slices.DeleteFunc(c.last, func(x T) bool { return end(x) < m })
+	return c.last
 }
 
 // look checks one Look.
 func (l *looking) look(seen *history.Look) {
+	if seen.Failed {
+		l.count(&l.Blind, seen.Begin, seen.End)
+		return
+	}
 	l.count(&l.Looks, seen.Begin, seen.End)
 	shown := map[int64][]history.Shown{}
 	for _, h := range seen.Holders {
@@ -95,17 +141,14 @@ func (l *looking) look(seen *history.Look) {
 			l.found.add(ErrStillShown, w)
 		}
 	}
-	for _, r := range l.rs.keys {
-		for _, k := range r.locks[:r.after(seen.Begin)] {
-			if k.until() >= seen.End && !l.trouble.at(k.Process, k.granted, seen.End) {
-				l.isShown(seen, k, shown[r.key])
-			}
+	for _, k := range l.held.at(seen.Begin, (*lock).until) {
+		if k.until() >= seen.End && !l.trouble.at(k.Process, k.granted, seen.End) {
+			l.isShown(seen, k, shown[k.Key])
 		}
-		for _, t := range r.tries {
-			if t.Waits && t.Kind == history.Term && t.Begin+history.Moment(l.times.Written) < seen.Begin && t.End > seen.End &&
-				!l.trouble.at(t.Process, t.Begin, seen.End) {
-				l.waitIsShown(t, waits[r.key])
-			}
+	}
+	for _, t := range l.waiting.at(seen.Begin, func(t history.Try) history.Moment { return t.End }) {
+		if t.Begin+history.Moment(l.times.Written) < seen.Begin && t.End > seen.End && !l.trouble.at(t.Process, t.Begin, seen.End) {
+			l.waitIsShown(t, waits[t.Key])
 		}
 	}
 }
@@ -171,12 +214,7 @@ func (l *looking) waitIsShown(t history.Try, waits []history.Poll) {
 //   - An age is that of a lock which was held, or may have been when the age was
 //     read.
 func (l *looking) age(a history.Age) {
-	var r *record
-	for _, of := range l.rs.keys {
-		if of.key == a.Key {
-			r = of
-		}
-	}
+	r := l.keys[a.Key]
 	if r == nil {
 		return
 	}

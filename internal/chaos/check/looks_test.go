@@ -34,7 +34,7 @@ func registryParams(faults ...history.Fault) ServiceParams {
 	second := time.Second
 	return ServiceParams{
 		Trouble: NewTrouble(faults), Kills: []int{kill},
-		Registry: RegistryTimes{Written: 2 * second, Forgotten: 2 * second, Closed: second, Off: second, Valid: second},
+		Registry: &RegistryTimes{Written: 2 * second, Forgotten: 2 * second, Closed: second, Off: second, Valid: second},
 	}
 }
 

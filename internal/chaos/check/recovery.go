@@ -18,7 +18,7 @@ type Recovery struct {
 
 	Keys          int // that were granted again
 	Survived      int // whose holder kept the lock through the fault and gave it back
-	Unasked       int // that no caller wanted after the bound
+	Unasked       int // that no caller wanted when the bound passed, nor later until they were granted
 	Never         int // that were wanted after the bound and not granted again
 	Within        int // that were granted again within the goal
 	Max, P50, P99 time.Duration
@@ -72,13 +72,16 @@ func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule) {
 	if rule.origin == FromEnd {
 		origin = max(f.Begin, f.End)
 	}
+	bound := origin + history.Moment(rule.bound)
 	switch i := r.after(f.Begin); {
 	case l.returned():
 		rec.Survived++
+	case i < len(r.locks) && r.locks[i].asked > bound && !r.wantedSince(bound, r.locks[i]):
+		rec.Unasked++
 	case i < len(r.locks):
 		rec.Keys++
 		rec.times = append(rec.times, max(0, span(origin, r.locks[i].granted)))
-	case r.askedAfter(origin + history.Moment(rule.bound)):
+	case r.askedAfter(bound):
 		rec.Never++
 	default:
 		rec.Unasked++
@@ -88,6 +91,18 @@ func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule) {
 // askedAfter reports whether a caller began to ask for r's key after m.
 func (r *record) askedAfter(m history.Moment) bool {
 	return len(r.tries) > 0 && r.tries[len(r.tries)-1].Begin > m
+}
+
+// wantedSince reports whether a call before that of next could have found r's key
+// free after m, and did not: it was refused, or waited since before m. Calls that
+// were cancelled early show nothing.
+func (r *record) wantedSince(m history.Moment, next *lock) bool {
+	return slices.ContainsFunc(r.tries, func(t history.Try) bool {
+		if t.Begin >= next.asked || t.End <= m {
+			return false
+		}
+		return t.Result == history.Held && t.Begin > m || t.Waits && t.Begin <= m
+	})
 }
 
 func (rec *Recovery) summarize() {

@@ -41,6 +41,9 @@ func (c *services) terms(rs *records, leaderless time.Duration) {
 				terms = append(terms, l)
 			}
 		}
+		if i := slices.IndexFunc(r.tries, func(t history.Try) bool { return t.Kind == history.Term }); i >= 0 {
+			c.gaps(r, terms, r.tries[i].Begin, faults, leaderless)
+		}
 		if len(terms) == 0 {
 			continue
 		}
@@ -49,12 +52,14 @@ func (c *services) terms(rs *records, leaderless time.Duration) {
 		for i, t := range terms {
 			c.count(&c.Terms, t.From, t.seen())
 			leaders[r.key][t.Process] = true
+			if t.Leads != 0 {
+				c.Leading++
+			}
 			if t.Told != 0 && t.Leads > t.Told {
 				c.found.add(ErrLeadsOn, t.Hold)
 			}
 			c.token(terms[:i], t)
 		}
-		c.gaps(r, terms, faults, leaderless)
 	}
 	for _, by := range leaders {
 		c.Leaders = max(c.Leaders, len(by))
@@ -69,6 +74,7 @@ func (c *services) token(before []*lock, t *lock) {
 		if b.Token == "" || b.seen() >= t.From {
 			continue
 		}
+		c.Ranked++
 		if b.Token >= t.Token {
 			c.found.add(ErrTermToken, t.Hold)
 		}
@@ -76,13 +82,13 @@ func (c *services) token(before []*lock, t *lock) {
 	}
 }
 
-// gaps looks for times without a leader, up to the last call that wanted to be
-// one.
-func (c *services) gaps(r *record, terms []*lock, faults *spans, leaderless time.Duration) {
+// gaps looks for times without a leader, from the first call that wanted to be
+// one, which began at first, up to the last.
+func (c *services) gaps(r *record, terms []*lock, first history.Moment, faults *spans, leaderless time.Duration) {
 	if leaderless == 0 {
 		return
 	}
-	until := terms[0].until()
+	until := first
 	gap := func(to history.Moment) {
 		outside := to - until - faults.covered(min(until, to), to)
 		if time.Duration(outside) > leaderless {

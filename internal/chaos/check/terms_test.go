@@ -45,10 +45,12 @@ func TestTerms(t *testing.T) {
 		{"no leader during a fault", join(term(1, 1, "a", 1, 2), term(2, 2, "b", 4, 5), list(fault(9, 0, 2.5, 4))), Left{}, nil},
 		{"no leader in the end", join(term(1, 1, "a", 1, 2), list(stood(2, 1, 9))), Left{}, ErrLeaderless},
 		{"no leader in the end, for a moment", join(term(1, 1, "a", 1, 2), list(stood(2, 1, 2.5))), Left{}, nil},
+		{"never a leader", list(stood(2, 1, 9)), Left{}, ErrLeaderless},
+		{"no leader at first", join(list(stood(2, 1, 3)), term(1, 1, "a", 9, 10)), Left{}, ErrLeaderless},
 		{"keys that have no leader", join(turn(1, 1, 1, 2), turn(2, 2, 9, 10)), Left{}, nil},
 	})
 	report, err := Services(join(term(1, 1, "a", 1, 2), term(2, 2, "b", 2.5, 3)), Left{}, ServiceParams{Trouble: NewTrouble([]history.Fault{{Begin: sec(1.5), End: sec(1.6)}})})
-	if err != nil || report.Terms != (Count{2, 1}) || report.Leaders != 2 {
+	if err != nil || report.Terms != (Count{2, 1}) || report.Leaders != 2 || report.Ranked != 1 || report.Leading != 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
 }

@@ -61,6 +61,7 @@ type Outcome struct {
 	Lost     int64         // locks that were reported lost, all processes together
 	Recovery time.Duration // until every process served again, after it was mended
 	Outside  int           // overlaps of locks where no guarantee holds: counted, and no violation
+	Unmade   error         `json:"-"` // why it could not be made, although nothing was violated
 }
 
 // recoverWithin bounds Outcome.Recovery. An attempt to connect that hangs is

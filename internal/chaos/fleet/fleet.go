@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -69,6 +70,9 @@ func Start(ctx context.Context, set Settings) (f *Fleet, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
+	if err := os.MkdirAll(set.Dir, 0o700); err != nil {
+		return f, fmt.Errorf("fleet: %w", err)
+	}
 	f.Store = cmp.Or(f.Store, Postgres)
 	if err := f.Store.Known(); err != nil {
 		return f, err

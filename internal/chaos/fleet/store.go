@@ -59,8 +59,8 @@ func (s Store) OnPostgres() bool { return s != MariaDB && s != SQLite }
 // Readers reports whether there are readers' locks.
 func (s Store) Readers() bool { return s == Postgres || s == "" }
 
-// Services reports whether callers of the packages around sqllock can be at work.
-func (s Store) Services() bool { return s.Readers() }
+// Registry reports whether a Session can write to the registry.
+func (s Store) Registry() bool { return s.Readers() }
 
 // Database is the kind of database of the work.
 func (s Store) Database() sqllock.Dialect {

@@ -36,7 +36,11 @@ func (b *mariadbBackend) start(ctx context.Context) (db *sql.DB, err error) {
 		return nil, err
 	}
 	db.SetMaxIdleConns(0) // the server is restarted now and then
-	for _, statement := range worker.Tables(sqllock.MySQL) {
+	statements := worker.Tables(sqllock.MySQL)
+	if b.f.Services > 0 {
+		statements = append(statements, worker.ServicesSchema(sqllock.MySQL)...)
+	}
+	for _, statement := range statements {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return db, fmt.Errorf("schema: %w", err)
 		}

@@ -36,7 +36,11 @@ func (b *sqliteBackend) start(ctx context.Context) (db *sql.DB, err error) {
 	if db, err = sql.Open("sqlite", b.data()); err != nil {
 		return nil, err
 	}
-	for _, statement := range append([]string{"PRAGMA journal_mode = WAL"}, worker.Tables(sqllock.SQLite)...) {
+	statements := append([]string{"PRAGMA journal_mode = WAL"}, worker.Tables(sqllock.SQLite)...)
+	if b.f.Services > 0 {
+		statements = append(statements, worker.ServicesSchema(sqllock.SQLite)...)
+	}
+	for _, statement := range statements {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return db, fmt.Errorf("schema: %w", err)
 		}

@@ -149,10 +149,10 @@ func ReadAll(r io.Reader) ([]Event, error) {
 var words = map[string]string{}
 
 func init() {
-	for _, r := range []Result{OK, Held, Unavailable, Capacity, GaveUp, Lost, Fenced, Closed, Failed} {
+	for _, r := range []Result{OK, Held, Unavailable, Capacity, GaveUp, Lost, Fenced, Closed, Failed, Passed} {
 		words[string(r)] = string(r)
 	}
-	for _, k := range []Kind{Plain, Reader, Set, Groups, Limit, Stack} {
+	for _, k := range []Kind{Plain, Reader, Set, Groups, Limit, Stack, Service, Term} {
 		words[string(k)] = string(k)
 	}
 }
@@ -168,6 +168,8 @@ func (e *Event) intern() {
 		share(&e.Hold.Kind)
 	case e.Write != nil:
 		share(&e.Write.Result)
+	case e.Advance != nil:
+		share(&e.Advance.Result)
 	}
 }
 

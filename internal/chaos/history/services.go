@@ -80,6 +80,7 @@ type Age struct {
 type Look struct {
 	Begin   Moment  `json:"begin"`
 	End     Moment  `json:"end"`
+	Failed  bool    `json:"failed,omitempty"` // the database did not say what the locks are
 	Holders []Shown `json:"holders,omitempty"`
 	Waiters []Poll  `json:"waiters,omitempty"`
 }

@@ -16,9 +16,9 @@ const longKeys = 4
 func longKey(i int) sqllock.Key { return sqllock.Namespace("long").Key(strconv.Itoa(i)) }
 
 // registry returns the options of a Session that writes to the registry. Only
-// PostgreSQL has one.
+// PostgreSQL's advisory locks have one.
 func (o Config) registry() []sqllock.Option {
-	if o.Services == 0 || o.Driver != "pgx" && o.Driver != "postgres" {
+	if o.Services == 0 || !o.sharesLocks() {
 		return nil
 	}
 	return []sqllock.Option{sqllock.WithRegistry(""), sqllock.WithHolder(holderPrefix + strconv.Itoa(o.Process))}
