@@ -3,6 +3,7 @@ package databases
 import (
 	"context"
 	"database/sql"
+	"flag"
 	"log/slog"
 	"os"
 	"slices"
@@ -21,6 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8")             // the tests wait for servers; -parallel replaces it
 	lockertest.Worker()                            // does not return in a worker of a test with several processes
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // otherwise a failure is lost among the losses that tests cause
 	_ = mysql.SetLogger(&mysql.NopLogger{})

@@ -256,7 +256,7 @@ func TestMySQLSwitchover(t *testing.T) {
 				db := sql.OpenDB(w.server)
 				t.Cleanup(func() { _ = db.Close() })
 				db.SetMaxIdleConns(-1) // a transaction begins where new connections go
-				s := session(t, db, sqllock.WithLease(2*time.Second))
+				s := session(t, db, steady...)
 				sessions = append(sessions, s)
 				workers.Go(func() { w.work(s, db, i%switchoverKeys) })
 			}
@@ -287,7 +287,7 @@ func TestMySQLSwitchoverStaleHolder(t *testing.T) {
 	w := newSwitchover(t)
 	execute(t, open(t, "mysql", w.primary.DSN("app")), "CREATE TABLE work (who INT)")
 	old, promoted := open(t, "mysql", w.primary.DSNOf("app", "app")), open(t, "mysql", w.replica.DSNOf("app", "app"))
-	stale := mustLock(t, session(t, old, sqllock.WithLease(2*time.Second)), sqllock.ID(1))
+	stale := mustLock(t, session(t, old, steady...), sqllock.ID(1))
 	if err := fencedWork(t, old, stale, 1); err != nil {
 		t.Fatal(err)
 	}

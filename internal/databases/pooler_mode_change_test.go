@@ -19,7 +19,7 @@ func TestPgBouncerTurnsToTransactionMode(t *testing.T) {
 			t.Run(driver+"/"+reset, func(t *testing.T) {
 				t.Parallel()
 				bouncer, o := bouncerOrders(t, inSession, driver)
-				a, b := process(t, o), process(t, o)
+				a, b := process(t, o, steady...), process(t, o, steady...)
 				tr := startTraffic(t, true, a, b)
 				idle := process(t, o)
 				held := mustLock(t, idle, sqllock.ID(1))
