@@ -260,6 +260,7 @@ func TestExchangesAtRandom(t *testing.T) {
 // The database frees the keys of a silent session, but never before its lease
 // ends. The session finds out.
 func TestSilentSession(t *testing.T) {
+	t.Parallel()
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		rival := connect(t, o)
 		db := pool(t, o)

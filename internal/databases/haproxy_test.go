@@ -27,6 +27,7 @@ func started(t *testing.T, f *pgtest.Front, err error) *pgtest.Front {
 // HAProxy in front of one primary disturbs no lock when it is reloaded. When it
 // dies, holders are told, and callers are served once it is back.
 func TestHAProxy(t *testing.T) {
+	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
@@ -58,6 +59,7 @@ func TestHAProxy(t *testing.T) {
 // HAProxy closes a connection that is silent for longer than its timeout. So
 // the heartbeat must be shorter.
 func TestHAProxyTimeouts(t *testing.T) {
+	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		for _, line := range []string{"timeout client 3s", "timeout server 3s"} {
 			t.Run(driver+"/"+line, func(t *testing.T) {

@@ -214,6 +214,7 @@ func (w *switchover) killClients(t *testing.T) { run(t, w.primary, "KILL HARD US
 // Two locks of a key overlap only if one of them is from the old primary. They
 // do not overlap at all if the Sessions there end before the promotion.
 func TestMySQLSwitchover(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		exact bool // no change is lost, since no two servers take writes

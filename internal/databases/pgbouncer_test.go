@@ -116,6 +116,7 @@ var bouncerSteps = map[string][]bouncerStep{
 // third one holds a lock. No key is held twice, holders are told, and callers
 // are served afterwards.
 func TestPgBouncerAtWork(t *testing.T) {
+	t.Parallel()
 	for mode, steps := range bouncerSteps {
 		for _, driver := range pgtest.Drivers() {
 			t.Run(mode+"/"+driver, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 // Pgpool-II in front of one server serves Sessions: it keeps a server process for
 // each client. It resets the process when the client leaves.
 func TestPgpool(t *testing.T) {
+	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()

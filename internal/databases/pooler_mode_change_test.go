@@ -14,6 +14,7 @@ import (
 // work. No key is held twice. Callers get ErrNotExclusive until it turns back,
 // and a new Session is rejected.
 func TestPgBouncerTurnsToTransactionMode(t *testing.T) {
+	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		for _, reset := range []string{"server_reset_query_always = 0", "server_reset_query_always = 1"} {
 			t.Run(driver+"/"+reset, func(t *testing.T) {
