@@ -62,7 +62,7 @@ func (p *proof) server(ctx context.Context) error {
 	}
 	var unmet strings.Builder
 	for i, d := range demands {
-		fmt.Fprintf(&unmet, " WHEN NOT (%s) THEN %d", d.condition, i+1)
+		fmt.Fprintf(&unmet, " WHEN (%s) IS NOT TRUE THEN %d", d.condition, i+1)
 	}
 	n, err := p.number(ctx, p.session, "CASE"+unmet.String()+" ELSE 0 END")
 	if err != nil || n == 0 {
@@ -295,7 +295,7 @@ func (p *proof) ask(ctx context.Context, conn *sql.Conn, condition string) (bool
 // number returns the value of an SQL expression, a small number, within the
 // proof's timeout.
 func (p *proof) number(ctx context.Context, conn *sql.Conn, expression string) (int64, error) {
-	return p.rows(ctx, conn, "SELECT FROM pg_catalog.generate_series(1, "+expression+")")
+	return p.rows(ctx, conn, "SELECT 1 FROM pg_catalog.generate_series(1, "+expression+")")
 }
 
 // rows returns the number of rows of query, within the proof's timeout.
