@@ -78,7 +78,7 @@ func TestIdleClose(t *testing.T) {
 		time.Sleep(idleTime - 1)
 		awake(t, s, "before the time")
 		for n := 1; n <= 3; n++ {
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			asleep(t, s, server)
 			time.Sleep(time.Hour)
 			asleep(t, s, server)
@@ -207,7 +207,7 @@ func TestIdleCloseThenAway(t *testing.T) {
 		}
 		time.Sleep(answerTimeout - 1)
 		pending(t, "TryLock", call)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		wantErr(t, "TryLock while the database does not respond", returned(t, "TryLock", call), ErrUnavailable)
 		if got := s.Stats(); got.IdleClosed || got.Losses != 0 {
 			t.Errorf("idle closed %t, %d losses while the database is away", got.IdleClosed, got.Losses)

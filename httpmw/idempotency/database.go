@@ -85,8 +85,8 @@ func (s *store) on(ctx context.Context, conn *sql.Conn) (database, error) {
 	return kind, err
 }
 
-// databaseOn asks conn for its version. A database that fails both queries is
-// not supported if its connection is alive.
+// databaseOn asks conn for its version. A database that does not understand both
+// queries is not supported if its connection is alive.
 func databaseOn(ctx context.Context, conn *sql.Conn) (database, error) {
 	var version string
 	err := conn.QueryRowContext(ctx, "SELECT version()").Scan(&version)
@@ -98,6 +98,9 @@ func databaseOn(ctx context.Context, conn *sql.Conn) (database, error) {
 	}
 	if conn.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version) == nil {
 		return sqliteDatabase{}, nil
+	}
+	if statementErrors[serverCode(err)] != "" { // it has understood the first one
+		return nil, err
 	}
 	if conn.PingContext(ctx) == nil {
 		return nil, errUnsupported

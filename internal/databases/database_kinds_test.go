@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -114,6 +115,10 @@ func pool(t *testing.T, o lockertest.Orders) *sql.DB {
 	db.SetMaxOpenConns(5)
 	return db
 }
+
+// steady are the options of a Session that load does not end, and that soon
+// notices what has become of its server.
+var steady = []sqllock.Option{sqllock.WithLease(time.Minute), sqllock.WithHeartbeat(100 * time.Millisecond)}
 
 // process opens a Session that stands for a process of its own.
 func process(t *testing.T, o lockertest.Orders, opts ...sqllock.Option) *sqllock.Session {

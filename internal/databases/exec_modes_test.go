@@ -46,6 +46,7 @@ var execModes = []execMode{
 // A Session works in every way in which a driver sends statements. A lease table
 // rejects those that prepare.
 func TestExecModes(t *testing.T) {
+	t.Parallel()
 	for _, m := range execModes {
 		t.Run(m.driver+"/"+m.parameter, func(t *testing.T) {
 			t.Parallel()

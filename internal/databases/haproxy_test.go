@@ -3,6 +3,7 @@ package databases
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ func started(t *testing.T, f *pgtest.Front, err error) *pgtest.Front {
 // HAProxy in front of one primary disturbs no lock when it is reloaded. When it
 // dies, holders are told, and callers are served once it is back.
 func TestHAProxy(t *testing.T) {
+	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
@@ -57,8 +59,9 @@ func TestHAProxy(t *testing.T) {
 // HAProxy closes a connection that is silent for longer than its timeout. So
 // the heartbeat must be shorter.
 func TestHAProxyTimeouts(t *testing.T) {
+	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
-		for _, line := range []string{"timeout client 2s", "timeout server 2s"} {
+		for _, line := range []string{"timeout client 3s", "timeout server 3s"} {
 			t.Run(driver+"/"+line, func(t *testing.T) {
 				t.Parallel()
 				front, err := pgtest.New(t).HAProxy([]string{line})
@@ -80,6 +83,23 @@ func TestHAProxyTimeouts(t *testing.T) {
 	}
 }
 
+// locksOn fails the test unless the locks of s are on the server of primary.
+func locksOn(t *testing.T, primary *pgtest.Cluster, s *sqllock.Session) {
+	t.Helper()
+	key := sqllock.ID(onlyKey.Add(1))
+	lock, err := s.TryLock(t.Context(), key)
+	if err != nil {
+		return // it was lost: then it is on no server
+	}
+	n := number(t, open(t, "pgx", primary.DSN("")), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 0 AND objid = $1", key.Int64())
+	if n == 0 && lock.Err() == nil {
+		t.Error("a lock is not on the primary")
+	}
+	_ = lock.Unlock()
+}
+
+var onlyKey atomic.Int64
+
 // HAProxy sends connections to a primary and to a standby in turn. A Session
 // whose connections reach different servers is rejected, and one on the standby.
 func TestHAProxyInFrontOfStandby(t *testing.T) {
@@ -96,6 +116,7 @@ func TestHAProxyInFrontOfStandby(t *testing.T) {
 		for range 6 {
 			s, err := sqllock.Open(t.Context(), open(t, driver, front.DSN("")))
 			if err == nil { // all its connections happened to reach the primary
+				locksOn(t, cluster, s)
 				_ = s.Close()
 				continue
 			}

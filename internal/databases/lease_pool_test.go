@@ -16,6 +16,7 @@ import (
 // Open says why a pool lends no connection, whether it first has to find out
 // the dialect or not.
 func TestLeaseTablePoolWithoutConnections(t *testing.T) {
+	t.Parallel()
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		named := sqllock.WithDialect(sqllock.SQLite)
 		if o.LeaseTable {
@@ -54,6 +55,7 @@ func TestLeaseTablePoolWithoutConnections(t *testing.T) {
 // Another transaction has inserted a key's row and not committed. The key is
 // unavailable then, and the session loses no other lock.
 func TestLeaseTableStuckKey(t *testing.T) {
+	t.Parallel()
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		if !o.LeaseTable {
 			t.Skip("in SQLite this would be a lock on the file")

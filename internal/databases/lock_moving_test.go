@@ -22,6 +22,7 @@ var (
 // Such a lock does not end with the session, and with one connection for all
 // clients it excludes no client.
 func TestOpenRefusesPoolerThatMovesLocks(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		pooler moverVariant

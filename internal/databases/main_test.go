@@ -3,10 +3,14 @@ package databases
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"flag"
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -21,6 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8")             // the tests wait for servers; -parallel replaces it
 	lockertest.Worker()                            // does not return in a worker of a test with several processes
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // otherwise a failure is lost among the losses that tests cause
 	_ = mysql.SetLogger(&mysql.NopLogger{})
@@ -49,11 +54,20 @@ func open(tb testing.TB, driver, dsn string) *sql.DB {
 func session(tb testing.TB, db *sql.DB, opts ...sqllock.Option) *sqllock.Session {
 	tb.Helper()
 	s, err := sqllock.Open(context.Background(), db, opts...)
+	for deadline := time.Now().Add(time.Minute); isSlow(err) && time.Now().Before(deadline); {
+		s, err = sqllock.Open(context.Background(), db, opts...)
+	}
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// isSlow reports whether Open has given up on a server that a busy machine makes
+// slow.
+func isSlow(err error) bool {
+	return errors.Is(err, sqllock.ErrUnavailable) && strings.Contains(err.Error(), "no answer within")
 }
 
 // create runs the statements of schemas.

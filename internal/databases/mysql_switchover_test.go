@@ -214,6 +214,7 @@ func (w *switchover) killClients(t *testing.T) { run(t, w.primary, "KILL HARD US
 // Two locks of a key overlap only if one of them is from the old primary. They
 // do not overlap at all if the Sessions there end before the promotion.
 func TestMySQLSwitchover(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		exact bool // no change is lost, since no two servers take writes
@@ -256,7 +257,7 @@ func TestMySQLSwitchover(t *testing.T) {
 				db := sql.OpenDB(w.server)
 				t.Cleanup(func() { _ = db.Close() })
 				db.SetMaxIdleConns(-1) // a transaction begins where new connections go
-				s := session(t, db, sqllock.WithLease(2*time.Second))
+				s := session(t, db, steady...)
 				sessions = append(sessions, s)
 				workers.Go(func() { w.work(s, db, i%switchoverKeys) })
 			}
@@ -287,7 +288,7 @@ func TestMySQLSwitchoverStaleHolder(t *testing.T) {
 	w := newSwitchover(t)
 	execute(t, open(t, "mysql", w.primary.DSN("app")), "CREATE TABLE work (who INT)")
 	old, promoted := open(t, "mysql", w.primary.DSNOf("app", "app")), open(t, "mysql", w.replica.DSNOf("app", "app"))
-	stale := mustLock(t, session(t, old, sqllock.WithLease(2*time.Second)), sqllock.ID(1))
+	stale := mustLock(t, session(t, old, steady...), sqllock.ID(1))
 	if err := fencedWork(t, old, stale, 1); err != nil {
 		t.Fatal(err)
 	}

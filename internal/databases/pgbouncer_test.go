@@ -27,7 +27,7 @@ type console struct {
 }
 
 const (
-	bouncerLease = 2500 * time.Millisecond
+	bouncerLease = 2500 * time.Millisecond // of locks that are lost
 	inSession    = "session"
 	inTx         = "transaction"
 )
@@ -62,16 +62,14 @@ func pauseInSession(t *testing.T, b *console, held *sqllock.Lock) {
 		defer close(paused)
 		_ = b.Admin(ctx, "PAUSE")
 	}()
-	heartbeats(2)(t, b, held)
+	time.Sleep(time.Second)
 	admin("RESUME")(t, b, held)
 	cancel()
 	<-paused
 }
 
-// heartbeats waits for as long as n heartbeats take.
-func heartbeats(n int) func(*testing.T, *console, *sqllock.Lock) {
-	return func(*testing.T, *console, *sqllock.Lock) { time.Sleep(time.Duration(n) * bouncerLease / 5) }
-}
+// timePasses waits for longer than the timeouts in bouncerSteps.
+func timePasses(*testing.T, *console, *sqllock.Lock) { time.Sleep(2500 * time.Millisecond) }
 
 // reload gives PgBouncer other settings.
 func reload(mode string, size int, more ...string) func(*testing.T, *console, *sqllock.Lock) {
@@ -96,7 +94,7 @@ var bouncerSteps = map[string][]bouncerStep{
 		{"SUSPEND, long", adminUntilLost("SUSPEND", "RESUME"), true},
 		{"KILL", adminUntilLost("KILL postgres", "RESUME postgres"), true},
 		{"timeouts, longer than the heartbeat", reload(inSession, poolSize, "client_idle_timeout = 2", "server_idle_timeout = 1", "server_lifetime = 1", "query_wait_timeout = 1", "server_reset_query_always = 1"), false},
-		{"time passes", heartbeats(5), false},
+		{"time passes", timePasses, false},
 	},
 	inTx: {
 		{"RELOAD", admin("RELOAD"), false},
@@ -110,7 +108,7 @@ var bouncerSteps = map[string][]bouncerStep{
 		{"SUSPEND, long", adminUntilLost("SUSPEND", "RESUME"), true},
 		{"KILL, long", adminUntilLost("KILL postgres", "RESUME postgres"), true},
 		{"timeouts", reload(inTx, poolSize, "client_idle_timeout = 1", "server_idle_timeout = 1", "server_lifetime = 1", "query_wait_timeout = 1", "server_reset_query_always = 1"), false},
-		{"time passes", heartbeats(5), false},
+		{"time passes", timePasses, false},
 	},
 }
 
@@ -118,14 +116,19 @@ var bouncerSteps = map[string][]bouncerStep{
 // third one holds a lock. No key is held twice, holders are told, and callers
 // are served afterwards.
 func TestPgBouncerAtWork(t *testing.T) {
+	t.Parallel()
 	for mode, steps := range bouncerSteps {
 		for _, driver := range pgtest.Drivers() {
 			t.Run(mode+"/"+driver, func(t *testing.T) {
 				t.Parallel()
 				bouncer, o := bouncerOrders(t, mode, driver)
 				tr := startTraffic(t, mode == inSession, process(t, o), process(t, o))
-				holder := process(t, o)
+				lasting, brief := process(t, o, steady...), process(t, o)
 				for _, step := range steps {
+					holder := lasting
+					if step.lost {
+						holder = brief
+					}
 					atStep(t, bouncer, holder, step)
 					if step.lost {
 						tr.flows("after " + step.name)

@@ -89,7 +89,7 @@ func (tr *traffic) enter(key sqllock.Key, lock *sqllock.Lock) {
 		tr.t.Error("a key is held twice")
 		return
 	}
-	for deadline := time.Now().Add(20 * time.Second); overlaps(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(soon); overlaps(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			tr.t.Error("a key is held twice, and neither holder is told")
 			return

@@ -61,7 +61,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	}
 	s := o.settings
 	if s.TTL < time.Second || s.LoopWait < time.Second || s.RetryTimeout < time.Second || s.LoopWait+2*s.RetryTimeout > s.TTL {
-		return o, errors.New("Patroni needs loop + 2 retry <= ttl, each at least 1s") //nolint:staticcheck // a name
+		return o, errors.New("-ttl, -loop and -retry: loop + 2 retry <= ttl, each at least 1s")
 	}
 	if o.rows, err = kinds(*rows); err != nil {
 		return o, err

@@ -5,6 +5,7 @@ const (
 	FeatureNotSupported  = "0A000"
 	FailedTransaction    = "25P02"
 	ReadOnly             = "25006"
+	DuplicateStatement   = "42P05"
 	InvalidStatementName = "26000"
 	InvalidSchema        = "3F000"
 	Forbidden            = "42501"

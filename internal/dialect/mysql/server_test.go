@@ -41,12 +41,14 @@ func TestServerFits(t *testing.T) {
 		{"super_read_only", "8.4.3", "app", variables("super_read_only", "ON"), "connect to the primary"},
 		{"reader of Aurora", "8.0.39", "app", variables("innodb_read_only", "ON"), "connect to the primary"},
 		{"Galera", "10.11.14-MariaDB", "app", variables("wsrep_on", "ON"), "Galera"},
+		{"Galera that says wsrep_on=OFF", "10.11.14-MariaDB", "app", variables("wsrep_provider_name", "Galera"), "Galera"},
+		{"MariaDB without Galera's library", "10.11.14-MariaDB", "app", variables("wsrep_provider_name", "none"), ""},
 		{"several primaries", "8.4.3", "app", variables("group_replication_single_primary_mode", "OFF"), "single_primary_mode=ON"},
 	}
 	for _, tt := range tests {
 		server := server{
 			version: tt.version, mariadb: strings.Contains(tt.version, "MariaDB"),
-			database: []byte(tt.database), variables: tt.variables,
+			database: []byte(tt.database), variables: tt.variables, status: tt.variables,
 		}
 		err := server.fit()
 		if tt.says == "" {

@@ -46,6 +46,9 @@ func (s *session) exchangeRaw(c any) error {
 		return errReset
 	}
 	if err != nil {
+		if errcode.SQLState(err) == errcode.DuplicateStatement {
+			return errUnclean
+		}
 		return err
 	}
 	if len(s.listening.marks) > 0 {
@@ -119,3 +122,7 @@ var errOtherProcess = &dialect.Failure{Kind: dialect.NotExclusive, Reason: "anot
 // errReset is the failure of a session whose prepared statements are gone. Its
 // locks may be gone with them, as after DISCARD ALL.
 var errReset = &dialect.Failure{Kind: dialect.NotExclusive, Reason: "the prepared statements of the session are gone: something has reset the session, or " + behindPooler}
+
+// errUnclean is the failure of a session whose server process has a prepared
+// statement of a name that the driver was about to use. It would fail for ever.
+var errUnclean = &dialect.Failure{Kind: dialect.Gone, Reason: "the server process has prepared statements of another client: a pooler has handed it on without a reset", State: errcode.DuplicateStatement}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +87,39 @@ func TestResetEndsSession(t *testing.T) {
 			var failure *dialect.Failure
 			if err := s.Exchange(&dialect.Batch{}); !errors.As(err, &failure) || failure.Kind != dialect.NotExclusive {
 				t.Errorf("Exchange: %v, want a Failure of Kind NotExclusive", err)
+			}
+		})
+	}
+}
+
+// A pooler that goes back from transaction mode hands on server processes with
+// prepared statements of others. A session that meets one of the name that its
+// driver uses ends, and does not fail for ever.
+func TestPreparedStatementOfAnotherEndsSession(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.Database(t)
+			first := opened(t, driver, dsn)
+			if err := first.Exchange(&dialect.Batch{}); err != nil {
+				t.Fatal(err)
+			}
+			s := opened(t, driver, dsn)
+			const names = "SELECT coalesce(string_agg(quote_ident(name), ',' ORDER BY name), '') FROM pg_prepared_statements"
+			var later, now string
+			if err := errors.Join(first.conn.QueryRowContext(t.Context(), names).Scan(&later), s.conn.QueryRowContext(t.Context(), names).Scan(&now)); err != nil {
+				t.Fatal(err)
+			}
+			for name := range strings.SplitSeq(later, ",") {
+				if !strings.Contains(now, name) {
+					if _, err := s.conn.ExecContext(t.Context(), "PREPARE "+name+" AS SELECT 1"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			var failure *dialect.Failure
+			if err := s.Exchange(&dialect.Batch{}); !errors.As(err, &failure) || failure.Kind != dialect.Gone {
+				t.Errorf("Exchange: %v, want a Failure of Kind Gone", err)
 			}
 		})
 	}

@@ -1,8 +1,8 @@
-// Package sandbox runs this program once more, in process, mount and network
-// namespaces of its own. Nothing that happens there shows outside, and nothing
-// is left of it. The kernel ends every process of the namespace with its first
-// one, and then removes the mounts and networks. A kill at any moment has the
-// same effect.
+// Package sandbox runs this program once more, in process, mount, network and
+// IPC namespaces of its own. Nothing that happens there shows outside, and
+// nothing is left of it. The kernel ends every process of the namespace with its
+// first one, and then removes the mounts, networks and shared memory. A kill at
+// any moment has the same effect.
 package sandbox
 
 import (
@@ -70,7 +70,7 @@ func Run(ctx context.Context, orders any, stdout, stderr io.Writer) error {
 	c.Stdout, c.Stderr = stdout, stderr
 	c.WaitDelay = 5 * time.Second
 	c.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET,
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC,
 		Setpgid:    true,
 		Pdeathsig:  syscall.SIGKILL,
 	}
@@ -111,8 +111,9 @@ func beInit() (code int, err error) {
 	}
 }
 
-// prepareFiles gives the sandbox a /proc that knows its processes, and an empty
-// /run in memory.
+// prepareFiles gives the sandbox a /proc that knows its processes. It gets an
+// empty /run and an empty /dev/shm, in memory. A killed PostgreSQL leaves files
+// in the latter.
 func prepareFiles() error {
 	for _, m := range []struct {
 		source, target, kind string
@@ -122,6 +123,7 @@ func prepareFiles() error {
 		{"none", "/", "", syscall.MS_REC | syscall.MS_PRIVATE, ""},
 		{"proc", "/proc", "proc", 0, ""},
 		{"none", "/run", "tmpfs", 0, "mode=755"},
+		{"none", "/dev/shm", "tmpfs", 0, "mode=1777"},
 	} {
 		if err := syscall.Mount(m.source, m.target, m.kind, m.flags, m.options); err != nil {
 			return fmt.Errorf("mount %s: %w", m.target, err)

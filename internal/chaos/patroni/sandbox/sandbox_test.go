@@ -6,7 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -60,6 +63,9 @@ func inside(o orders) error {
 	if err := os.WriteFile(filepath.Join(sandbox.Dir, "private"), nil, 0o600); err != nil {
 		return err
 	}
+	if err := leaveMemory(); err != nil {
+		return err
+	}
 	if o.Hang {
 		if err := left.Command(nil, "tail", "-f", o.File).Start(); err != nil {
 			return err
@@ -72,6 +78,24 @@ func inside(o orders) error {
 		time.Sleep(time.Hour) // not for ever: the runtime would call that a deadlock
 	}
 	return errors.New("on purpose")
+}
+
+// memory is a file, and the key of a segment, that inside leaves in shared memory
+// as a killed PostgreSQL does.
+const (
+	memoryFile = "/dev/shm/latchkey-sandbox"
+	memoryKey  = 0x6c61746b
+)
+
+func leaveMemory() error {
+	if err := os.WriteFile(memoryFile, nil, 0o600); err != nil {
+		return err
+	}
+	const create = 0o1000 // IPC_CREAT
+	if _, _, errno := syscall.Syscall(syscall.SYS_SHMGET, memoryKey, 4096, create|0o600); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // ping sends a datagram that is answered by a refusal, with the tools of bash.
@@ -180,12 +204,20 @@ func running(t *testing.T, file string) bool {
 	return false
 }
 
-// nothingLeft checks that no mount and no network shows outside.
+// nothingLeft checks that no mount, no network and no shared memory shows
+// outside.
 func nothingLeft(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{sandbox.Dir, "/run/netns/left", "/sys/class/net/left", "/sys/class/net/sideswitch"} {
+	for _, name := range []string{sandbox.Dir, "/run/netns/left", "/sys/class/net/left", "/sys/class/net/sideswitch", memoryFile} {
 		if _, err := os.Lstat(name); err == nil {
 			t.Errorf("%s is left", name)
 		}
+	}
+	segments, err := os.ReadFile("/proc/sysvipc/shm")
+	if err == nil && slices.ContainsFunc(strings.Split(string(segments), "\n"), func(line string) bool {
+		fields := strings.Fields(line)
+		return len(fields) > 0 && fields[0] == strconv.Itoa(memoryKey)
+	}) {
+		t.Error("a segment of shared memory is left")
 	}
 }
