@@ -57,13 +57,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	temporary := o.dir == ""
-	if temporary {
-		if o.dir, err = os.MkdirTemp("", "latchkey-failovers-"); err != nil {
+	var own *temporary
+	if o.dir == "" {
+		if own, err = newTemporary(); err != nil {
 			return err
 		}
+		o.dir = own.dir
 	}
-	fmt.Fprintf(stderr, "seed %d\n", o.seed)
 	results, err := o.rounds(ctx, stderr)
 	if len(results) > 0 {
 		fmt.Fprintf(stdout, "\n%s\n", o.markdown(results))
@@ -72,11 +72,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err == nil && o.table != "" {
 		err = campaign.WriteDocument(o.table, o.markdown(results))
 	}
+	kept := err != nil && len(results) > 0
+	if kept {
+		fmt.Fprintln(stderr, "results, and the histories of what went wrong, are in", o.dir)
+	}
 	switch {
-	case err != nil:
-		fmt.Fprintln(stderr, "the histories of what went wrong are in", o.dir)
-	case temporary:
-		err = os.RemoveAll(o.dir)
+	case own == nil:
+	case kept:
+		err = errors.Join(err, own.keep())
+	default:
+		err = errors.Join(err, own.remove())
 	}
 	return err
 }

@@ -12,9 +12,10 @@ import (
 )
 
 // A Writable is a time during which PostgreSQL on a node was seen to accept
-// writes.
+// writes, or to have a session of a client.
 type Writable struct {
 	Node     string
+	Client   string `json:",omitempty"` // the session's application_name; empty: the node accepts writes
 	From, To history.Moment
 }
 
@@ -49,32 +50,36 @@ func (p *Primaries) Seen() []Writable {
 	return append([]Writable(nil), p.all...)
 }
 
-// watch looks at n. Each look that finds a primary prolongs its last time, or
-// begins another one after a look that did not.
+// look is the observer's query. The clients' names are those of [Named].
+const look = `SELECT NOT pg_is_in_recovery(), coalesce((SELECT array_agg(DISTINCT application_name)
+	FROM pg_stat_activity WHERE usename = '` + User + `' AND application_name <> ''), '{}')`
+
+// watch looks at n. Each look prolongs the last time of what it finds, or begins
+// another one after a look that did not find it.
 func (p *Primaries) watch(ctx context.Context, n *Node) {
 	var conn *pgx.Conn
-	dsn := fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable application_name=observer", n.dir, postgresPort)
-	last := -1
+	dsn := fmt.Sprintf("%s user=postgres dbname=postgres application_name=observer", n.socket())
+	last := map[string]int{}
 	for ctx.Err() == nil {
-		writable := false
+		var writable bool
+		var found []string
 		limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 		if conn == nil {
 			conn, _ = pgx.Connect(limited, dsn)
 		}
 		at := history.Now()
 		if conn != nil {
-			if err := conn.QueryRow(limited, "SELECT NOT pg_is_in_recovery()").Scan(&writable); err != nil {
-				writable = false
+			if err := conn.QueryRow(limited, look).Scan(&writable, &found); err != nil {
+				writable, found = false, nil
 				_ = conn.Close(limited)
 				conn = nil
 			}
 		}
 		cancel()
-		if !writable {
-			last = -1
-		} else {
-			last = p.note(n.Host.Name, last, at)
+		if writable {
+			found = append(found, "")
 		}
+		last = p.note(n.Host.Name, last, found, at)
 		select {
 		case <-ctx.Done():
 		case <-time.After(seeEvery):
@@ -85,14 +90,20 @@ func (p *Primaries) watch(ctx context.Context, n *Node) {
 	}
 }
 
-// note adds a look to the i-th time, or to a new one if i is negative.
-func (p *Primaries) note(node string, i int, at history.Moment) int {
+// note adds a look that has found clients, and "" for a primary. last has the
+// indexes of what the look before has found.
+func (p *Primaries) note(node string, last map[string]int, found []string, at history.Moment) map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i < 0 {
-		p.all = append(p.all, Writable{Node: node, From: at})
-		i = len(p.all) - 1
+	now := map[string]int{}
+	for _, client := range found {
+		i, ok := last[client]
+		if !ok {
+			p.all = append(p.all, Writable{Node: node, Client: client, From: at})
+			i = len(p.all) - 1
+		}
+		p.all[i].To = at
+		now[client] = i
 	}
-	p.all[i].To = at
-	return i
+	return now
 }

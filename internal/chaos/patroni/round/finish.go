@@ -103,6 +103,7 @@ func (r *run) check() error {
 	if err != nil {
 		return err
 	}
+	events = append(events, r.events...)
 	all := r.result.Outcomes
 	measure(all, events)
 	w := windowsOf(r.seen)
@@ -114,13 +115,14 @@ func (r *run) check() error {
 	if !r.stuck() {
 		rows := r.result.writes
 		r.result.Stored = len(rows)
-		without, lost := missing(all, events, rows, r.Orders.Cluster.Synchronous)
-		if lost > 0 {
-			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them", lost)
-			err = errors.Join(err, check.Tokens(rows))
-		} else {
-			err = errors.Join(err, check.Tokens(rows), check.Writes(without, rows))
+		without, lost := missing(all, events, rows, r.Orders.Cluster.Synchronous, w)
+		if len(lost) > 0 {
+			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them, first %+v", len(lost), lost[0])
 		}
+		for _, w := range revived(r.doomed, rows) {
+			r.violated("a write of an old primary is stored on the new one: %+v", w)
+		}
+		err = errors.Join(err, check.Fenced(without, rows, false))
 	}
 	if err != nil {
 		r.violated("%v", err)

@@ -64,6 +64,9 @@ type run struct {
 	began   time.Time
 	result  *Result
 	seen    []cluster.Writable
+	events  []history.Event // of this process's own writes
+	doomed  []history.Write // of them, those that an old primary has acknowledged
+	numbers int64
 }
 
 // Run carries out a round, in a sandbox, and writes its Result. The error says
@@ -168,6 +171,7 @@ func (r *run) startWorker(i int) error {
 	if i/2 == 1 {
 		dsn = r.cluster.MultiHost()
 	}
+	dsn = cluster.Named(dsn, clientName(i+1))
 	w, err := worker.Start(worker.Config{
 		Process: i + 1, Driver: drivers[i%len(drivers)],
 		DSN: dsn, Direct: dsn,
@@ -220,18 +224,20 @@ func (r *run) inject(ctx context.Context) {
 		}
 		if err == nil {
 			before := r.cluster.Reinitialized
-			err = errors.Join(r.serving(ctx), r.cluster.Whole(ctx, r.limit()))
+			err = r.cluster.Whole(ctx, r.limit())
 			outcome.Reinitialized = r.cluster.Reinitialized - before
 		}
-		outcome.Settled = history.Now()
 		if err != nil {
 			outcome.Stuck = err.Error()
+		} else if err = r.serving(ctx); err != nil { // there is a cluster to serve on
+			r.violated("after fault %d, of kind %d, on a whole cluster: %v", i+1, row, err)
 		}
+		outcome.Settled = history.Now()
 		r.result.Outcomes = append(r.result.Outcomes, outcome)
 		r.say("%3d of %d  %-42s %3d lost, whole again after %v", i+1, len(r.Rows), kind.Name, r.lost()-lost,
 			time.Duration(outcome.Settled-outcome.Begin).Round(10*time.Millisecond))
 		if err != nil {
-			r.say("stuck: %v", err)
+			r.say("the round ends: %v", err)
 			return
 		}
 	}
