@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command patroni runs a campaign of failovers: processes that use latchkey work
 // on a PostgreSQL cluster under Patroni, etcd and HAProxy, while nodes are
 // killed and cut off. Everything that they saw is checked.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -17,6 +19,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/round"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 var failovers = flag.Bool("failovers", false, "inject one fault of each kind; this needs root, Patroni, etcd and HAProxy (3 min)")
@@ -25,6 +28,7 @@ func TestMain(m *testing.M) {
 	network.Enter()
 	worker.Main()
 	sandbox.Main(round.Run)
+	subprocess.Main("temporary", holdTemporary)
 	os.Exit(m.Run())
 }
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package round is a part of the campaign: one cluster, from its making to its
 // end, with processes under test at work on it and faults injected.
 package round
