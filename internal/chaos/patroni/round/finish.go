@@ -108,7 +108,7 @@ func (r *run) check() error {
 	events = append(events, r.events...)
 	all := r.result.Outcomes
 	measure(all, events)
-	w := windowsOf(r.seen)
+	w := windowsOf(r.seen, r.starved...)
 	report := check.Sweep(events, check.WithExcuse(w.excuse))
 	overlaps(all, report, w)
 	r.result.Operations, r.result.Contended, r.result.Locks = report.Operations, report.Contended, report.Locks

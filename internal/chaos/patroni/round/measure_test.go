@@ -142,7 +142,7 @@ func TestExcuse(t *testing.T) {
 		client("a", 1, 0, 5000), client("c", 1, 20000, 30000),
 		client("b", 2, 4000, 9000), client("c", 2, 20000, 30000),
 		client("b", 3, 4000, 9000),
-	})
+	}, span{ms(25000), ms(25100)}, span{ms(30030), ms(30130)})
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
 	}
@@ -161,6 +161,7 @@ func TestExcuse(t *testing.T) {
 		{"the server ends sessions, and the news is under way", lock(1, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), true},
 		{"the same, on the side of a process elsewhere", lock(3, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), false},
 		{"the news came late", lock(1, 29000, 30010, 30400), lock(2, 30020, 30030, 30040), false},
+		{"the news came late, but for a time without a processor", lock(1, 29000, 30010, 30360), lock(2, 30020, 30030, 30040), true},
 		{"still taken for valid", lock(1, 29000, 30400, 0), lock(2, 30020, 30030, 30040), false},
 		{"no server ended sessions", lock(1, 24000, 25010, 25050), lock(2, 25020, 25030, 0), false},
 	}

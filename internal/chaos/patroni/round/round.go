@@ -66,6 +66,7 @@ type run struct {
 	began   time.Time
 	result  *Result
 	seen    []cluster.Writable
+	starved []span
 	events  []history.Event // of this process's own writes
 	doomed  []history.Write // of them, those that an old primary has acknowledged
 	numbers int64
@@ -84,11 +85,12 @@ func Run(o Orders) error {
 		r.say("the cluster is up, and %d processes serve", len(r.workers))
 		watching, stop := context.WithCancel(ctx)
 		primaries, done := r.cluster.Watch(watching)
+		overslept := starved(watching)
 		r.inject(ctx)
 		err = r.finish(ctx)
 		stop()
 		<-done
-		r.seen = primaries.Seen()
+		r.seen, r.starved = primaries.Seen(), <-overslept
 	}
 	for _, w := range r.workers {
 		err = errors.Join(err, w.Kill())

@@ -28,8 +28,8 @@ import (
 // A span is a time.
 type span struct{ from, to history.Moment }
 
-// news is how long the end of a session may take to reach its holder, on a busy
-// machine.
+// news is how long the end of a session may take to reach its holder. Time in
+// which this process was starved comes on top.
 const news = history.Moment(250 * time.Millisecond)
 
 // unseen is how long a node may accept writes before the observer notices, and
@@ -45,10 +45,11 @@ type windows struct {
 	writable []cluster.Writable            // by From
 	clients  map[string][]cluster.Writable // by the name of a session
 	split    []span                        // two nodes accepted writes
+	starved  []span
 }
 
-func windowsOf(seen []cluster.Writable) *windows {
-	w := &windows{clients: map[string][]cluster.Writable{}}
+func windowsOf(seen []cluster.Writable, starved ...span) *windows {
+	w := &windows{clients: map[string][]cluster.Writable{}, starved: starved}
 	for _, s := range slices.SortedFunc(slices.Values(seen), func(a, b cluster.Writable) int { return cmp.Compare(a.From, b.From) }) {
 		if s.Client == "" {
 			w.writable = append(w.writable, s)
@@ -125,7 +126,8 @@ func (w *windows) excuse(a, b check.Grant) bool {
 			return true
 		}
 	}
-	return w.inNews(first.Process, second.Granted) && known <= second.Granted+news
+	late := known - within(w.starved, second.Granted, known)
+	return w.inNews(first.Process, second.Granted) && late <= second.Granted+news
 }
 
 // changed returns the last moment at which a node ceased to accept writes in the
