@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -36,7 +35,9 @@ func (c *Cluster) Watch(ctx context.Context) (*Primaries, <-chan struct{}) {
 	p, done := &Primaries{}, make(chan struct{})
 	var wg sync.WaitGroup
 	for _, n := range c.Nodes {
-		wg.Go(func() { p.watch(ctx, n) })
+		wg.Go(func() {
+			p.watch(ctx, n.Host.Name, n.socket()+" user=postgres dbname=postgres application_name=observer")
+		})
 	}
 	go func() {
 		wg.Wait()
@@ -52,15 +53,14 @@ func (p *Primaries) Seen() []Writable {
 	return append([]Writable(nil), p.all...)
 }
 
-// look is the observer's query. The clients' names are those of [Named].
+// look is the observer's query. A Session adds its own name to that of [Named].
 const look = `SELECT NOT pg_is_in_recovery(), coalesce((SELECT array_agg(DISTINCT application_name)
-	FROM pg_stat_activity WHERE usename = '` + User + `' AND application_name <> ''), '{}')`
+	FROM pg_stat_activity WHERE application_name LIKE '% latchkey'), '{}')`
 
-// watch looks at n. Each look prolongs the last time of what it finds, or begins
+// watch looks at a node. Each look prolongs the last time of what it finds, or begins
 // another one after a look that did not find it.
-func (p *Primaries) watch(ctx context.Context, n *Node) {
+func (p *Primaries) watch(ctx context.Context, node, dsn string) {
 	var conn *pgx.Conn
-	dsn := fmt.Sprintf("%s user=postgres dbname=postgres application_name=observer", n.socket())
 	last := map[string]int{}
 	for ctx.Err() == nil {
 		var writable bool
@@ -81,7 +81,7 @@ func (p *Primaries) watch(ctx context.Context, n *Node) {
 		if writable {
 			found = append(found, "")
 		}
-		last = p.note(n.Host.Name, last, found, at)
+		last = p.note(node, last, found, at)
 		select {
 		case <-ctx.Done():
 		case <-time.After(seeEvery):

@@ -43,15 +43,22 @@ type minority struct {
 	number  int64 // of the lock
 }
 
-// holdOn makes a holder on n and has it write once, so that it has its token.
-func (r *run) holdOn(ctx context.Context, n *cluster.Node, o *Outcome) (m *minority, err error) {
-	m = &minority{run: r, outcome: o}
-	if m.pool, err = r.cluster.OpenHere(n); err != nil {
+// holdOn makes a holder on n.
+func (r *run) holdOn(ctx context.Context, n *cluster.Node, o *Outcome) (*minority, error) {
+	pool, err := r.cluster.OpenHere(n)
+	if err != nil {
 		return nil, err
 	}
+	return r.holdIn(ctx, pool, o)
+}
+
+// holdIn makes a holder of a lock of pool and has it write once, so that it has
+// its token.
+func (r *run) holdIn(ctx context.Context, pool *sql.DB, o *Outcome) (m *minority, err error) {
+	m = &minority{run: r, outcome: o, pool: pool}
 	m.session, err = sqllock.Open(ctx, m.pool, sqllock.WithLease(minorityLease))
 	if err == nil {
-		m.lock, err = m.session.TryLock(ctx, sqllock.Namespace("minority").Key(n.Host.Name))
+		m.lock, err = m.session.TryLock(ctx, sqllock.Namespace("minority").Key("old"))
 	}
 	if err == nil {
 		m.number = r.number()
@@ -81,17 +88,21 @@ func (m *minority) end() {
 // goOn has the holder go on as if nothing had happened, when leader has become
 // the primary.
 func (m *minority) goOn(ctx context.Context, leader *cluster.Node) error {
-	if m.lock.Err() != nil {
-		m.outcome.Minority.Told++
-		return nil
-	}
 	db, err := m.run.cluster.OpenAs(leader)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	return errors.Join(m.goOnIn(ctx, db), db.Close())
+}
+
+// goOnIn is goOn with the pool of a new primary.
+func (m *minority) goOnIn(ctx context.Context, db *sql.DB) error {
+	if m.lock.Err() != nil {
+		m.outcome.Minority.Told++
+		return nil
+	}
 	var w written
-	err = fleet.Poll(ctx, 20*time.Second, "a new primary to decide on a write", func(ctx context.Context) (bool, error) {
+	err := fleet.Poll(ctx, 20*time.Second, "a new primary to decide on a write", func(ctx context.Context) (bool, error) {
 		w = m.write(ctx, db)
 		return w.Result == history.Fenced || w.Result == history.Lost || w.Result == history.OK, nil
 	})
