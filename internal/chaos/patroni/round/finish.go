@@ -36,7 +36,7 @@ func (r *run) finish(ctx context.Context) error {
 	defer db.Close()
 	for _, w := range r.workers {
 		if err := w.Rest(); err != nil {
-			return err
+			r.violated("process %d has ended: %v", w.Config.Process, err)
 		}
 	}
 	for _, w := range r.workers {
@@ -55,10 +55,10 @@ func (r *run) finish(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 		report, err := w.Drain(limited)
 		cancel()
-		if err != nil {
-			return err
-		}
-		if report.Goroutines > 0 {
+		switch {
+		case err != nil:
+			r.violated("%v", err)
+		case report.Goroutines > 0:
 			r.violated("process %d left %d goroutines behind:\n%s", w.Config.Process, report.Goroutines, report.Stacks)
 		}
 	}
@@ -109,7 +109,11 @@ func (r *run) check() error {
 	all := r.result.Outcomes
 	measure(all, events)
 	w := windowsOf(r.seen, r.starved...)
-	report := check.Sweep(events, check.WithExcuse(w.excuse))
+	options := []check.Option{check.WithExcuse(w.excuse)}
+	if !r.stuck() {
+		options = append(options, check.WithComplete())
+	}
+	report := check.Sweep(events, options...)
 	overlaps(all, report, w)
 	r.result.Operations, r.result.Contended, r.result.Locks = report.Operations, report.Contended, report.Locks
 	r.result.Fenced = report.Writes[history.Fenced]

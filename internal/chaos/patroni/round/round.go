@@ -98,8 +98,11 @@ func Run(o Orders) error {
 	if err == nil {
 		err = r.check()
 	}
-	if err != nil {
+	switch {
+	case err != nil && len(r.result.Violations) == 0:
 		return fmt.Errorf("round %d: %w", o.Index, err)
+	case err != nil: // no repetition may hide a violation
+		r.violated("the checks ended early: %v", err)
 	}
 	r.result.Took = time.Since(r.began)
 	text, err := json.Marshal(r.result)
