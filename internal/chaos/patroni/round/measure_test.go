@@ -142,6 +142,7 @@ func TestExcuse(t *testing.T) {
 		client("a", 1, 0, 5000), client("c", 1, 20000, 30000),
 		client("b", 2, 4000, 9000), client("c", 2, 20000, 30000),
 		client("b", 3, 4000, 9000),
+		client("a", 5, 0, 4400), client("b", 5, 4400, 9000),
 	}, span{ms(25000), ms(25100)}, span{ms(30030), ms(30130)})
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
@@ -154,7 +155,7 @@ func TestExcuse(t *testing.T) {
 		{"granted by the second of two primaries", lock(1, 3000, 4600, 5000), lock(2, 4500, 4700, 0), true},
 		{"the same, in the other order", lock(2, 4500, 4700, 0), lock(1, 3000, 4600, 5000), true},
 		{"both granted by one of two primaries", lock(3, 4300, 4600, 5000), lock(2, 4500, 4700, 0), false},
-		{"of one process", lock(2, 4300, 4600, 5000), lock(2, 4500, 4700, 0), false},
+		{"of one process, which moved", lock(5, 4300, 4600, 5000), lock(5, 4500, 4700, 0), false},
 		{"of a process that was seen nowhere", lock(1, 3000, 4600, 5000), lock(4, 4500, 4700, 0), false},
 		{"granted before there were two", lock(1, 2000, 4600, 0), lock(2, 3000, 4700, 0), false},
 		{"granted after there were two", lock(1, 4500, 7000, 0), lock(2, 6000, 7000, 0), false},
