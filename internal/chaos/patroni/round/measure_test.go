@@ -142,6 +142,8 @@ func TestExcuse(t *testing.T) {
 		client("a", 1, 0, 5000), client("c", 1, 20000, 30000),
 		client("b", 2, 4000, 9000), client("c", 2, 20000, 30000),
 		client("b", 3, 4000, 9000),
+		client("d", 1, 60000, 65000), client("d", 2, 60000, 65010), client("d", 3, 60000, 70000),
+		client("d", 1, 66000, 68000), client("d", 2, 66000, 70000), client("d", 3, 70100, 75000),
 		client("a", 5, 0, 4400), client("b", 5, 4400, 9000),
 	}, span{ms(25000), ms(25100)}, span{ms(30030), ms(30130)})
 	lock := func(process, from, valid, told int) check.Grant {
@@ -164,6 +166,11 @@ func TestExcuse(t *testing.T) {
 		{"the news came late", lock(1, 29000, 30010, 30400), lock(2, 30020, 30030, 30040), false},
 		{"the news came late, but for a time without a processor", lock(1, 29000, 30010, 30360), lock(2, 30020, 30030, 30040), true},
 		{"still taken for valid", lock(1, 29000, 30400, 0), lock(2, 30020, 30030, 30040), false},
+		{"HAProxy closes its connections to a node", lock(1, 64000, 65010, 65050), lock(3, 65020, 65030, 0), true},
+		{"the same, and a process elsewhere loses its lock", lock(3, 64000, 65010, 65050), lock(1, 65020, 65030, 0), false},
+		{"the same, and the news came late", lock(1, 64000, 65010, 65300), lock(3, 65020, 65030, 0), false},
+		{"one process alone loses its connection to HAProxy", lock(1, 67000, 68010, 68050), lock(3, 68020, 68030, 0), false},
+		{"a process without HAProxy loses its connection", lock(3, 69000, 70010, 70050), lock(1, 70020, 70030, 0), false},
 		{"no server ended sessions", lock(1, 24000, 25010, 25050), lock(2, 25020, 25030, 0), false},
 	}
 	for _, tt := range tests {

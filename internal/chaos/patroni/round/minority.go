@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
@@ -56,7 +57,7 @@ func (r *run) holdOn(ctx context.Context, n *cluster.Node, o *Outcome) (*minorit
 // its token.
 func (r *run) holdIn(ctx context.Context, pool *sql.DB, o *Outcome) (m *minority, err error) {
 	m = &minority{run: r, outcome: o, pool: pool}
-	m.session, err = sqllock.Open(ctx, m.pool, sqllock.WithLease(minorityLease))
+	m.session, err = sqllock.Open(ctx, m.pool, sqllock.WithLease(minorityLease), sqllock.WithLogger(slog.New(slog.DiscardHandler)))
 	if err == nil {
 		m.lock, err = m.session.TryLock(ctx, sqllock.Namespace("minority").Key("old"))
 	}

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
@@ -174,9 +175,9 @@ func (r *run) createDatabase(ctx context.Context) error {
 // startWorker starts the i-th process: each client has one of each driver.
 func (r *run) startWorker(i int) error {
 	drivers := pgtest.Drivers()
-	host, dsn := r.clients[i/2], cluster.Proxied()
-	if i/2 == 1 {
-		dsn = r.cluster.MultiHost()
+	host, dsn := r.clients[i/2], r.cluster.MultiHost()
+	if slices.Contains(proxied, i+1) {
+		dsn = cluster.Proxied()
 	}
 	dsn = cluster.Named(dsn, clientName(i+1))
 	w, err := worker.Start(worker.Config{

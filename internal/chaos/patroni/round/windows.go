@@ -19,9 +19,9 @@ import (
 //
 //   - Two nodes accepted writes at the time, and the two processes had their
 //     sessions on different nodes.
-//   - The server of the earlier lock was ending its sessions. It freed the lock
-//     a moment before the holder heard of it (the fourth assumption of
-//     docs/safety.md).
+//   - The server of the earlier lock was ending its sessions, or HAProxy those
+//     of a node. The lock was free a moment before the holder heard of it (the
+//     fourth assumption of docs/safety.md).
 //
 // Nothing excuses two locks of one process.
 
@@ -73,6 +73,9 @@ func two(writable []cluster.Writable) (all []span) {
 	return all
 }
 
+// proxied are the processes that go through HAProxy: those of the first client.
+var proxied = []int{1, 2}
+
 // clientName is the application_name of process i, and sessionName the one that
 // its Session makes of it.
 func clientName(i int) string  { return fmt.Sprintf("process-%d", i) }
@@ -110,6 +113,19 @@ func (w *windows) inNews(process int, m history.Moment) bool {
 	})
 }
 
+// inClosing reports whether HAProxy ended its connections to a node shortly
+// before m, or will at once: those of all its processes, that of process among
+// them.
+func (w *windows) inClosing(process int, m history.Moment) bool {
+	return slices.Contains(proxied, process) && slices.ContainsFunc(w.clients[sessionName(process)], func(s cluster.Writable) bool {
+		return !slices.ContainsFunc(proxied, func(other int) bool {
+			return !slices.ContainsFunc(w.clients[sessionName(other)], func(o cluster.Writable) bool {
+				return o.Node == s.Node && m >= o.To-unseen && m <= o.To+unseen
+			})
+		})
+	})
+}
+
 // excuse reports whether a and b may have been valid at once; see
 // check.WithExcuse.
 func (w *windows) excuse(a, b check.Grant) bool {
@@ -127,7 +143,8 @@ func (w *windows) excuse(a, b check.Grant) bool {
 		}
 	}
 	late := known - within(w.starved, second.Granted, known)
-	return w.inNews(first.Process, second.Granted) && late <= second.Granted+news
+	ended := w.inNews(first.Process, second.Granted) || w.inClosing(first.Process, second.Granted)
+	return ended && late <= second.Granted+news
 }
 
 // changed returns the last moment at which a node ceased to accept writes in the
