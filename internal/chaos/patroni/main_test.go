@@ -200,9 +200,9 @@ func TestMarkdown(t *testing.T) {
 	}
 	text := o.markdown(results)
 	for _, want := range []string{
-		"| 4 | leader's node cut off | 2 | 3 | 2 / 3 / 3 ms | 1000 / 1000 / 1000 ms | 1 of 2 | 1 times, longest 1000 ms | 2 (longest 5 ms) | 0, and 1 until the news arrived | 4 | – | ok |",
-		"| 1 | switchover | 1 | 0 | – | – | 0 of 0 | 0 | 0 | 0 | 0 | – | ok; 1 more not counted: the cluster did not become whole |",
-		"| 8 | leader's Patroni frozen longer than the ttl | 1 | 0 | – | – | 0 of 0 | 0 | 0 | 0 | 2, and 1 that were cancelled | 1 told before; 3 fenced, of these 2 committed there without effect | ok |",
+		"| 4 | leader's node cut off | 2 | 3 | 2 / 3 / 3 ms | 1000 / 1000 / 1000 ms | 1 of 2 | 1 times, longest 1000 ms | 2 (longest 5 ms) | 0, and 1 until the news arrived | 4 | – | 0.0 s | ok |",
+		"| 1 | switchover | 1 | 0 | – | – | 0 of 0 | 0 | 0 | 0 | 0 | – | 0.0 s | ok; 1 more not counted: the cluster did not become whole |",
+		"| 8 | leader's Patroni frozen longer than the ttl | 1 | 0 | – | – | 0 of 0 | 0 | 0 | 0 | 2, and 1 that were cancelled | 1 told before; 3 refused, and 2 commits on the old one lost | 0.0 s | ok |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no line\n%s\nin\n%s", want, text)

@@ -20,7 +20,7 @@ import (
 // 99th percentile and the longest.
 var columns = []string{
 	"kind", "fault", "times", "locks lost", "told p50 / p99 / max", "granted again p50 / p99 / max", "not interrupted",
-	"two primaries", "overlaps then", "other overlaps", "commits lost", "holders of the old primary", "result",
+	"two primaries", "overlaps then", "other overlaps", "commits lost", "holders of the old primary", "whole again, mean", "result",
 }
 
 // A row is one line of the table: all faults of one kind.
@@ -86,16 +86,22 @@ func (r row) cells(kind round.Kind) []string {
 	if r.Cancelled > 0 {
 		missing += fmt.Sprintf(", and %d that were cancelled", r.Cancelled)
 	}
-	old := "–"
+	old, whole := "–", "–"
+	if r.times > 0 {
+		whole = fmt.Sprintf("%.1f s", r.took.Seconds()/float64(r.times))
+	}
 	if m := r.Minority; m != (round.Minority{}) {
-		old = fmt.Sprintf("%d told before; %d fenced, of these %d committed there without effect", m.Told, m.Refused, m.Lost)
+		old = fmt.Sprintf("%d told before", m.Told)
+		if m.Refused > 0 {
+			old = fmt.Sprintf("%s; %d refused, and %d commits on the old one lost", old, m.Refused, m.Lost)
+		}
 	}
 	if r.Overlaps > 0 {
 		result = "**overlaps**"
 	}
 	return []string{
 		strconv.Itoa(kind.Number), kind.Name, strconv.Itoa(r.times), strconv.Itoa(r.Lost), three(r.Told), three(r.Served),
-		fmt.Sprintf("%d of %d", r.Spared, r.Spared+len(r.Served)), two, then, others, missing, old, result,
+		fmt.Sprintf("%d of %d", r.Spared, r.Spared+len(r.Served)), two, then, others, missing, old, whole, result,
 	}
 }
 
@@ -126,15 +132,15 @@ func (o *options) how(results []*round.Result) string {
 		took += r.Took
 	}
 	s := o.settings
-	mode := "off"
+	mode, flag := "off", ""
 	if s.Synchronous {
-		mode = "on"
+		mode, flag = "on", " -synchronous"
 	}
-	return fmt.Sprintf(`Seed %d, %v in %d rounds, each with a cluster of its own.
+	return fmt.Sprintf(`%v in %d rounds, each with a cluster of its own: `+"`go run ./patroni -each %d -seed %d -ttl %v -loop %v -retry %v -lease %v%s`"+`.
 %s, %s, %d processors.
 Patroni has ttl %v, loop_wait %v, retry_timeout %v and synchronous_mode %s; each Session has a lease of %v.
 %d faults; %d operations, of which another process contended %d; %d fenced writes stored, and %d refused by the fence.`,
-		o.seed, took.Round(time.Second), len(results), results[0].Server, runtime.Version(), runtime.NumCPU(),
+		took.Round(time.Second), len(results), o.each, o.seed, s.TTL, s.LoopWait, s.RetryTimeout, o.lease, flag, results[0].Server, runtime.Version(), runtime.NumCPU(),
 		s.TTL, s.LoopWait, s.RetryTimeout, mode, o.lease, faults, operations, contended, stored, fenced)
 }
 

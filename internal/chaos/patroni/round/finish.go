@@ -159,7 +159,7 @@ func (r *run) read() (events []history.Event, err error) {
 // save adds the faults to the histories, the writes that are stored, and the
 // servers' logs.
 func (r *run) save(all []Outcome) error {
-	for name, what := range map[string]any{"stored.json": r.result.writes, "primaries.json": r.seen} {
+	for name, what := range map[string]any{"stored.json": r.result.writes, "primaries.json": r.seen, "minority.json": r.events} {
 		text, err := json.Marshal(what)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(r.Dir, name), text, 0o600)

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
@@ -122,6 +124,20 @@ func killPostmaster(ctx context.Context, r *run, o *Outcome) error {
 	return err
 }
 
+// working waits until a process works on the new primary, and up to a second
+// more, so that locks of the old one can overlap its locks. A minute without a
+// grant is left to the checks that follow.
+func (r *run) working(ctx context.Context) error {
+	since := history.Now()
+	err := fleet.Poll(ctx, time.Minute, "a process to work on the new primary", func(context.Context) (bool, error) {
+		return slices.ContainsFunc(r.workers, func(w *worker.Process) bool { return w.Status().LastOK > since }), nil
+	})
+	if err != nil && !errors.Is(err, fleet.ErrTimeout) {
+		return err
+	}
+	return worker.Pause(ctx, r.upTo(time.Second))
+}
+
 func cutOff(ctx context.Context, r *run, o *Outcome) error {
 	n, err := r.leader(ctx)
 	if err != nil {
@@ -136,7 +152,7 @@ func cutOff(ctx context.Context, r *run, o *Outcome) error {
 	if err := r.network.Cut(n.Host); err != nil {
 		return err
 	}
-	err = errors.Join(r.succeeded(ctx, n, m), r.network.Mend(n.Host))
+	err = errors.Join(r.succeeded(ctx, n, m), r.working(ctx), r.network.Mend(n.Host))
 	o.mended()
 	return err
 }
