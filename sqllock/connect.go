@@ -21,6 +21,9 @@ const (
 	// user, the password or the database. A server may count failed logins, and
 	// lock the account.
 	backoffRejected = 10 * time.Second
+
+	// doublings of backoffMin lead to backoffMax.
+	doublings = 5
 )
 
 // proofTimeout bounds the proof that locks exclude, on a second connection.
@@ -37,12 +40,13 @@ func (sl *slot) keepConnected(c *connection) {
 			if err != nil {
 				err = fromDialect(err)
 				sl.unreachable(err)
-				longest := backoffMax
 				if errors.Is(err, ErrConfig) {
-					longest = backoffRejected
+					sl.backOff(failures, backoffRejected)
+					failures++
+				} else {
+					sl.backOff(failures, backoffMax)
+					failures = min(failures+1, doublings) // a rejection at the end of an outage is the first one
 				}
-				sl.backOff(failures, longest)
-				failures++
 				continue
 			}
 			c = sl.serve(session)

@@ -23,7 +23,8 @@ type Option func(*options)
 // that is not a constant of this package.
 //
 // With MySQL the caller also says that all processes connect to this server.
-// Open then accepts a server of MariaDB that replicates from another one.
+// Open then accepts a server of MariaDB that replicates from another one, which
+// it would reject as a replica.
 func WithDialect(d Dialect) Option {
 	return func(o *options) { o.named = d }
 }

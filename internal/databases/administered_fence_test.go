@@ -44,14 +44,14 @@ func TestFenceOnAnAdministeredServer(t *testing.T) {
 		}{
 			{"rights revoked", func() { p.inDatabase("REVOKE ALL ON latchkey_fence FROM %[2]s") }, p.grant, "latchkey_fence"},
 			{"read-only", func() { p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on") },
-				func() { p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only") }, "can only read"},
+				func() { p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only") }, "read-only"},
 			{"table dropped", func() { p.inDatabase("ALTER TABLE latchkey_fence RENAME TO other") },
 				func() { p.inDatabase("ALTER TABLE other RENAME TO latchkey_fence") }, "FenceSchema"},
 		} {
 			tt.do()
 			err := p.fence(p.pool(), lock)
 			if tt.name == "read-only" && p.driver == "postgres" { // lib/pq begins its transactions READ WRITE
-				err = cmp.Or(err, errors.New("can only read"))
+				err = cmp.Or(err, errors.New("read-only"))
 			}
 			if err == nil || !strings.Contains(err.Error(), tt.says) || errors.Is(err, sqllock.ErrFenced) {
 				t.Errorf("%s: Fence: %v, want an error that mentions %q", tt.name, err, tt.says)

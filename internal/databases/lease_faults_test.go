@@ -75,7 +75,7 @@ var leaseFaults = []serverFault{
 		undo: func(p *tenant) {
 			p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only")
 		},
-		refused: sqllock.ErrNotExclusive, refusedSays: "can only read",
+		refused: sqllock.ErrConfig, refusedSays: "set default_transaction_read_only=off",
 	},
 	{
 		name:    "lease table: password changed",

@@ -28,7 +28,8 @@ func TestFail(t *testing.T) {
 		kind Kind
 		text string
 	}{
-		{"server shut down", stateError("57P01"), Gone, "57P01"},
+		{"server shut down", stateError("57P01"), Gone, "pg_terminate_backend: SQLSTATE 57P01"},
+		{"crash", stateError("57P02"), Gone, "crashed: SQLSTATE 57P02"},
 		{"idle session ended", stateError("57P05"), Gone, "(idle_session_timeout): SQLSTATE 57P05"},
 		{"idle transaction ended", stateError("25P03"), Gone, "(idle_in_transaction_session_timeout): SQLSTATE 25P03"},
 		{"long transaction ended", stateError("25P04"), Gone, "(transaction_timeout): SQLSTATE 25P04"},
@@ -42,7 +43,7 @@ func TestFail(t *testing.T) {
 		{"without words", stateError("22012"), Statement, "the server answered SQLSTATE 22012"},
 		{"temporary files", stateError("53400"), Statement, "temp_file_limit: SQLSTATE 53400"},
 		{"disk full", stateError("53100"), Statement, "disk is full: SQLSTATE 53100"},
-		{"lock table full", stateError("53200"), Full, "53200"},
+		{"lock table full", stateError("53200"), Full, "(max_locks_per_transaction): SQLSTATE 53200"},
 		{"deadlock", stateError("40P01"), Statement, "40P01"},
 		{"wrapped", fmt.Errorf("secret-host: %w", stateError("57P01")), Gone, "57P01"},
 		{"connection closed by its owner", sql.ErrConnDone, Closed, "closed by its owner"},

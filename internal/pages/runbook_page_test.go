@@ -56,3 +56,30 @@ func TestHoldersQuery(t *testing.T) {
 		}
 	})
 }
+
+// Each reason in the runbook's tables is a text of the source, or the system's.
+func TestReasonsOfTheRunbook(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## The reasons in an error or a log line\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	source := readCode(t, func(name string) bool { return !strings.HasSuffix(name, "_test.go") })
+	rows := 0
+	for line := range strings.Lines(section) {
+		reason, isRow := strings.CutPrefix(line, "| ")
+		reason, _, _ = strings.Cut(reason, " |")
+		if !isRow || reason == "reason" || strings.HasPrefix(reason, "*") {
+			continue
+		}
+		rows++
+		if !strings.Contains(source, strings.ReplaceAll(reason, `\*`, "*")) {
+			t.Errorf("the source has no reason %q", reason)
+		}
+	}
+	if rows < 40 {
+		t.Errorf("%d reasons: is this the section?", rows)
+	}
+}

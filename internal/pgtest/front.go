@@ -64,7 +64,7 @@ func haproxySettings(port int, defaults []string, servers []*Cluster) []byte {
 
 // Reload has a HAProxy read its settings again. Its old process goes on with
 // the connections that it has.
-func (f *Front) Reload() error { return f.Signal(syscall.SIGUSR2) }
+func (f *Front) Reload() error { return f.Signal(sigReload) }
 
 // Pgpool starts a Pgpool-II in front of c, and of standbys of c. settings are
 // further lines of its pgpool.conf.

@@ -16,6 +16,8 @@ var errSystem = errors.New("pgtest: servers are started on Linux, macOS and BSD 
 const (
 	sigCont = syscall.Signal(-1)
 	sigStop = syscall.Signal(-2)
+
+	sigReload = syscall.Signal(-3)
 )
 
 type account struct{ Uid, Gid uint32 }

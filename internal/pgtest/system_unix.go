@@ -17,6 +17,8 @@ import (
 const (
 	sigCont = syscall.SIGCONT
 	sigStop = syscall.SIGSTOP
+
+	sigReload = syscall.SIGUSR2 // of HAProxy
 )
 
 // An account is the user and group of a process.

@@ -21,16 +21,32 @@ const mostEnded = 64
 func Live(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	for ended := 0; ; ended++ {
 		conn, err := db.Conn(ctx)
-		if err != nil || ended == mostEnded || !hasEnded(SocketOf(conn, nil)) {
+		if err != nil || ended == mostEnded || isAlive(ctx, conn) {
 			return conn, err
 		}
 		Destroy(conn, "")
 	}
 }
 
-// hasEnded reports whether something has arrived on the socket of an idle
-// connection: normally its end, or the server's last words.
-func hasEnded(socket net.Conn) (ended bool) {
+// isAlive reports whether an idle connection can be used, as far as that is
+// known without a question to the server.
+//
+// If something has arrived, that is the end of the connection or the server's
+// last words. It may also be a notification for another user of the pool, which
+// listens on this connection. So the driver reads it, with a ping. A wrapper of
+// the driver may have no ping, and then leaves what has arrived unread.
+func isAlive(ctx context.Context, conn *sql.Conn) bool {
+	socket := SocketOf(conn, nil)
+	return !hasArrived(socket) || conn.PingContext(ctx) == nil && !hasArrived(socket)
+}
+
+// hasArrived reports whether something has arrived on the socket of an idle
+// connection.
+//
+// It does not take its turn among those who read from the socket: pgx may have a
+// goroutine that has been reading since a slow write. Nor does it heed a read
+// deadline, which may be one of the last statement.
+func hasArrived(socket net.Conn) (arrived bool) {
 	if socket == nil {
 		return false
 	}
@@ -38,9 +54,6 @@ func hasEnded(socket net.Conn) (ended bool) {
 	if raw == nil {
 		return false
 	}
-	err := raw.Read(func(fd uintptr) bool {
-		ended = peek.Readable(fd)
-		return true // do not wait
-	})
-	return ended || err != nil
+	err := raw.Control(func(fd uintptr) { arrived = peek.Readable(fd) })
+	return arrived || err != nil
 }

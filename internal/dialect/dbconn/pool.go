@@ -82,10 +82,10 @@ func (p *Pool) Once(ctx context.Context, f func(*sql.Conn) error) error {
 // The failures of a pool that lends no connection in time.
 var (
 	// ErrNoConnection: all connections that the pool may open are in use.
-	ErrNoConnection error = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection of the pool came free, or could be made, in time"}
+	ErrNoConnection error = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection of the pool came free, or could be made, in time: all that SetMaxOpenConns allows are in use"}
 
 	// ErrNoServer: the pool may open another connection, and the server made none.
-	ErrNoServer error = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection could be made in time"}
+	ErrNoServer error = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection could be made in time: the server or the network does not answer"}
 )
 
 // Lend returns a connection of db, which the caller closes. It gives up shortly

@@ -49,7 +49,7 @@ func (t *postgresTables) proveOn(ctx context.Context, conn *sql.Conn) error {
 	if err := Unprepared(ctx, conn); err != nil {
 		return err
 	}
-	if err := makeTables(ctx, conn); err != nil {
+	if err := t.makeTables(ctx, conn); err != nil {
 		return err
 	}
 	return t.look(ctx, conn)
@@ -118,7 +118,7 @@ const pgxPrepares = "pgx prepares its statements in the mode that it is in, and 
 
 // makeTables creates the missing tables. Of two processes that do so at the
 // same moment, one may fail and then looks again.
-func makeTables(ctx context.Context, conn *sql.Conn) error {
+func (t *postgresTables) makeTables(ctx context.Context, conn *sql.Conn) error {
 	raced := []string{"23505", "42P07", "42710", "40001", "XX000"}
 	for attempt := 1; ; attempt++ {
 		there, err := postgres.Holds(ctx, conn, tablesExist)
@@ -128,8 +128,10 @@ func makeTables(ctx context.Context, conn *sql.Conn) error {
 		statements := leaseTables(postgresTypes)
 		if there {
 			statements = statements[len(statements)-1:] // the row: the process that made the table may have died before
-		} else if hidden, err := postgres.Holds(ctx, conn, tablesHidden); err != nil || hidden {
-			return cmp.Or(err, errRights)
+		} else if t.genuine { // other systems may not understand the question
+			if hidden, err := postgres.Holds(ctx, conn, tablesHidden); err != nil || hidden {
+				return cmp.Or(err, errRights)
+			}
 		}
 		if err = execAll(ctx, conn, statements); err == nil || !slices.Contains(raced, errcode.SQLState(err)) || attempt == dbconn.Attempts {
 			return err
@@ -151,8 +153,8 @@ const rowsAreHidden = `pg_catalog.row_security_active(pg_catalog.to_regclass('la
 const tablesHidden = `EXISTS (SELECT FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 	WHERE c.relname = 'latchkey_sessions' AND NOT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND n.nspname IN (
 		SELECT CASE name WHEN '$user' THEN CURRENT_USER::text ELSE name END
-		FROM (SELECT pg_catalog.btrim(pg_catalog.btrim(s), '"') AS name FROM pg_catalog.unnest(
-			pg_catalog.string_to_array(pg_catalog.current_setting('search_path'), ',')) AS s) AS path))`
+		FROM (SELECT CASE WHEN s LIKE '"%' THEN pg_catalog.btrim(s, '"') ELSE pg_catalog.lower(s) END AS name FROM pg_catalog.regexp_split_to_table(
+			pg_catalog.btrim(pg_catalog.current_setting('search_path')), '\s*,\s*') AS s) AS path))`
 
 // execAll sends statements one after the other.
 func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {

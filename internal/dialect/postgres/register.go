@@ -115,7 +115,7 @@ const notNullViolation = "23502"
 var errStartHidden = &dialect.Failure{
 	Kind:   dialect.Statement,
 	State:  notNullViolation,
-	Reason: "the role of SET ROLE may not see its own session, which the registry is about: grant it the role that logs in, or pg_read_all_stats",
+	Reason: "the role that SET ROLE has set may not see its own session: grant it the role that logs in, or pg_read_all_stats",
 }
 
 // register returns the statements of Register for the server process pid.

@@ -32,6 +32,9 @@ const (
 // connection was closed. So ExplainTimeout asks, on another connection.
 func ExplainTimeout(ctx context.Context, db *sql.DB, err error) error {
 	var failure *dialect.Failure
+	if errors.Is(err, dbconn.ErrSilence) { // what ends early says so, and another connection may hang as well
+		return err
+	}
 	if !errors.As(dialect.Fail(err), &failure) || failure.Kind > dialect.Statement || failure.Permanent || !endsEarly(failure.State) {
 		return err
 	}
