@@ -79,7 +79,10 @@ func TestMissing(t *testing.T) {
 		{Node: "b", From: ms(7000), To: ms(20000)},
 	})
 	long := write(9, 6500, history.OK)
+	long.Write.Process = 2 // has lib/pq
 	long.Write.Begin = long.Write.End - history.Moment(worker.WriteTimeout)
+	other := write(9, 6500, history.OK)
+	other.Write.Process, other.Write.Begin = 1, long.Write.Begin
 	tests := []struct {
 		name        string
 		event       history.Event
@@ -100,6 +103,7 @@ func TestMissing(t *testing.T) {
 		{"lost before any fault", write(9, 100, history.OK), false, 0, 0, 1},
 		{"lost with synchronous replication", write(9, 6500, history.OK), true, 0, 0, 1},
 		{"its context ended, with synchronous replication", long, true, 0, 1, 0},
+		{"the same, with pgx", other, true, 0, 0, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

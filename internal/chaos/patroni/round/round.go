@@ -172,16 +172,21 @@ func (r *run) createDatabase(ctx context.Context) error {
 	return nil
 }
 
-// startWorker starts the i-th process: each client has one of each driver.
-func (r *run) startWorker(i int) error {
+// driver returns that of a process. Each client has one process of each.
+func driver(process int) string {
 	drivers := pgtest.Drivers()
+	return drivers[(process-1)%len(drivers)]
+}
+
+// startWorker starts the i-th process, from 0.
+func (r *run) startWorker(i int) error {
 	host, dsn := r.clients[i/2], r.cluster.MultiHost()
 	if slices.Contains(proxied, i+1) {
 		dsn = cluster.Proxied()
 	}
 	dsn = cluster.Named(dsn, clientName(i+1))
 	w, err := worker.Start(worker.Config{
-		Process: i + 1, Driver: drivers[i%len(drivers)],
+		Process: i + 1, Driver: driver(i + 1),
 		DSN: dsn, Direct: dsn,
 		History: filepath.Join(r.Dir, fmt.Sprintf("process-%d.jsonl", i+1)),
 		Lease:   r.Lease, Callers: r.Callers, Keys: r.Keys, Seed: r.rand.Uint64(),
