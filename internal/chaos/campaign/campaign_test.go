@@ -83,47 +83,14 @@ func TestMixed(t *testing.T) {
 	}
 }
 
-// Watermarks, idempotency, elections and, where there is one, the registry keep
-// their promises in each store.
-func TestServices(t *testing.T) {
-	for _, store := range fleet.Stores() {
-		t.Run(string(store), func(t *testing.T) {
-			set := settings(t, 4)
-			set.Store, set.Callers, set.Services, set.Keys = store, 2, 2, 4
-			plan := campaign.Plan{Rows: []int{1, 2, 8, 15, 36}, Faults: 2, Fleet: set, Progress: t.Output()}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
-			result, err := campaign.Run(ctx, plan)
-			t.Logf("\n%v", result)
-			if err != nil {
-				t.Error(err)
-			}
-			if result != nil && (result.Services == nil || result.Services.Registry != store.Registry()) {
-				t.Errorf("checked: %+v", result.Services)
-			}
-		})
-	}
-}
-
-// Two campaigns with one seed do the same things to the same processes, in each
-// store and beside all kinds of callers.
+// Two campaigns with one seed do the same things to the same processes, beside all
+// kinds of callers.
 func TestRepeatable(t *testing.T) {
-	rows := map[fleet.Store][]int{
-		fleet.Postgres: {8, 13, 30}, fleet.Leases: {8, 11, 13}, fleet.PooledLeases: {8, 11, 34}, fleet.MariaDB: {8, 13, 25}, fleet.SQLite: {3, 23, 35},
-	}
-	for _, store := range fleet.Stores() {
-		t.Run(string(store), func(t *testing.T) { repeatable(t, store, rows[store]) })
-	}
-}
-
-func repeatable(t *testing.T, store fleet.Store, rows []int) {
-	each := 1
-	if store == fleet.Postgres {
-		each = 2
-	}
+	const each = 2
+	rows := []int{8, 13, 30}
 	injected := func(seed uint64) (all []string) {
 		set := settings(t, 4)
-		set.Store, set.Seed, set.Callers, set.Mixed, set.Brisk, set.Services = store, seed, 2, 1, 1, 1
+		set.Seed, set.Callers, set.Mixed, set.Brisk, set.Services = seed, 2, 1, 1, 1
 		plan := campaign.Plan{Rows: rows, Faults: each, Fleet: set, Progress: t.Output()}
 		result, err := campaign.Run(t.Context(), plan)
 		if result == nil || result.Faults != each*len(rows) || err != nil && !strings.HasPrefix(err.Error(), "campaign: too little happened") {
@@ -143,30 +110,26 @@ func repeatable(t *testing.T, store fleet.Store, rows []int) {
 		}
 		return all
 	}
-	first, again := injected(7), injected(7)
-	if len(first) != each*len(rows) || !slices.Equal(first, again) {
-		t.Errorf("with one seed %q and %q", first, again)
-	}
-	if store != fleet.Postgres {
-		return
-	}
-	if other := injected(8); slices.Equal(first, other) {
-		t.Errorf("with two seeds %q", first)
+	first, again, other := injected(7), injected(7), injected(8)
+	if len(first) != each*len(rows) || !slices.Equal(first, again) || slices.Equal(first, other) {
+		t.Errorf("with one seed %q and %q, with another %q", first, again, other)
 	}
 }
 
-// Each store keeps its promises in faults that take a moment.
+// Each store keeps its promises in faults that take a moment. So do watermarks,
+// idempotency, elections and, where there is one, the registry.
 func TestStores(t *testing.T) {
 	rows := map[fleet.Store][]int{
+		fleet.Postgres:     {1, 2, 8, 15},
 		fleet.Leases:       {1, 8, 11, 12, 13, 30},
 		fleet.PooledLeases: {3, 8, 13, 30, 34},
 		fleet.MariaDB:      {1, 8, 11, 13, 15, 25, 30, 33},
 		fleet.SQLite:       {1, 2, 3, 30, 35, 36},
 	}
-	for _, store := range fleet.Stores()[1:] {
+	for _, store := range fleet.Stores() {
 		t.Run(string(store), func(t *testing.T) {
 			set := settings(t, 4)
-			set.Store, set.Mixed, set.Brisk, set.Lease = store, 4, 1, 3*time.Second
+			set.Store, set.Mixed, set.Brisk, set.Services, set.Lease = store, 4, 1, 2, 3*time.Second
 			plan := campaign.Plan{Rows: rows[store], Faults: 1, Fleet: set, Progress: t.Output()}
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
@@ -174,6 +137,9 @@ func TestStores(t *testing.T) {
 			t.Logf("\n%v", result)
 			if err != nil {
 				t.Error(err)
+			}
+			if result != nil && (result.Services == nil || result.Services.Registry != store.Registry()) {
+				t.Errorf("checked: %+v", result.Services)
 			}
 		})
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -23,7 +25,9 @@ type options struct {
 	perRound int
 	clusters int
 	seed     uint64
-	dir      string // absolute; empty: a temporary one
+	seeded   bool          // by -seed
+	limit    time.Duration // no round begins later; 0: none
+	dir      string        // absolute; empty: a temporary one
 	table    string
 	lease    time.Duration
 	settings cluster.Settings
@@ -39,8 +43,9 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	rows := flags.String("rows", "", "kinds of faults, by their numbers, separated by commas (all)")
 	flags.IntVar(&o.perRound, "round", 24, "faults before the cluster is made anew, and the histories are checked")
 	flags.IntVar(&o.clusters, "clusters", 1, "at work at once")
-	flags.Uint64Var(&o.seed, "seed", rand.Uint64(), "of all random choices")
-	flags.StringVar(&o.dir, "out", "", "directory for histories and results, where a later run with the same flags goes on (a temporary one, removed when all is well)")
+	flags.Uint64Var(&o.seed, "seed", rand.Uint64(), "of all random choices (a random one, or that of -out)")
+	flags.DurationVar(&o.limit, "for", 0, "how long to begin rounds; a later run with the same -out does the rest (no limit)")
+	flags.StringVar(&o.dir, "out", "", "directory for histories and results, where a later run with the same settings goes on (a temporary one, removed when all is well)")
 	flags.StringVar(&o.table, "table", "", "document into which to paste the table, if all was well")
 	flags.DurationVar(&o.lease, "lease", 2*time.Second, "of each Session")
 	flags.DurationVar(&o.settings.TTL, "ttl", 6*time.Second, "Patroni's ttl")
@@ -53,6 +58,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
+	flags.Visit(func(f *flag.Flag) { o.seeded = o.seeded || f.Name == "seed" })
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("what is %q? there are flags only", flags.Arg(0))
 	}

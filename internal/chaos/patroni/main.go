@@ -1,12 +1,15 @@
+//go:build linux
+
 // Command patroni runs a campaign of failovers: processes that use latchkey work
 // on a PostgreSQL cluster under Patroni, etcd and HAProxy, while nodes are
 // killed and cut off. Everything that they saw is checked.
 //
 //	go run ./patroni -each 20
-//	go run ./patroni -each 200 -out failovers -seed 42 -table ../../docs/databases/patroni.md
+//	go run ./patroni -each 200 -clusters 2 -for 2h -out failovers -table ../../docs/databases/patroni.md
 //	go run ./patroni -each 3 -rows 4,5 -ttl 30s -loop 10s -retry 10s -lease 10s
 //
-// A campaign with -out goes on where it was interrupted. It needs root on Linux
+// A campaign with -out goes on where it was interrupted, or where -for ended it.
+// A round that goes on when it is interrupted is lost. It needs root on Linux
 // and Debian's packages of the programs; it says which are missing.
 package main
 
@@ -57,13 +60,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	temporary := o.dir == ""
-	if temporary {
-		if o.dir, err = os.MkdirTemp("", "latchkey-failovers-"); err != nil {
+	var own *temporary
+	if o.dir == "" {
+		if own, err = newTemporary(); err != nil {
 			return err
 		}
+		o.dir = own.dir
 	}
-	fmt.Fprintf(stderr, "seed %d\n", o.seed)
 	results, err := o.rounds(ctx, stderr)
 	if len(results) > 0 {
 		fmt.Fprintf(stdout, "\n%s\n", o.markdown(results))
@@ -72,11 +75,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err == nil && o.table != "" {
 		err = campaign.WriteDocument(o.table, o.markdown(results))
 	}
+	kept := err != nil && len(results) > 0
+	if kept {
+		fmt.Fprintln(stderr, "results, and the histories of what went wrong, are in", o.dir)
+	}
 	switch {
-	case err != nil:
-		fmt.Fprintln(stderr, "the histories of what went wrong are in", o.dir)
-	case temporary:
-		err = os.RemoveAll(o.dir)
+	case own == nil:
+	case kept:
+		err = errors.Join(err, own.keep())
+	default:
+		err = errors.Join(err, own.remove())
 	}
 	return err
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -11,22 +13,24 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/round"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
 )
 
-// maxFailures is how many rounds may fail as a whole, so that nothing is known
-// of them, before the campaign ends.
+// maxFailures is how many rounds in a row may fail as a whole, so that nothing
+// is known of them, or be stuck, before the campaign ends.
 const maxFailures = 5
 
 // A plan hands out the faults that are still to be injected.
 type plan struct {
 	mu       sync.Mutex // protects all
 	options  *options
+	began    time.Time
 	missing  map[int]int // by row
 	index    int         // of the last round
-	failures int
+	failures int         // since the last round that was well
 	results  []*round.Result
 }
 
@@ -36,12 +40,16 @@ func (o *options) rounds(ctx context.Context, progress io.Writer) ([]*round.Resu
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return nil, err
 	}
+	if err := o.settle(); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(progress, "seed %d\n", o.seed)
 	p, err := o.resume()
 	if err != nil {
 		return nil, err
 	}
 	if n := len(p.results); n > 0 {
-		fmt.Fprintf(progress, "%d rounds are there already\n", n)
+		fmt.Fprintf(progress, "%d rounds are there already; %d faults are missing\n", n, p.left())
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, o.clusters)
@@ -49,12 +57,26 @@ func (o *options) rounds(ctx context.Context, progress io.Writer) ([]*round.Resu
 		wg.Go(func() { errs[i] = p.work(ctx, progress) })
 	}
 	wg.Wait()
-	return p.results, errors.Join(errs...)
+	err = errors.Join(errs...)
+	if n := p.left(); n > 0 && err == nil {
+		err = fmt.Errorf("%d faults are missing: go on with the same -out", n)
+	}
+	return p.results, err
+}
+
+// left is how many faults are missing.
+func (p *plan) left() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, missing := range p.missing {
+		n += max(0, missing)
+	}
+	return n
 }
 
 // resume returns the plan, less what earlier runs have done.
 func (o *options) resume() (*plan, error) {
-	p := &plan{options: o, missing: map[int]int{}}
+	p := &plan{options: o, began: time.Now(), missing: map[int]int{}}
 	for _, row := range o.rows {
 		p.missing[row] = o.each
 	}
@@ -69,11 +91,21 @@ func (o *options) resume() (*plan, error) {
 		}
 		p.results = append(p.results, r)
 		p.index = max(p.index, r.Index)
-		for _, outcome := range r.Outcomes {
-			p.missing[outcome.Row]--
+		for _, row := range injected(r) {
+			p.missing[row]--
 		}
 	}
 	return p, nil
+}
+
+// injected returns the rows of the faults of r that count.
+func injected(r *round.Result) (rows []int) {
+	for _, o := range r.Outcomes {
+		if o.Stuck == "" {
+			rows = append(rows, o.Row)
+		}
+	}
+	return rows
 }
 
 func load(name string) (*round.Result, error) {
@@ -113,8 +145,11 @@ func (p *plan) work(ctx context.Context, progress io.Writer) error {
 func (p *plan) next() (round.Orders, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.index++
 	o := p.options
+	if o.limit > 0 && time.Since(p.began) >= o.limit {
+		return round.Orders{}, false
+	}
+	p.index++
 	rng := rand.New(rand.NewPCG(o.seed, uint64(p.index)))
 	var all []int
 	for _, row := range o.rows {
@@ -138,19 +173,25 @@ func (p *plan) next() (round.Orders, bool) {
 func (p *plan) done(orders round.Orders, result *round.Result, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	injected := 0
-	if result != nil {
-		p.results = append(p.results, result)
-		injected = len(result.Outcomes)
-	}
-	for _, row := range orders.Rows[injected:] {
+	for _, row := range orders.Rows {
 		p.missing[row]++
 	}
+	if result != nil {
+		p.results = append(p.results, result)
+		done := injected(result)
+		for _, row := range done {
+			p.missing[row]--
+		}
+		if len(done) < len(result.Outcomes) {
+			err = errors.New("it was stuck")
+		}
+	}
 	if err == nil {
+		p.failures = 0
 		return nil
 	}
 	if p.failures++; p.failures >= maxFailures {
-		return fmt.Errorf("%d rounds have failed, the last one: %w", p.failures, err)
+		return fmt.Errorf("%d rounds in a row have failed, the last one: %w", p.failures, err)
 	}
 	return nil
 }

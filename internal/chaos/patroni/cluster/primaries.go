@@ -1,8 +1,9 @@
+//go:build linux
+
 package cluster
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -12,9 +13,10 @@ import (
 )
 
 // A Writable is a time during which PostgreSQL on a node was seen to accept
-// writes.
+// writes, or to have a session of a client.
 type Writable struct {
 	Node     string
+	Client   string `json:",omitempty"` // the session's application_name; empty: the node accepts writes
 	From, To history.Moment
 }
 
@@ -33,7 +35,9 @@ func (c *Cluster) Watch(ctx context.Context) (*Primaries, <-chan struct{}) {
 	p, done := &Primaries{}, make(chan struct{})
 	var wg sync.WaitGroup
 	for _, n := range c.Nodes {
-		wg.Go(func() { p.watch(ctx, n) })
+		wg.Go(func() {
+			p.watch(ctx, n.Host.Name, n.socket()+" user=postgres dbname=postgres application_name=observer")
+		})
 	}
 	go func() {
 		wg.Wait()
@@ -49,32 +53,35 @@ func (p *Primaries) Seen() []Writable {
 	return append([]Writable(nil), p.all...)
 }
 
-// watch looks at n. Each look that finds a primary prolongs its last time, or
-// begins another one after a look that did not.
-func (p *Primaries) watch(ctx context.Context, n *Node) {
+// look is the observer's query. A Session adds its own name to that of [Named].
+const look = `SELECT NOT pg_is_in_recovery(), coalesce((SELECT array_agg(DISTINCT application_name)
+	FROM pg_stat_activity WHERE application_name LIKE '% latchkey'), '{}')`
+
+// watch looks at a node. Each look prolongs the last time of what it finds, or begins
+// another one after a look that did not find it.
+func (p *Primaries) watch(ctx context.Context, node, dsn string) {
 	var conn *pgx.Conn
-	dsn := fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable application_name=observer", n.dir, postgresPort)
-	last := -1
+	last := map[string]int{}
 	for ctx.Err() == nil {
-		writable := false
+		var writable bool
+		var found []string
 		limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 		if conn == nil {
 			conn, _ = pgx.Connect(limited, dsn)
 		}
 		at := history.Now()
 		if conn != nil {
-			if err := conn.QueryRow(limited, "SELECT NOT pg_is_in_recovery()").Scan(&writable); err != nil {
-				writable = false
+			if err := conn.QueryRow(limited, look).Scan(&writable, &found); err != nil {
+				writable, found = false, nil
 				_ = conn.Close(limited)
 				conn = nil
 			}
 		}
 		cancel()
-		if !writable {
-			last = -1
-		} else {
-			last = p.note(n.Host.Name, last, at)
+		if writable {
+			found = append(found, "")
 		}
+		last = p.note(node, last, found, at)
 		select {
 		case <-ctx.Done():
 		case <-time.After(seeEvery):
@@ -85,14 +92,20 @@ func (p *Primaries) watch(ctx context.Context, n *Node) {
 	}
 }
 
-// note adds a look to the i-th time, or to a new one if i is negative.
-func (p *Primaries) note(node string, i int, at history.Moment) int {
+// note adds a look that has found clients, and "" for a primary. last has the
+// indexes of what the look before has found.
+func (p *Primaries) note(node string, last map[string]int, found []string, at history.Moment) map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i < 0 {
-		p.all = append(p.all, Writable{Node: node, From: at})
-		i = len(p.all) - 1
+	now := map[string]int{}
+	for _, client := range found {
+		i, ok := last[client]
+		if !ok {
+			p.all = append(p.all, Writable{Node: node, Client: client, From: at})
+			i = len(p.all) - 1
+		}
+		p.all[i].To = at
+		now[client] = i
 	}
-	p.all[i].To = at
-	return i
+	return now
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package cluster is a PostgreSQL cluster under Patroni: on each node etcd,
 // Patroni and PostgreSQL, and a HAProxy next to one client.
 package cluster
@@ -9,7 +11,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 )
@@ -26,7 +27,7 @@ const postgresGlob = "/usr/lib/postgresql/*/bin"
 
 // Check reports, in one line, what this machine lacks.
 func Check() error {
-	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+	if os.Geteuid() != 0 {
 		return errors.New("this needs root on Linux, for network namespaces of its own")
 	}
 	_, err := postgresDir(postgresGlob)

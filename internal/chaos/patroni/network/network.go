@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package network is a small network of hosts in a sandbox. Each host is a
 // network namespace with one card. The cards are plugged into a switch, to which
 // this process is connected, too. There is a second switch: hosts that are

@@ -1,3 +1,5 @@
+//go:build linux
+
 package round
 
 import (
@@ -34,7 +36,7 @@ func (r *run) finish(ctx context.Context) error {
 	defer db.Close()
 	for _, w := range r.workers {
 		if err := w.Rest(); err != nil {
-			return err
+			r.violated("process %d has ended: %v", w.Config.Process, err)
 		}
 	}
 	for _, w := range r.workers {
@@ -53,10 +55,10 @@ func (r *run) finish(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 		report, err := w.Drain(limited)
 		cancel()
-		if err != nil {
-			return err
-		}
-		if report.Goroutines > 0 {
+		switch {
+		case err != nil:
+			r.violated("%v", err)
+		case report.Goroutines > 0:
 			r.violated("process %d left %d goroutines behind:\n%s", w.Config.Process, report.Goroutines, report.Stacks)
 		}
 	}
@@ -103,10 +105,15 @@ func (r *run) check() error {
 	if err != nil {
 		return err
 	}
+	events = append(events, r.events...)
 	all := r.result.Outcomes
 	measure(all, events)
-	w := windowsOf(r.seen)
-	report := check.Sweep(events, check.WithExcuse(w.excuse))
+	w := windowsOf(r.seen, r.starved...)
+	options := []check.Option{check.WithExcuse(w.excuse)}
+	if !r.stuck() {
+		options = append(options, check.WithComplete())
+	}
+	report := check.Sweep(events, options...)
 	overlaps(all, report, w)
 	r.result.Operations, r.result.Contended, r.result.Locks = report.Operations, report.Contended, report.Locks
 	r.result.Fenced = report.Writes[history.Fenced]
@@ -114,13 +121,14 @@ func (r *run) check() error {
 	if !r.stuck() {
 		rows := r.result.writes
 		r.result.Stored = len(rows)
-		without, lost := missing(all, events, rows, r.Orders.Cluster.Synchronous)
-		if lost > 0 {
-			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them", lost)
-			err = errors.Join(err, check.Tokens(rows))
-		} else {
-			err = errors.Join(err, check.Tokens(rows), check.Writes(without, rows))
+		without, lost := missing(all, events, rows, r.Orders.Cluster.Synchronous, w)
+		if len(lost) > 0 {
+			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them, first %+v", len(lost), lost[0])
 		}
+		for _, w := range revived(r.doomed, rows) {
+			r.violated("a write of an old primary is stored on the new one: %+v", w)
+		}
+		err = errors.Join(err, check.Fenced(without, rows, false))
 	}
 	if err != nil {
 		r.violated("%v", err)
@@ -151,7 +159,7 @@ func (r *run) read() (events []history.Event, err error) {
 // save adds the faults to the histories, the writes that are stored, and the
 // servers' logs.
 func (r *run) save(all []Outcome) error {
-	for name, what := range map[string]any{"stored.json": r.result.writes, "primaries.json": r.seen} {
+	for name, what := range map[string]any{"stored.json": r.result.writes, "primaries.json": r.seen, "minority.json": r.events} {
 		text, err := json.Marshal(what)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(r.Dir, name), text, 0o600)

@@ -1,12 +1,16 @@
+//go:build linux
+
 package round
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
@@ -67,10 +71,16 @@ func (o *Outcome) begin()  { o.Begin = history.Now() }
 func (o *Outcome) mended() { o.End = history.Now() }
 
 // succeeded waits until another node than old is the primary, and up to a second
-// more.
-func (r *run) succeeded(ctx context.Context, old *cluster.Node) error {
-	if _, err := r.cluster.Leader(ctx, r.limit(), old); err != nil {
+// more. The holder m on old's side, if there is one, goes on to write then.
+func (r *run) succeeded(ctx context.Context, old *cluster.Node, m *minority) error {
+	leader, err := r.cluster.Leader(ctx, r.limit(), old)
+	if err != nil {
 		return err
+	}
+	if m != nil {
+		if err := m.goOn(ctx, leader); err != nil {
+			return fmt.Errorf("a holder on the old primary: %w", err)
+		}
 	}
 	return worker.Pause(ctx, r.upTo(time.Second))
 }
@@ -95,7 +105,7 @@ func killNode(ctx context.Context, r *run, o *Outcome) error {
 	if err := errors.Join(r.cluster.KillPatroni(n), r.cluster.KillPostgres(n)); err != nil {
 		return err
 	}
-	if err := r.succeeded(ctx, n); err != nil {
+	if err := r.succeeded(ctx, n, nil); err != nil {
 		return err
 	}
 	err = r.cluster.StartPatroni(n)
@@ -114,16 +124,35 @@ func killPostmaster(ctx context.Context, r *run, o *Outcome) error {
 	return err
 }
 
+// working waits until a process works on the new primary, and up to a second
+// more, so that locks of the old one can overlap its locks. A minute without a
+// grant is left to the checks that follow.
+func (r *run) working(ctx context.Context) error {
+	since := history.Now()
+	err := fleet.Poll(ctx, time.Minute, "a process to work on the new primary", func(context.Context) (bool, error) {
+		return slices.ContainsFunc(r.workers, func(w *worker.Process) bool { return w.Status().LastOK > since }), nil
+	})
+	if err != nil && !errors.Is(err, fleet.ErrTimeout) {
+		return err
+	}
+	return worker.Pause(ctx, r.upTo(time.Second))
+}
+
 func cutOff(ctx context.Context, r *run, o *Outcome) error {
 	n, err := r.leader(ctx)
 	if err != nil {
 		return err
 	}
+	m, err := r.holdOn(ctx, n, o)
+	if err != nil {
+		return err
+	}
+	defer m.end()
 	o.begin()
 	if err := r.network.Cut(n.Host); err != nil {
 		return err
 	}
-	err = errors.Join(r.succeeded(ctx, n), r.network.Mend(n.Host))
+	err = errors.Join(r.succeeded(ctx, n, m), r.working(ctx), r.network.Mend(n.Host))
 	o.mended()
 	return err
 }
@@ -135,11 +164,16 @@ func partition(ctx context.Context, r *run, o *Outcome) error {
 		return err
 	}
 	client := r.clients[r.rand.IntN(len(r.clients))]
+	m, err := r.holdOn(ctx, n, o)
+	if err != nil {
+		return err
+	}
+	defer m.end()
 	o.begin()
 	if err := r.network.Aside(n.Host, client); err != nil {
 		return err
 	}
-	err = errors.Join(r.succeeded(ctx, n), r.network.Mend(n.Host, client))
+	err = errors.Join(r.succeeded(ctx, n, m), r.network.Mend(n.Host, client))
 	o.mended()
 	return err
 }
@@ -185,11 +219,16 @@ func freezePatroni(ctx context.Context, r *run, o *Outcome) error {
 	if err != nil {
 		return err
 	}
+	m, err := r.holdOn(ctx, n, o)
+	if err != nil {
+		return err
+	}
+	defer m.end()
 	o.begin()
 	if err := r.cluster.SignalPatroni(n, syscall.SIGSTOP); err != nil {
 		return err
 	}
-	err = errors.Join(r.succeeded(ctx, n), r.cluster.SignalPatroni(n, syscall.SIGCONT))
+	err = errors.Join(r.succeeded(ctx, n, m), r.cluster.SignalPatroni(n, syscall.SIGCONT))
 	o.mended()
 	return err
 }

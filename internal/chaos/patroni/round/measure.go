@@ -1,3 +1,5 @@
+//go:build linux
+
 package round
 
 import (
@@ -7,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // interruption is the least pause between two grants of a process that counts
@@ -37,7 +40,7 @@ func measure(all []Outcome, events []history.Event) {
 			holds[e.Hold.Lock] = *e.Hold
 		case e.Try != nil && e.Try.Result == history.OK:
 			grants[e.Try.Process] = append(grants[e.Try.Process], e.Try.End)
-		case e.Write != nil && e.Write.Result == history.Fenced:
+		case e.Write != nil && e.Write.Result == history.Fenced && e.Write.Process != minorityProcess:
 			if o := at(all, e.Write.End); o != nil {
 				o.Fenced++
 			}
@@ -120,40 +123,50 @@ func overlaps(all []Outcome, r *check.Report, w *windows) {
 
 // missing finds the writes that were acknowledged and are not stored, and adds
 // each to the fault that may have lost it. It returns the history with these
-// writes as of unknown result, and how many no fault accounts for.
-func missing(all []Outcome, events []history.Event, rows []check.Stored, synchronous bool) (without []history.Event, lost int) {
+// writes as of unknown result, and those that no fault accounts for.
+func missing(all []Outcome, events []history.Event, rows []check.Stored, synchronous bool, w *windows) (without []history.Event, lost []history.Write) {
 	stored := map[int64]bool{}
 	for _, row := range rows {
 		stored[row.Number] = true
 	}
 	for _, e := range events {
 		if e.Write != nil && e.Write.Result == history.OK && !stored[e.Write.Number] {
-			o := loser(all, e.Write.End)
-			if o != nil {
+			write := *e.Write
+			switch o := loser(all, write.End, w); {
+			case o != nil && synchronous && cancelled(write):
+				o.Cancelled++
+			case o != nil && !synchronous && write.Process == minorityProcess: // see Minority
+			case o != nil && !synchronous:
 				o.Missing++
+			default:
+				lost = append(lost, write)
 			}
-			if o != nil && kindOf(o.Row).Loses && !synchronous {
-				w := *e.Write
-				w.Result = history.Failed
-				e.Write = &w
-			} else {
-				lost++
-			}
+			write.Result = history.Failed
+			e.Write = &write
 		}
 		without = append(without, e)
 	}
 	return without, lost
 }
 
-// loser returns the fault that may have lost a commit acknowledged at m. It is
-// the next one if that came at once and may lose commits, or the last one.
-func loser(all []Outcome, m history.Moment) *Outcome {
-	i := sort.Search(len(all), func(i int) bool { return all[i].Begin > m })
-	if i < len(all) && all[i].Begin-m <= behind && kindOf(all[i].Row).Loses {
-		last := at(all, m)
-		if last == nil || !kindOf(last.Row).Loses || m > last.Settled {
-			return &all[i]
+// cancelled reports whether the acknowledgement came when the context of the
+// write had ended, by way of lib/pq. That asks the server to cancel the COMMIT
+// then. A server that waits for a standby ends the wait, and acknowledges (see
+// TestCancelledCommit).
+func cancelled(w history.Write) bool {
+	return w.End-w.Begin >= history.Moment(worker.WriteTimeout) && driver(w.Process) == "postgres"
+}
+
+// loser returns the fault that may have lost a commit acknowledged at m; nil if
+// there is none. A fault of a kind that loses commits may lose those of the
+// primaries that ended in its time. They are acknowledged before the last of
+// them has ceased to accept writes.
+func loser(all []Outcome, m history.Moment, w *windows) *Outcome {
+	for i := range all {
+		o := &all[i]
+		if kindOf(o.Row).Loses && m >= o.Begin-behind && m <= w.changed(o)+unseen {
+			return o
 		}
 	}
-	return at(all, m)
+	return nil
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package round
 
 import (
@@ -8,6 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // ms is a moment of the histories below, in milliseconds.
@@ -68,35 +71,52 @@ func TestServedAfterTheLongestPause(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	write := func(number int64, at int, result history.Result) history.Event {
-		return history.Event{Write: &history.Write{Number: number, End: ms(at), Result: result}}
+		return history.Event{Write: &history.Write{Number: number, Begin: ms(at - 10), End: ms(at), Result: result}}
 	}
+	// The old primary goes on until 7500, after the fault of 6000 has begun.
+	w := windowsOf([]cluster.Writable{
+		{Node: "a", From: ms(0), To: ms(7500)},
+		{Node: "b", From: ms(7000), To: ms(20000)},
+	})
+	long := write(9, 6500, history.OK)
+	long.Write.Process = 2 // has lib/pq
+	long.Write.Begin = long.Write.End - history.Moment(worker.WriteTimeout)
+	other := write(9, 6500, history.OK)
+	other.Write.Process, other.Write.Begin = 1, long.Write.Begin
 	tests := []struct {
 		name        string
 		event       history.Event
 		synchronous bool
-		want        [2]int // missing of each fault
+		missing     int
+		cancelled   int
 		violations  int
 	}{
-		{"stored", write(1, 500, history.OK), false, [2]int{0, 0}, 0},
-		{"not acknowledged", write(9, 6500, history.Failed), false, [2]int{0, 0}, 0},
-		{"lost on the side that was cut off", write(9, 6500, history.OK), false, [2]int{0, 1}, 0},
-		{"lost to the fault that came next", write(9, 5500, history.OK), false, [2]int{0, 1}, 0},
-		{"lost to a switchover", write(9, 1500, history.OK), false, [2]int{1, 0}, 1},
-		{"lost before any fault", write(9, 100, history.OK), false, [2]int{0, 0}, 1},
-		{"lost with synchronous replication", write(9, 6500, history.OK), true, [2]int{0, 1}, 1},
+		{"stored", write(1, 500, history.OK), false, 0, 0, 0},
+		{"not acknowledged", write(9, 6500, history.Failed), false, 0, 0, 0},
+		{"lost on the side that was cut off", write(9, 6500, history.OK), false, 1, 0, 0},
+		{"lost by a node that has just stepped down", write(9, 7700, history.OK), false, 1, 0, 0},
+		{"lost on the new primary alone", write(9, 8500, history.OK), false, 0, 0, 1},
+		{"lost when the cluster was whole again", write(9, 9500, history.OK), false, 0, 0, 1},
+		{"lost to the fault that came next", write(9, 5500, history.OK), false, 1, 0, 0},
+		{"lost long before it", write(9, 3900, history.OK), false, 0, 0, 1},
+		{"lost to a switchover", write(9, 1500, history.OK), false, 0, 0, 1},
+		{"lost before any fault", write(9, 100, history.OK), false, 0, 0, 1},
+		{"lost with synchronous replication", write(9, 6500, history.OK), true, 0, 0, 1},
+		{"its context ended, with synchronous replication", long, true, 0, 1, 0},
+		{"the same, with pgx", other, true, 0, 0, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			all := []Outcome{{Row: keeps, Begin: ms(1000), Settled: ms(3000)}, {Row: loses, Begin: ms(6000), Settled: ms(9000)}}
 			before := *tt.event.Write
-			without, violations := missing(all, []history.Event{tt.event}, []check.Stored{{Number: 1}}, tt.synchronous)
-			if got := [2]int{all[0].Missing, all[1].Missing}; got != tt.want || violations != tt.violations {
-				t.Errorf("missing %v, %d violations; want %v, %d", got, violations, tt.want, tt.violations)
+			without, lost := missing(all, []history.Event{tt.event}, []check.Stored{{Number: 1}}, tt.synchronous, w)
+			if got := all[1].Missing; got != tt.missing || all[0].Missing != 0 || len(lost) != tt.violations || all[1].Cancelled != tt.cancelled {
+				t.Errorf("missing %d, cancelled %d, lost %v; want %d, %d and %d", got, all[1].Cancelled, lost, tt.missing, tt.cancelled, tt.violations)
 			}
 			if *tt.event.Write != before {
 				t.Error("the history itself was changed")
 			}
-			if excused := without[0].Write.Result != before.Result; excused != (tt.want != [2]int{} && violations == 0) {
+			if found := without[0].Write.Result != before.Result; found != (tt.missing+tt.violations+tt.cancelled > 0) {
 				t.Errorf("the write is %s afterwards", without[0].Write.Result)
 			}
 		})
@@ -110,33 +130,52 @@ func TestTwoPrimaries(t *testing.T) {
 		{Node: "a", From: ms(2100), To: ms(3000)},
 		{Node: "c", From: ms(3100), To: ms(4000)},
 	}
-	if got, want := two(seen), []span{{ms(900), ms(1000)}}; !reflect.DeepEqual(got, want) {
+	if got, want := windowsOf(seen).split, []span{{ms(900), ms(1000)}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestExcuse(t *testing.T) {
+	client := func(node string, process, from, to int) cluster.Writable {
+		return cluster.Writable{Node: node, Client: sessionName(process), From: ms(from), To: ms(to)}
+	}
 	w := windowsOf([]cluster.Writable{
 		{Node: "a", From: ms(0), To: ms(5000)},
 		{Node: "b", From: ms(4000), To: ms(9000)}, // both, from 4000 to 5000
 		{Node: "c", From: ms(20000), To: ms(30000)},
-	})
-	lock := func(from, valid, told int) check.Grant {
-		return check.Grant{Granted: ms(from), Hold: history.Hold{From: ms(from), Valid: ms(valid), Told: ms(told)}}
+		client("a", 1, 0, 5000), client("c", 1, 20000, 30000),
+		client("b", 2, 4000, 9000), client("c", 2, 20000, 30000),
+		client("b", 3, 4000, 9000),
+		client("d", 1, 60000, 65000), client("d", 2, 60000, 65010), client("d", 3, 60000, 70000),
+		client("d", 1, 66000, 68000), client("d", 2, 66000, 70000), client("d", 3, 70100, 75000),
+		client("a", 5, 0, 4400), client("b", 5, 4400, 9000),
+	}, span{ms(25000), ms(25100)}, span{ms(30030), ms(30130)})
+	lock := func(process, from, valid, told int) check.Grant {
+		return check.Grant{Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
 	}
 	tests := []struct {
 		name string
 		a, b check.Grant
 		want bool
 	}{
-		{"granted by the second of two primaries", lock(3000, 4600, 5000), lock(4500, 4700, 0), true},
-		{"the same, in the other order", lock(4500, 4700, 0), lock(3000, 4600, 5000), true},
-		{"granted before there were two", lock(2000, 4600, 0), lock(3000, 4700, 0), false},
-		{"granted after there were two", lock(4500, 7000, 0), lock(6000, 7000, 0), false},
-		{"the server ends sessions, and the news is under way", lock(29000, 30010, 30050), lock(30020, 30030, 30040), true},
-		{"the news came late", lock(29000, 30010, 30400), lock(30020, 30030, 30040), false},
-		{"still taken for valid", lock(29000, 30400, 0), lock(30020, 30030, 30040), false},
-		{"no server ended sessions", lock(24000, 25010, 25050), lock(25020, 25030, 0), false},
+		{"granted by the second of two primaries", lock(1, 3000, 4600, 5000), lock(2, 4500, 4700, 0), true},
+		{"the same, in the other order", lock(2, 4500, 4700, 0), lock(1, 3000, 4600, 5000), true},
+		{"both granted by one of two primaries", lock(3, 4300, 4600, 5000), lock(2, 4500, 4700, 0), false},
+		{"of one process, which moved", lock(5, 4300, 4600, 5000), lock(5, 4500, 4700, 0), false},
+		{"of a process that was seen nowhere", lock(1, 3000, 4600, 5000), lock(4, 4500, 4700, 0), false},
+		{"granted before there were two", lock(1, 2000, 4600, 0), lock(2, 3000, 4700, 0), false},
+		{"granted after there were two", lock(1, 4500, 7000, 0), lock(2, 6000, 7000, 0), false},
+		{"the server ends sessions, and the news is under way", lock(1, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), true},
+		{"the same, on the side of a process elsewhere", lock(3, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), false},
+		{"the news came late", lock(1, 29000, 30010, 30400), lock(2, 30020, 30030, 30040), false},
+		{"the news came late, but for a time without a processor", lock(1, 29000, 30010, 30360), lock(2, 30020, 30030, 30040), true},
+		{"still taken for valid", lock(1, 29000, 30400, 0), lock(2, 30020, 30030, 30040), false},
+		{"HAProxy closes its connections to a node", lock(1, 64000, 65010, 65050), lock(3, 65020, 65030, 0), true},
+		{"the same, and a process elsewhere loses its lock", lock(3, 64000, 65010, 65050), lock(1, 65020, 65030, 0), false},
+		{"the same, and the news came late", lock(1, 64000, 65010, 65300), lock(3, 65020, 65030, 0), false},
+		{"one process alone loses its connection to HAProxy", lock(1, 67000, 68010, 68050), lock(3, 68020, 68030, 0), false},
+		{"a process without HAProxy loses its connection", lock(3, 69000, 70010, 70050), lock(1, 70020, 70030, 0), false},
+		{"no server ended sessions", lock(1, 24000, 25010, 25050), lock(2, 25020, 25030, 0), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -144,6 +183,14 @@ func TestExcuse(t *testing.T) {
 				t.Errorf("excused: %t, want %t", got, tt.want)
 			}
 		})
+	}
+}
+
+// A write of an old primary that is stored on the new one is found.
+func TestRevived(t *testing.T) {
+	doomed := []history.Write{{Number: 1}, {Number: 2}}
+	if got := revived(doomed, []check.Stored{{Number: 2}, {Number: 3}}); len(got) != 1 || got[0].Number != 2 {
+		t.Errorf("%+v, want the second", got)
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 package round
 
 import (
@@ -32,7 +34,7 @@ type Outcome struct {
 	Settled       history.Moment // when each process served and the cluster was whole
 	Reinitialized int            // standbys that Patroni did not rewind by itself
 
-	Stuck string // why that did not come; the round ended
+	Stuck string // why the cluster did not become whole; the round ended, and this fault counts for nothing
 
 	Lost     int             // locks
 	Told     []time.Duration // from Begin until the holders of those held then were told
@@ -45,4 +47,7 @@ type Outcome struct {
 	Two      []time.Duration // for which two nodes accepted writes
 	Missing  int             // writes that were acknowledged and are not stored
 	Fenced   int             // writes that the fence refused
+
+	Cancelled int // writes that were acknowledged when their context had ended, and are not stored, with synchronous_mode
+	Minority  Minority
 }

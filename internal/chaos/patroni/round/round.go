@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package round is a part of the campaign: one cluster, from its making to its
 // end, with processes under test at work on it and faults injected.
 package round
@@ -11,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
@@ -64,6 +67,10 @@ type run struct {
 	began   time.Time
 	result  *Result
 	seen    []cluster.Writable
+	starved []span
+	events  []history.Event // of this process's own writes
+	doomed  []history.Write // of them, those that an old primary has acknowledged
+	numbers int64
 }
 
 // Run carries out a round, in a sandbox, and writes its Result. The error says
@@ -79,11 +86,12 @@ func Run(o Orders) error {
 		r.say("the cluster is up, and %d processes serve", len(r.workers))
 		watching, stop := context.WithCancel(ctx)
 		primaries, done := r.cluster.Watch(watching)
+		overslept := starved(watching)
 		r.inject(ctx)
 		err = r.finish(ctx)
 		stop()
 		<-done
-		r.seen = primaries.Seen()
+		r.seen, r.starved = primaries.Seen(), <-overslept
 	}
 	for _, w := range r.workers {
 		err = errors.Join(err, w.Kill())
@@ -91,8 +99,11 @@ func Run(o Orders) error {
 	if err == nil {
 		err = r.check()
 	}
-	if err != nil {
+	switch {
+	case err != nil && len(r.result.Violations) == 0:
 		return fmt.Errorf("round %d: %w", o.Index, err)
+	case err != nil: // no repetition may hide a violation
+		r.violated("the checks ended early: %v", err)
 	}
 	r.result.Took = time.Since(r.began)
 	text, err := json.Marshal(r.result)
@@ -161,15 +172,21 @@ func (r *run) createDatabase(ctx context.Context) error {
 	return nil
 }
 
-// startWorker starts the i-th process: each client has one of each driver.
-func (r *run) startWorker(i int) error {
+// driver returns that of a process. Each client has one process of each.
+func driver(process int) string {
 	drivers := pgtest.Drivers()
-	host, dsn := r.clients[i/2], cluster.Proxied()
-	if i/2 == 1 {
-		dsn = r.cluster.MultiHost()
+	return drivers[(process-1)%len(drivers)]
+}
+
+// startWorker starts the i-th process, from 0.
+func (r *run) startWorker(i int) error {
+	host, dsn := r.clients[i/2], r.cluster.MultiHost()
+	if slices.Contains(proxied, i+1) {
+		dsn = cluster.Proxied()
 	}
+	dsn = cluster.Named(dsn, clientName(i+1))
 	w, err := worker.Start(worker.Config{
-		Process: i + 1, Driver: drivers[i%len(drivers)],
+		Process: i + 1, Driver: driver(i + 1),
 		DSN: dsn, Direct: dsn,
 		History: filepath.Join(r.Dir, fmt.Sprintf("process-%d.jsonl", i+1)),
 		Lease:   r.Lease, Callers: r.Callers, Keys: r.Keys, Seed: r.rand.Uint64(),
@@ -220,18 +237,20 @@ func (r *run) inject(ctx context.Context) {
 		}
 		if err == nil {
 			before := r.cluster.Reinitialized
-			err = errors.Join(r.serving(ctx), r.cluster.Whole(ctx, r.limit()))
+			err = r.cluster.Whole(ctx, r.limit())
 			outcome.Reinitialized = r.cluster.Reinitialized - before
 		}
-		outcome.Settled = history.Now()
 		if err != nil {
 			outcome.Stuck = err.Error()
+		} else if err = r.serving(ctx); err != nil { // there is a cluster to serve on
+			r.violated("after fault %d, of kind %d, on a whole cluster: %v", i+1, row, err)
 		}
+		outcome.Settled = history.Now()
 		r.result.Outcomes = append(r.result.Outcomes, outcome)
 		r.say("%3d of %d  %-42s %3d lost, whole again after %v", i+1, len(r.Rows), kind.Name, r.lost()-lost,
 			time.Duration(outcome.Settled-outcome.Begin).Round(10*time.Millisecond))
 		if err != nil {
-			r.say("stuck: %v", err)
+			r.say("the round ends: %v", err)
 			return
 		}
 	}

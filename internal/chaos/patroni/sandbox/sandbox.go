@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package sandbox runs this program once more, in process, mount, network and
 // IPC namespaces of its own. Nothing that happens there shows outside, and
 // nothing is left of it. The kernel ends every process of the namespace with its
