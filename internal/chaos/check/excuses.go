@@ -41,7 +41,7 @@ type excuses struct {
 
 func (r *record) excuses(rs *records, t Params, faults *spans) *excuses {
 	x := &excuses{record: r, last: rs.last}
-	x.unsettled.sorted = r.unseen(rs, t)
+	x.unsettled.sorted = unseen(rs, t)
 	var known []history.Fault
 	for _, y := range r.tries {
 		if y.Waits {
@@ -96,23 +96,15 @@ func disturbances(faults []history.Fault) *spans {
 }
 
 // unseen returns when calls of killed processes may have had r's key without a
-// line in the history.
-func (r *record) unseen(rs *records, t Params) (all []interval) {
+// line in the history. A process may have been killed in its first call for the
+// key, so it does not matter whether it had asked for the key before.
+func unseen(rs *records, t Params) (all []interval) {
 	for _, f := range rs.faults {
-		if f.Process == 0 || !slices.Contains(t.Kills, f.Row) {
-			continue
-		}
-		first, ok := rs.first[f.Process]
-		if !ok || first > f.Begin-settling || r.askedBy(f.Process, f.Begin) {
+		if f.Process != 0 && slices.Contains(t.Kills, f.Row) {
 			all = append(all, interval{f.Begin - settling, max(f.Begin, f.End) + settling + history.Moment(t.Lingers)})
 		}
 	}
 	return all
-}
-
-// askedBy reports whether process had asked for r's key before m.
-func (r *record) askedBy(process int, m history.Moment) bool {
-	return slices.ContainsFunc(r.tries, func(t history.Try) bool { return t.Process == process && t.Begin < m })
 }
 
 // An abandonedCall had no effect. After gone, nothing of it is left.

@@ -36,10 +36,9 @@ type record struct {
 // records are the keys of a history, in order.
 type records struct {
 	keys   []*record
-	faults []history.Fault        // by Begin
-	first  map[int]history.Moment // when each process asked for the first time
-	lines  map[int64]int          // of each Call
-	last   history.Moment         // no later one is in the history
+	faults []history.Fault // by Begin
+	lines  map[int64]int   // of each Call
+	last   history.Moment  // no later one is in the history
 }
 
 // index sorts a history by key. It goes on after an error and returns the first
@@ -47,15 +46,12 @@ type records struct {
 func index(events []history.Event) (*records, error) {
 	x := indexer{locks: map[int64]*lock{}, keys: map[int64]*record{}}
 	holds := map[int64]history.Hold{} // of each lock the last line
-	rs := &records{first: map[int]history.Moment{}, lines: map[int64]int{}}
+	rs := &records{lines: map[int64]int{}}
 	for _, e := range events {
 		switch {
 		case e.Try != nil:
 			x.try(*e.Try)
 			rs.lines[e.Try.Call]++
-			if first, ok := rs.first[e.Try.Process]; !ok || e.Try.Begin < first {
-				rs.first[e.Try.Process] = e.Try.Begin
-			}
 		case e.Hold != nil:
 			holds[e.Hold.Lock] = *e.Hold
 		case e.Fault != nil:
