@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -131,6 +132,27 @@ func (c *connection) addEachLocked(parts []eachPart) {
 			g.Held, g.Beyond = t.takenBeyondLocked(group, nil, freed)
 		}
 		st.Each = append(st.Each, g)
+	}
+}
+
+// countRequested counts, as held, keys beyond groups that the statement requests
+// itself, in a part that the server carries out before these groups. The session
+// may hold such a key by then, and would find it free.
+func (b *batch) countRequested() {
+	if b.probes == 0 {
+		return
+	}
+	st, requested := &b.statement, make(map[dialect.Key]bool)
+	for _, keys := range append(slices.Concat(st.Any, st.All), st.Try) {
+		for _, k := range keys {
+			requested[k.Exclusive()] = true
+		}
+	}
+	for i := range st.Each {
+		g := &st.Each[i]
+		asked := len(g.Beyond)
+		g.Beyond = slices.DeleteFunc(g.Beyond, func(k dialect.Key) bool { return requested[k] })
+		g.Held += asked - len(g.Beyond)
 	}
 }
 

@@ -27,6 +27,7 @@ func (c *connection) prepareBatchLocked(limit int, beat bool) bool {
 	room, set, beyond := c.roomLocked()
 	c.prepareSinglesLocked(limit, room, beyond)
 	c.prepareGroupsLocked(room, set, beyond)
+	b.countRequested()
 	checked := c.demand.checked
 	c.looked, c.demand.full, c.demand.checked = false, false, false
 	switch {

@@ -40,6 +40,7 @@ func ended(t *testing.T, change func(r *Result)) Plan {
 	f := fault(4, 1, 100, 1200)
 	write := history.Write{Process: 2, Key: 1, Lock: 20, Number: 5, Begin: 1160 * ms, End: 1170 * ms, Result: history.OK}
 	dir := leave(t, grant(1, 11, 10, 890, 900, 910, history.Lost), grant(2, 20, 1150, 1200, 0, 1210, history.OK),
+		[]history.Event{{Try: &history.Try{Process: 3, Key: 1, Begin: 1140 * ms, End: 1141 * ms, Result: history.Held}}}, // it wants the key that was lost
 		[]history.Event{{Try: &history.Try{Process: 3, Key: 1, Begin: 1199 * ms, End: 1201 * ms, Result: history.Held}}}, []history.Event{f, {Write: &write}})
 	r := newResult(fleetSettings(), []faults.Row{rowNumbered(fleet.Postgres, 4, "partition")})
 	r.gathered, r.writes = true, []check.Stored{{Key: 1, N: 1, Lock: 20, Number: 5}}

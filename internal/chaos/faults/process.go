@@ -106,9 +106,9 @@ func rollingRestart(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	return nil, nil
 }
 
-// atOnce is how soon the keys of a process that ended on SIGTERM are free, long
-// before a lease would free them.
-const atOnce = 500 * time.Millisecond
+// atOnce is how soon the keys of a process that ended on SIGTERM are free, before
+// a lease would free them.
+const atOnce = time.Second
 
 // restart ends m's process and starts another in its place. It checks that no
 // process loses anything by that.
