@@ -244,6 +244,9 @@ func moves(k *keyState, behind []*keyState) bool {
 			break
 		}
 	}
+	if first.each != nil && k.claimed != nil {
+		first = k.claimed // the others wait for it
+	}
 	return (first.all || first.each != nil) && slices.ContainsFunc(first.states, func(other *keyState) bool { return other != nil && other != k && moves(other, append(behind, k)) })
 }
 
