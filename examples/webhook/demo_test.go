@@ -102,7 +102,7 @@ func followDemo(t *testing.T, stdout io.Reader, cluster *pgtest.Cluster) (all st
 			killed = true
 		case strings.Contains(lines.Text(), "cannot work now") && killed:
 			if longer, err := time.ParseDuration(os.Getenv(outageEnv)); err == nil {
-				time.Sleep(longer)
+				time.Sleep(longer) // the outage lasts as long as the variable says
 			}
 			if err := cluster.StartAgain(); err != nil {
 				t.Error(err)

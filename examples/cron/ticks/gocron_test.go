@@ -101,7 +101,7 @@ func TestLockerOutlived(t *testing.T) {
 			// A run may begin a little before its tick: the third refusal is
 			// certainly after the second tick later.
 			for before := held(); held() < before+3 && ctx.Err() == nil; {
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // polling: the refusals end the run
 			}
 		}, gocron.WithDistributedJobLocker(locker))
 		s.Start()

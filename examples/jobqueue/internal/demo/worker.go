@@ -88,7 +88,7 @@ func awaitAnother(db *sqlx.DB, job queue.Job) error {
 		if err := db.Get(&done, "SELECT status = 'done' FROM jobs WHERE id = $1", job.ID); err == nil && done {
 			return nil
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // it asks again and again
 	}
 }
 
