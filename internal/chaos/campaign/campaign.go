@@ -99,6 +99,9 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, r
 			}
 		}
 	}
+	if plan.Fleet.Services > 0 {
+		return worker.Pause(ctx, calm)
+	}
 	return nil
 }
 
@@ -129,5 +132,9 @@ func order(rng *rand.Rand, rows []faults.Row, n int) []faults.Row {
 
 // quiet bounds for how long the load goes on undisturbed between two faults.
 const quiet = 300 * time.Millisecond
+
+// calm is how long services go on after the last fault. What an operator's look
+// must show is judged only where there is no trouble.
+const calm = 3 * time.Second
 
 func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }

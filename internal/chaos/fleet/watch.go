@@ -23,7 +23,7 @@ func Poll(ctx context.Context, d time.Duration, what string, done func(context.C
 	for {
 		ok, err := done(limited)
 		switch {
-		case err != nil && limited.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded): // a dial may see the deadline first
+		case err != nil && limited.Err() == nil && !late(err):
 			return fmt.Errorf("fleet: %s: %w", what, err)
 		case ok && err == nil:
 			return nil
@@ -37,6 +37,12 @@ func Poll(ctx context.Context, d time.Duration, what string, done func(context.C
 			return fmt.Errorf("fleet: %w, %v, for %s", ErrTimeout, d, what)
 		}
 	}
+}
+
+// late reports whether err is of a call that met a deadline. A dial may see the
+// deadline of its context before the context ends, and tells it in either way.
+func late(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // Serving waits until each process has granted a lock that was asked for after

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,12 @@ func TestPoll(t *testing.T) {
 	failing := func(context.Context) (bool, error) { return false, io.ErrUnexpectedEOF }
 	if err := Poll(t.Context(), time.Minute, "an error", failing); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("an error: %v", err)
+	}
+	for _, late := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded} {
+		err := Poll(t.Context(), 10*time.Millisecond, "a dial", func(context.Context) (bool, error) { return false, late })
+		if !errors.Is(err, ErrTimeout) {
+			t.Errorf("a dial that sees the deadline first: %v", err)
+		}
 	}
 	ended, end := context.WithCancelCause(t.Context())
 	end(io.ErrClosedPipe)

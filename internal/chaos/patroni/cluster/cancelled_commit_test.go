@@ -43,16 +43,28 @@ func TestCancelledCommit(t *testing.T) {
 
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			tx, err := db.BeginTx(ctx, nil)
-			if err == nil {
-				_, err = tx.ExecContext(t.Context(), "SET LOCAL synchronous_commit = on; INSERT INTO "+driver+" DEFAULT VALUES")
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
 			committed := make(chan error, 1)
-			go func() { committed <- tx.Commit() }()
+			insert := func() {
+				t.Helper()
+				tx, err := db.BeginTx(ctx, nil)
+				if err == nil {
+					_, err = tx.ExecContext(t.Context(), "SET LOCAL synchronous_commit = on; INSERT INTO "+driver+" DEFAULT VALUES")
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() { committed <- tx.Commit() }()
+			}
+			insert()
 			await(t, func() bool {
+				select {
+				case err := <-committed: // the checkpointer had not read the setting, so that COMMIT did not wait
+					if err != nil {
+						t.Fatal(err)
+					}
+					insert()
+				default:
+				}
 				var waits bool
 				err := db.QueryRowContext(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')").Scan(&waits)
 				return err == nil && waits
