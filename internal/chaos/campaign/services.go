@@ -31,10 +31,14 @@ func leaderless(lease time.Duration) time.Duration {
 
 // registryTimes are those of sessions with this lease. A lock or a wait that is
 // as old as a heartbeat is in the record of the next one. A statement that takes
-// longer than callTimeout has failed.
+// longer than callTimeout has failed. What a process wrote of its waits stays for
+// the lease after it was killed.
 func registryTimes(lease time.Duration) check.RegistryTimes {
 	written := 2*heartbeat(lease) + callTimeout
-	return check.RegistryTimes{Written: written, Forgotten: written, Closed: time.Second + slack, Off: callTimeout, Valid: agesValid}
+	return check.RegistryTimes{
+		Written: written, Forgotten: written, Closed: time.Second + slack, Expired: lease + callTimeout,
+		Off: callTimeout, Valid: agesValid,
+	}
 }
 
 // agesValid is for how long HeldFor uses what it has read.

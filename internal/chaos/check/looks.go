@@ -24,6 +24,7 @@ type RegistryTimes struct {
 	Written   time.Duration // within which a lock that is held, or a wait, is in the registry
 	Forgotten time.Duration // within which one that has ended is not
 	Closed    time.Duration // within which the server notices that a process is gone
+	Expired   time.Duration // within which the last wait that a process wrote has expired
 	Off       time.Duration // by how much a time in it may be wrong
 	Valid     time.Duration // for how long a process uses an age that it has read
 }
@@ -36,7 +37,7 @@ type RegistryTimes struct {
 //   - A name is shown for Forgotten after the lock's end at most, and never before
 //     the lock was asked for. The process is that of the lock.
 //   - A process that was killed is not shown after Closed. Its waits are not shown
-//     after Written.
+//     after Expired.
 //   - A caller that has waited for Written, and goes on, is shown as waiting.
 //
 // The first two and the last do not count in a time of trouble for the process.
@@ -137,7 +138,7 @@ func (l *looking) look(seen *history.Look) {
 	waits := map[int64][]history.Poll{}
 	for _, w := range seen.Waiters {
 		waits[w.Key] = append(waits[w.Key], w)
-		if at, ok := l.killed[l.sessions[w.Session]]; ok && seen.Begin > at+history.Moment(l.times.Written) {
+		if at, ok := l.killed[l.sessions[w.Session]]; ok && seen.Begin > at+history.Moment(l.times.Expired) {
 			l.found.add(ErrStillShown, w)
 		}
 	}

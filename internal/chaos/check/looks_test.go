@@ -34,7 +34,7 @@ func registryParams(faults ...history.Fault) ServiceParams {
 	second := time.Second
 	return ServiceParams{
 		Trouble: NewTrouble(faults), Kills: []int{kill},
-		Registry: &RegistryTimes{Written: 2 * second, Forgotten: 2 * second, Closed: second, Off: second, Valid: second},
+		Registry: &RegistryTimes{Written: 2 * second, Forgotten: 2 * second, Closed: second, Expired: 3 * second, Off: second, Valid: second},
 	}
 }
 
@@ -66,6 +66,7 @@ func TestLooks(t *testing.T) {
 		{"a process that was killed long ago", join(killed, list(look(6.5, shown(1, 1, 5.5)))), nil, ErrStillShown},
 		{"what a process noted no more", join(killed, list(look(4, shown(1, 1, 3), shown(1, 9, 0)))), nil, nil},
 		{"waits of a process that was killed", join(killed, list(look(4, shown(1, 1, 3)), waits(look(9), 1))), nil, ErrStillShown},
+		{"waits that have not expired", join(killed, list(look(4, shown(1, 1, 3)), waits(look(7.5), 1))), nil, nil},
 		{"a wait", join(wait, list(waits(look(9), 2))), nil, nil},
 		{"a wait of a session that is not known", join(wait, list(waits(look(9), 77))), nil, nil},
 		{"a wait that is not shown", join(wait, list(look(9))), nil, ErrWaitHidden},
