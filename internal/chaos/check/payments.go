@@ -67,7 +67,7 @@ func (c *services) payments(events []history.Event, left Left) {
 		case !p.Declined() && (!done || effect != p.Receipt):
 			c.found.add(ErrNotPaid, p)
 		}
-		if p.Declined() && !p.Replayed {
+		if !p.Stored() {
 			continue
 		}
 		if !again {

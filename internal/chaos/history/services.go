@@ -53,12 +53,17 @@ type Payment struct {
 	Last     bool   `json:"last,omitempty"` // the client makes no other attempt
 }
 
-// Kept reports whether the response is one for ever: it says that the effect is
+// Kept reports whether the client keeps the response: it says that the effect is
 // committed, or that the payment was declined.
 func (p Payment) Kept() bool { return p.Status >= 200 && p.Status < 400 || p.Declined() }
 
 // Declined reports whether the response is one for ever, without an effect.
 func (p Payment) Declined() bool { return p.Status == 402 }
+
+// Stored reports whether the response is certainly that of each later attempt. A
+// refusal of the handler is not if its lock was lost meanwhile, and a client
+// cannot tell.
+func (p Payment) Stored() bool { return p.Kept() && (p.Replayed || !p.Declined()) }
 
 // A Reign is what a leader saw of its term. It is empty for other locks.
 type Reign struct {

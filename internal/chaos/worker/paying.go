@@ -45,8 +45,8 @@ func (c *paying) run(resting context.Context) {
 	}
 }
 
-// insist sends the request of key until there is a response that is kept. It
-// reports whether there is one.
+// insist sends the request of key until there is a response that the client
+// keeps. It reports whether one is stored.
 func (c *paying) insist(resting context.Context, key int64) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -64,7 +64,7 @@ func (c *paying) insist(resting context.Context, key int64) bool {
 		}
 		p.Last = true
 		c.notePayment(p)
-		return p.Kept()
+		return p.Stored()
 	}
 }
 
