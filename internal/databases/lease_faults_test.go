@@ -11,7 +11,7 @@ import (
 )
 
 // lease is that of a tenant's Sessions whose locks are to expire.
-const lease = 2 * time.Second
+const lease = 4 * time.Second
 
 // What keeps a Session from writing to its lease table costs the locks once the
 // lease has passed, and not before. The holder is told. Calls say what is

@@ -20,7 +20,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -82,7 +84,7 @@ func start(c *exec.Cmd) (*Process, error) {
 	}
 	defer writer.Close()
 	c.Stdout = writer
-	if err := startFromUnlockedThread(c); err != nil {
+	if err := StartCommand(c); err != nil {
 		return nil, errors.Join(err, reader.Close())
 	}
 	p := &Process{Stdin: stdin, Stdout: bufio.NewReader(reader), command: c, ended: make(chan struct{})}
@@ -93,14 +95,27 @@ func start(c *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// startFromUnlockedThread starts c from a goroutine of its own. Linux takes the
-// end of the thread that starts a process for the end of its parent. A thread
-// ends with a goroutine that is locked to it, as the caller's may be.
-func startFromUnlockedThread(c *exec.Cmd) error {
+// StartCommand calls c.Start on a thread that lasts as long as this process.
+// Linux takes the end of the thread that starts a process for the end of its
+// parent (Pdeathsig). Any other thread may end before: it ends with a goroutine
+// that locked it and did not unlock it.
+func StartCommand(c *exec.Cmd) error {
 	started := make(chan error)
-	go func() { started <- c.Start() }()
+	lastingThread() <- func() { started <- c.Start() }
 	return <-started
 }
+
+// lastingThread returns the work of a thread that does not end.
+var lastingThread = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for do := range work {
+			do()
+		}
+	}()
+	return work
+})
 
 // ReadLine returns the next line that the process prints, without its end. The
 // error is io.EOF if the process has ended and printed no more.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,8 +49,23 @@ func TestThreadEnds(t *testing.T) {
 				break
 			}
 		}
+		endThreads()
 		if err := r.process.Stop(time.Minute); err != nil {
 			t.Errorf("asked to end, it ends with %v", err)
 		}
 	}
+}
+
+// endThreads ends threads that this process has for goroutines of any kind.
+func endThreads() {
+	var all sync.WaitGroup
+	locked := make(chan struct{})
+	for range 2 * runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			runtime.LockOSThread()
+			<-locked
+		})
+	}
+	close(locked)
+	all.Wait()
 }

@@ -17,6 +17,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 // Dir is a directory in memory that only the sandbox sees. Any account may pass
@@ -76,9 +78,9 @@ func Run(ctx context.Context, orders any, stdout, stderr io.Writer) error {
 		Setpgid:    true,
 		Pdeathsig:  syscall.SIGKILL,
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run() }() // a goroutine that is locked to no thread: Pdeathsig acts when the thread ends
-	err = <-ended
+	if err = subprocess.StartCommand(c); err == nil {
+		err = c.Wait()
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
