@@ -22,7 +22,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -84,38 +83,32 @@ func start(c *exec.Cmd) (*Process, error) {
 	}
 	defer writer.Close()
 	c.Stdout = writer
-	if err := StartCommand(c); err != nil {
-		return nil, errors.Join(err, reader.Close())
-	}
 	p := &Process{Stdin: stdin, Stdout: bufio.NewReader(reader), command: c, ended: make(chan struct{})}
+	started := make(chan error)
 	go func() {
-		p.err = c.Wait()
+		p.err = run(c, started)
 		close(p.ended)
 	}()
+	if err := <-started; err != nil {
+		return nil, errors.Join(err, reader.Close())
+	}
 	return p, nil
 }
 
-// StartCommand calls c.Start on a thread that lasts as long as this process.
-// Linux takes the end of the thread that starts a process for the end of its
-// parent (Pdeathsig). Any other thread may end before: it ends with a goroutine
-// that locked it and did not unlock it.
-func StartCommand(c *exec.Cmd) error {
-	started := make(chan error)
-	lastingThread() <- func() { started <- c.Start() }
-	return <-started
+// run starts c, tells started, and waits for the end of c. All of it is on one
+// thread, which no other goroutine has meanwhile. Linux takes the end of the
+// thread that starts a process for the end of its parent, and a thread may end
+// with any goroutine that locks it.
+func run(c *exec.Cmd, started chan<- error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := c.Start()
+	started <- err
+	if err != nil {
+		return err
+	}
+	return c.Wait()
 }
-
-// lastingThread returns the work of a thread that does not end.
-var lastingThread = sync.OnceValue(func() chan<- func() {
-	work := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for do := range work {
-			do()
-		}
-	}()
-	return work
-})
 
 // ReadLine returns the next line that the process prints, without its end. The
 // error is io.EOF if the process has ended and printed no more.

@@ -15,10 +15,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 // Dir is a directory in memory that only the sandbox sees. Any account may pass
@@ -78,9 +77,13 @@ func Run(ctx context.Context, orders any, stdout, stderr io.Writer) error {
 		Setpgid:    true,
 		Pdeathsig:  syscall.SIGKILL,
 	}
-	if err = subprocess.StartCommand(c); err == nil {
-		err = c.Wait()
-	}
+	ended := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // Pdeathsig acts when the thread ends, which another goroutine could do
+		defer runtime.UnlockOSThread()
+		ended <- c.Run()
+	}()
+	err = <-ended
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
