@@ -11,6 +11,7 @@ import (
 // A key that nobody holds is granted, unless there is trouble.
 func TestLeaks(t *testing.T) {
 	trouble := func(from, to float64) Option { return WithTrouble(sec(from), sec(to)) }
+	listening := list(granted(1, 1, 0, 1), listens(held(1, 1, 1, 1)), refused(1, 19, 20)) // its last line
 	for _, tt := range []struct {
 		name   string
 		events []history.Event
@@ -27,6 +28,8 @@ func TestLeaks(t *testing.T) {
 		{"refused long after the trouble", join(turn(1, 1, 0, 3), refusals(3, 90)), trouble(1, 50), 1},
 		{"refused while a grant was on its way", join(turn(1, 1, 0, 3), refusals(20, 30), list(granted(2, 2, 19, 31), held(2, 2, 31, 32))), trouble(99, 99), 0},
 		{"refused while held", join(turn(1, 1, 0, 90), refusals(2, 90)), trouble(99, 99), 0},
+		{"refused while a process listens that is killed then", join(listening, refusals(1, 21)), trouble(99, 99), 0},
+		{"refused for ever after that", join(listening, refusals(1, 900)), trouble(99, 99), 1},
 	} {
 		report := Sweep(tt.events, tt.opt, WithFree(5*time.Second))
 		if len(report.Leaks) != tt.leaks || errors.Is(report.Err(), ErrLeaked) != (tt.leaks > 0) {

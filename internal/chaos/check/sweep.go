@@ -59,7 +59,7 @@ func Sweep(events []history.Event, opts ...Option) *Report {
 	for _, r := range rs.keys {
 		s.overlaps(r)
 		s.losses(r)
-		s.leaks(r)
+		s.leaks(r, rs.alive)
 		s.overtaken(r, rs.lines)
 	}
 	for _, e := range events {
