@@ -18,13 +18,12 @@ import (
 
 // options are what the flags ask for.
 type options struct {
-	plan            campaign.Plan
-	stores          []fleet.Store
-	mode            func(context.Context, campaign.Plan) (*campaign.Result, error)
-	again           bool   // the histories are there already
-	table, timeline string // files; empty: none
-	report          string // likewise
-	command         string // how to repeat the campaign
+	plan             campaign.Plan
+	stores           []fleet.Store
+	mode             func(context.Context, campaign.Plan) (*campaign.Result, error)
+	again            bool   // the histories are there already
+	report, timeline string // files; empty: none
+	command          string // how to repeat the campaign
 }
 
 // parse reads the flags.
@@ -39,7 +38,6 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 	flags.IntVar(&plan.Hogs, "hogs", 0, "with -healthy: how many processors' worth of time to take away")
 	flags.IntVar(&plan.Freezes, "freezes", 0, "freeze processes so often, several at a time, about as long as the lease")
 	again := flags.String("check", "", "check the histories in this directory again, without a fleet; of a campaign that was killed with its -lease")
-	flags.StringVar(&w.table, "table", "", "document into which to paste the table, if all was well")
 	flags.StringVar(&w.report, "report", "", "page into which to write the report of all stores, if all was well; it is made if it is missing")
 	flags.StringVar(&w.timeline, "timeline", "", "file for a picture of one freeze (SVG), if all was well")
 	stores := flags.String("stores", string(fleet.Postgres), "where the locks are, separated by commas, or all; each has its share of the time: "+storeNames())
@@ -76,8 +74,8 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 	if w.stores, err = storesOf(*stores); err != nil {
 		return w, err
 	}
-	if len(w.stores) > 1 && (w.table != "" || w.timeline != "") {
-		return w, errors.New("-table and -timeline are of one store")
+	if len(w.stores) > 1 && w.timeline != "" {
+		return w, errors.New("-timeline is of one store")
 	}
 	if saved := campaign.Saved(plan.Fleet.Dir); w.again && len(saved) > 0 {
 		w.stores = saved
@@ -105,8 +103,8 @@ func (w *options) choose(healthy time.Duration, given map[string]bool) error {
 		return errors.New("-rows, -faults and -duration do not go with -healthy or -freezes")
 	case given["hogs"] && (!given["healthy"] || w.plan.Hogs < 1):
 		return errors.New("-hogs goes with -healthy, and is positive")
-	case given["healthy"] && (given["table"] || given["timeline"] || given["report"]):
-		return errors.New("without faults there is nothing for -table, -timeline or -report")
+	case given["healthy"] && (given["timeline"] || given["report"]):
+		return errors.New("without faults there is nothing for -timeline or -report")
 	case given["healthy"]:
 		if healthy <= 0 {
 			return errors.New("-healthy must be positive")

@@ -3,7 +3,7 @@
 // is checked.
 //
 //	go run . -rows 1,2,3 -faults 5
-//	go run . -duration 1h -seed 42 -out histories -table ../../docs/safety.md
+//	go run . -duration 1h -seed 42 -out histories
 //	go run . -stores all -duration 65m -mixed 4 -brisk 2 -report ../../docs/campaign.md
 //	go run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg  # make freeze
 //	go run . -duration 1m -mixed 8   # readers, sets, limits and stacks, too
@@ -57,11 +57,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if w.table != "" {
-		if err := campaign.CheckDocument(w.table); err != nil {
-			return err
-		}
-	}
 	if w.report != "" {
 		if err := campaign.CheckReport(w.report); err != nil {
 			return err
@@ -100,14 +95,9 @@ func (w *options) prepareDir(stdout io.Writer) (err error) {
 	return err
 }
 
-// publish writes the table, the report and the picture that were asked for, after a
-// campaign without a violation.
+// publish writes the report and the picture that were asked for, after a campaign
+// without a violation.
 func (w *options) publish(results campaign.Series) error {
-	if w.table != "" {
-		if err := results[0].WriteTable(w.table); err != nil {
-			return err
-		}
-	}
 	if w.report != "" {
 		if err := results.WriteReport(w.report, w.command); err != nil {
 			return err

@@ -16,15 +16,12 @@ const (
 // errMarks: a document does not say where the table belongs.
 var errMarks = errors.New("the table belongs between a line " + beginMark + " and a later line " + endMark + ", each once")
 
-// CheckDocument reports, before a campaign, what would keep WriteTable from
-// working after it.
+// CheckDocument reports, before a campaign, what would keep
+// WriteDocument from working after it.
 func CheckDocument(name string) error {
 	_, _, err := aroundTable(name)
 	return err
 }
-
-// WriteTable replaces the text between the marks of a document by the table.
-func (r *Result) WriteTable(name string) error { return WriteDocument(name, r.Markdown()) }
 
 // WriteDocument replaces the text between the marks of a document.
 func WriteDocument(name, text string) error {

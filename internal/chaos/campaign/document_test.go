@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-func TestWriteTable(t *testing.T) {
-	r := newResult(fleetSettings(), nil)
-	table := "\n\n" + r.Markdown() + "\n"
+func TestWriteDocument(t *testing.T) {
+	const table = "\n\nTABLE\n"
 	tests := []struct {
 		name, document, want string // want empty: rejected
 	}{
@@ -27,7 +26,7 @@ func TestWriteTable(t *testing.T) {
 			if err := os.WriteFile(name, []byte(tt.document), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			checked, err := CheckDocument(name), r.WriteTable(name)
+			checked, err := CheckDocument(name), WriteDocument(name, "TABLE")
 			got, readErr := os.ReadFile(name)
 			if readErr != nil {
 				t.Fatal(readErr)
@@ -41,7 +40,7 @@ func TestWriteTable(t *testing.T) {
 			}
 		})
 	}
-	if err := r.WriteTable(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+	if err := WriteDocument(filepath.Join(t.TempDir(), "none"), ""); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a document that does not exist: %v", err)
 	}
 }

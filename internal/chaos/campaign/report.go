@@ -201,11 +201,7 @@ func (s Series) rows() string {
 	fmt.Fprintf(&b, "%s\n", legend)
 	for _, r := range s {
 		name := r.settings.Store.String()
-		fmt.Fprintf(&b, "\n### %s%s\n\n", strings.ToUpper(name[:1]), name[1:])
-		fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
-		for _, of := range r.Rows {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(r.cells(of), " | "))
-		}
+		fmt.Fprintf(&b, "\n### %s%s\n\n%s", strings.ToUpper(name[:1]), name[1:], r.table())
 	}
 	return b.String()
 }

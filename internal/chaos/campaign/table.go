@@ -122,14 +122,15 @@ func (r *Result) recovery(of *RowResult) *check.Recovery {
 const legend = `A holder is told of a loss by Err, by its context or by a hook.
 These times run from the beginning of the fault, for the locks held then and lost to it.
 In row 2 a frozen holder is told when it wakes up.
+A row reads "no holder was told" if all holders had given their locks back before that.
 "Told before the next grant" means before the call that brought the grant returned.
 A key is free again at the next grant that a caller got, counted from the beginning of the fault.
 In rows 14 to 16 nothing can happen during the fault, so the time runs from its end; in row 14 the end is when the server ends its other connections.`
 
-// Markdown returns the table for a document, with how it came about.
-func (r *Result) Markdown() string {
+// table is a line for each row of the faults.
+func (r *Result) table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n%s\n\n| %s |\n|%s\n", r.How(), legend, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 	for _, of := range r.Rows {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(r.cells(of), " | "))
 	}
