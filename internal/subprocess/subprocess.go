@@ -97,8 +97,8 @@ func start(c *exec.Cmd) (*Process, error) {
 
 // run starts c, tells started, and waits for the end of c. All of it is on one
 // thread, which no other goroutine has meanwhile. Linux takes the end of the
-// thread that starts a process for the end of its parent, and a thread may end
-// with any goroutine that locks it.
+// thread that starts a process for the end of its parent. A thread ends with any
+// goroutine that has locked it.
 func run(c *exec.Cmd, started chan<- error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

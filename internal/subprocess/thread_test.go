@@ -11,7 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-// A process outlives the thread that its parent starts it from.
+// A process outlives the thread of the goroutine that calls Start, and any other
+// thread that a goroutine ends.
 func TestThreadEnds(t *testing.T) {
 	type started struct {
 		process *subprocess.Process

@@ -99,8 +99,8 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, r
 			}
 		}
 	}
-	if plan.Fleet.Services > 0 {
-		return worker.Pause(ctx, calm)
+	if plan.Fleet.Services > 0 && plan.Fleet.Store.Registry() {
+		return worker.Pause(ctx, registryTimes(plan.Fleet.Lease).Written+calm)
 	}
 	return nil
 }
@@ -133,8 +133,8 @@ func order(rng *rand.Rand, rows []faults.Row, n int) []faults.Row {
 // quiet bounds for how long the load goes on undisturbed between two faults.
 const quiet = 300 * time.Millisecond
 
-// calm is how long services go on after the last fault. What an operator's look
-// must show is judged only where there is no trouble.
-const calm = 3 * time.Second
+// calm is how long an operator looks on when the registry has recovered from the
+// last fault. What a look must show is judged only where there is no trouble.
+const calm = time.Second
 
 func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }

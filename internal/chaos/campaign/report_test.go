@@ -39,7 +39,7 @@ func TestWriteReport(t *testing.T) {
 	first := read()
 	for _, want := range []string{
 		"`go run . -seed 7`", "PostgreSQL (PostgreSQL 15.1), SQLite (SQLite 3.50)", "| PostgreSQL | 0 | 1,234,567 |", "| SQLite | 0 | 3 |",
-		"| all | 0 | 1,234,570 |", "| watermarks read | 3,000 (7) | – |", "| looks of an operator | 0 (0) | – |", "| VIOLATED |", "### SQLite", "## What this does not show",
+		"| all | 0 | 1,234,570 |", "| watermarks read | 3,000 (7) | – |", "| looks of an operator | 0 (0) | – |", "| VIOLATED |", "### SQLite", "## What this does not show", legend, "| row | fault |",
 	} {
 		if !strings.Contains(first, want) {
 			t.Errorf("no %q in\n%s", want, first)

@@ -121,8 +121,8 @@ func (r *Result) recovery(of *RowResult) *check.Recovery {
 // legend says how the figures of the table are counted.
 const legend = `A holder is told of a loss by Err, by its context or by a hook.
 These times run from the beginning of the fault, for the locks held then and lost to it.
+A row reads "no holder was told" if no holder had a lock to lose, or all had given theirs back or were killed before the news.
 In row 2 a frozen holder is told when it wakes up.
-A row reads "no holder was told" if all holders had given their locks back before that.
 "Told before the next grant" means before the call that brought the grant returned.
 A key is free again at the next grant that a caller got, counted from the beginning of the fault.
 In rows 14 to 16 nothing can happen during the fault, so the time runs from its end; in row 14 the end is when the server ends its other connections.`

@@ -102,7 +102,7 @@ func TestTable(t *testing.T) {
 				t.Errorf("judged %v, want ok %v", err, tt.ok)
 			}
 			for _, total := range []string{
-				"Seed 7, ", "2 faults; ", " operations, of which another process contended 0.", "0 of these ran during",
+				"Seed 7, ", "2 faults; ", " operations, of which another process contended 0.", "\n0 of these ran during",
 				"in 2 faults; 1 overlaps where no guarantee holds; every process served again within 90ms",
 			} {
 				if text := r.String(); !strings.Contains(text, total) {

@@ -3,6 +3,8 @@ package check
 import (
 	"fmt"
 	"slices"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
 // incomplete returns an error if a lock lacks its beginning or its end in the
@@ -13,7 +15,7 @@ func (rs *records) incomplete(kills []int) error {
 	n, first := 0, (*lock)(nil)
 	for _, r := range rs.keys {
 		for _, l := range r.locks {
-			if !killed[l.Process] && (!l.tried || !l.noted || l.Ended == 0) {
+			if _, ok := killed[l.Process]; !ok && (!l.tried || !l.noted || l.Ended == 0) {
 				n, first = n+1, l
 			}
 		}
@@ -24,12 +26,12 @@ func (rs *records) incomplete(kills []int) error {
 	return fmt.Errorf("%w: %d locks lack a Try, a Hold or its end, one of them lock %d of process %d", ErrMalformed, n, first.Lock, first.Process)
 }
 
-// killed returns the processes that faults of the rows kills ended.
-func (rs *records) killed(kills []int) map[int]bool {
-	killed := map[int]bool{}
+// killed returns the processes that faults of the rows kills ended, and by when.
+func (rs *records) killed(kills []int) map[int]history.Moment {
+	killed := map[int]history.Moment{}
 	for _, f := range rs.faults {
 		if slices.Contains(kills, f.Row) {
-			killed[f.Process] = true
+			killed[f.Process] = max(f.Begin, f.End)
 		}
 	}
 	return killed

@@ -18,11 +18,11 @@ type Leak struct {
 // The keys of sets and limits are left out. A call that fails has some of them
 // for a moment, again and again. What is left of them shows when all callers
 // have ended.
-func (s *sweep) leaks(r *record, alive map[int]history.Moment) {
+func (s *sweep) leaks(r *record, killed map[int]history.Moment) {
 	if s.free == 0 || !r.plain {
 		return
 	}
-	free := r.freedBy(alive)
+	free := r.freedBy(killed)
 	last := -1 // index in free of the leak that was found last
 	m := monopoly{sweep: s, key: r.key}
 	for _, t := range r.tries {
@@ -52,10 +52,11 @@ func (s *sweep) leaks(r *record, alive map[int]history.Moment) {
 }
 
 // freedBy returns, for each i, when the first i locks of r had ended as far as
-// any holder saw. Before the first lock it is the first call for the key. alive
-// is when each process wrote its last line. A holder that listens writes none
-// between its grant and its end, so its lock may last until its process is killed.
-func (r *record) freedBy(alive map[int]history.Moment) []history.Moment {
+// any holder saw. Before the first lock it is the first call for the key.
+//
+// A holder that listens writes nothing between its grant and its end. If its
+// process was killed meanwhile, the lock may have lasted until then.
+func (r *record) freedBy(killed map[int]history.Moment) []history.Moment {
 	free := make([]history.Moment, len(r.locks)+1)
 	if len(r.tries) > 0 {
 		free[0] = r.tries[0].Begin
@@ -63,7 +64,7 @@ func (r *record) freedBy(alive map[int]history.Moment) []history.Moment {
 	for i, l := range r.locks {
 		free[i+1] = max(free[i], l.granted, l.seen(), l.Told, l.UnlockBegin, l.Ended)
 		if l.Listens && l.Ended == 0 {
-			free[i+1] = max(free[i+1], alive[l.Process])
+			free[i+1] = max(free[i+1], killed[l.Process])
 		}
 	}
 	return free

@@ -11,7 +11,8 @@ import (
 // A key that nobody holds is granted, unless there is trouble.
 func TestLeaks(t *testing.T) {
 	trouble := func(from, to float64) Option { return WithTrouble(sec(from), sec(to)) }
-	listening := list(granted(1, 1, 0, 1), listens(held(1, 1, 1, 1)), refused(1, 19, 20)) // its last line
+	cut := join(list(granted(1, 1, 0, 1), held(1, 1, 1, 1)), list(fault(kill, 1, 20, 20)))
+	listening := join(list(granted(1, 1, 0, 1), listens(held(1, 1, 1, 1))), list(fault(kill, 1, 20, 20)))
 	for _, tt := range []struct {
 		name   string
 		events []history.Event
@@ -29,9 +30,11 @@ func TestLeaks(t *testing.T) {
 		{"refused while a grant was on its way", join(turn(1, 1, 0, 3), refusals(20, 30), list(granted(2, 2, 19, 31), held(2, 2, 31, 32))), trouble(99, 99), 0},
 		{"refused while held", join(turn(1, 1, 0, 90), refusals(2, 90)), trouble(99, 99), 0},
 		{"refused while a process listens that is killed then", join(listening, refusals(1, 21)), trouble(99, 99), 0},
+		{"refused while a process that looks at its lock is killed later", join(cut, refusals(1, 21)), trouble(99, 99), 1},
+		{"refused while another process is killed later", join(listening[:2], list(fault(kill, 2, 20, 20)), refusals(1, 21)), trouble(99, 99), 1},
 		{"refused for ever after that", join(listening, refusals(1, 900)), trouble(99, 99), 1},
 	} {
-		report := Sweep(tt.events, tt.opt, WithFree(5*time.Second))
+		report := Sweep(tt.events, tt.opt, WithFree(5*time.Second), WithComplete(kill))
 		if len(report.Leaks) != tt.leaks || errors.Is(report.Err(), ErrLeaked) != (tt.leaks > 0) {
 			t.Errorf("%s: %+v, want %d", tt.name, report.Leaks, tt.leaks)
 		}

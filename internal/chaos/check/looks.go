@@ -35,7 +35,8 @@ type RegistryTimes struct {
 //   - If it was held for Written before, it is shown under its name and that of
 //     its process, as held since its grant.
 //   - A name is shown for Forgotten after the lock's end at most, and never before
-//     the lock was asked for. The process is that of the lock.
+//     the lock was asked for. A trouble of its process adds to that time. The
+//     process is that of the lock.
 //   - A process that was killed is not shown after Closed. Its waits are not shown
 //     after Expired.
 //   - A caller that has waited for Written, and goes on, is shown as waiting.
@@ -44,7 +45,7 @@ type RegistryTimes struct {
 func (c *services) looks(events []history.Event, rs *records, p ServiceParams) {
 	l := &looking{
 		services: c, times: *p.Registry, locks: map[int64]*lock{}, keys: map[int64]*record{},
-		sessions: map[int64]int{}, killed: map[int]history.Moment{},
+		sessions: map[int64]int{}, killed: rs.killed(p.Kills),
 	}
 	for _, r := range rs.keys {
 		l.keys[r.key] = r
@@ -60,13 +61,6 @@ func (c *services) looks(events []history.Event, rs *records, p ServiceParams) {
 	}
 	l.held.prepare(func(k *lock) history.Moment { return k.granted })
 	l.waiting.prepare(func(t history.Try) history.Moment { return t.Begin })
-	for _, f := range rs.faults {
-		for _, row := range p.Kills {
-			if f.Row == row {
-				l.killed[f.Process] = max(f.Begin, f.End)
-			}
-		}
-	}
 	var looks []*history.Look
 	for _, e := range events {
 		if e.Look != nil {
@@ -186,11 +180,19 @@ func (l *looking) registration(seen *history.Look, h history.Shown) {
 		}
 	case k.Process != h.Process || k.Key != h.Key || k.asked > seen.End:
 		l.found.add(ErrNotShown, h)
-	case k.Ended != 0 && seen.Begin > k.Ended+history.Moment(l.times.Forgotten):
+	case k.Ended != 0 && seen.Begin > l.forgotten(k):
 		l.found.add(ErrStillShown, h)
 	case k.Kind != history.Reader && !l.within(k, seen.Begin-h.For, seen.End-h.For):
 		l.found.add(ErrWrongSince, h)
 	}
+}
+
+// forgotten is when k, which has ended, is not shown any more. A process in
+// trouble may be unable to write that until the trouble is over. Its session may
+// hold the key once more, for a call that has not returned.
+func (l *looking) forgotten(k *lock) history.Moment {
+	d := history.Moment(l.times.Forgotten)
+	return max(k.Ended, l.trouble.latest(k.Process, k.Ended, k.Ended+d)) + d
 }
 
 // within reports whether k may have been granted at a moment between two.

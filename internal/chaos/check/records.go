@@ -36,10 +36,9 @@ type record struct {
 // records are the keys of a history, in order.
 type records struct {
 	keys   []*record
-	faults []history.Fault        // by Begin
-	lines  map[int64]int          // of each Call
-	last   history.Moment         // no later one is in the history
-	alive  map[int]history.Moment // when each process wrote its last line
+	faults []history.Fault // by Begin
+	lines  map[int64]int   // of each Call
+	last   history.Moment  // no later one is in the history
 }
 
 // index sorts a history by key. It goes on after an error and returns the first
@@ -47,16 +46,14 @@ type records struct {
 func index(events []history.Event) (*records, error) {
 	x := indexer{locks: map[int64]*lock{}, keys: map[int64]*record{}}
 	holds := map[int64]history.Hold{} // of each lock the last line
-	rs := &records{lines: map[int64]int{}, alive: map[int]history.Moment{}}
+	rs := &records{lines: map[int64]int{}}
 	for _, e := range events {
 		switch {
 		case e.Try != nil:
 			x.try(*e.Try)
 			rs.lines[e.Try.Call]++
-			rs.alive[e.Try.Process] = max(rs.alive[e.Try.Process], e.Try.End)
 		case e.Hold != nil:
 			holds[e.Hold.Lock] = *e.Hold
-			rs.alive[e.Hold.Process] = max(rs.alive[e.Hold.Process], e.Hold.Ended)
 		case e.Fault != nil:
 			rs.faults = append(rs.faults, *e.Fault)
 		}

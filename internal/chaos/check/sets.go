@@ -48,7 +48,7 @@ func (s *sweep) sets(events []history.Event, rs *records) {
 			}
 		}
 		found.Granted = len(granted)
-		complete := found.Granted == found.Wanted || len(lines) == found.Granted && (!s.complete || killed[found.Process])
+		complete := found.Granted == found.Wanted || len(lines) == found.Granted && (!s.complete || killed[found.Process] != 0)
 		switch {
 		case found.Granted == 0:
 			continue

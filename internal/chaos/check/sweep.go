@@ -55,11 +55,12 @@ func Sweep(events []history.Event, opts ...Option) *Report {
 	if s.complete {
 		s.report.Malformed = errors.Join(err, rs.incomplete(s.kills))
 	}
+	killed := rs.killed(s.kills)
 	s.count(rs)
 	for _, r := range rs.keys {
 		s.overlaps(r)
 		s.losses(r)
-		s.leaks(r, rs.alive)
+		s.leaks(r, killed)
 		s.overtaken(r, rs.lines)
 	}
 	for _, e := range events {

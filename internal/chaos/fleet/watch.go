@@ -20,10 +20,11 @@ var ErrTimeout = errors.New("waited without success")
 func Poll(ctx context.Context, d time.Duration, what string, done func(context.Context) (bool, error)) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
+	end, _ := limited.Deadline()
 	for {
 		ok, err := done(limited)
 		switch {
-		case err != nil && limited.Err() == nil && !late(err):
+		case err != nil && limited.Err() == nil && !late(err, end):
 			return fmt.Errorf("fleet: %s: %w", what, err)
 		case ok && err == nil:
 			return nil
@@ -34,15 +35,16 @@ func Poll(ctx context.Context, d time.Duration, what string, done func(context.C
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("fleet: %w, %v, for %s", ErrTimeout, d, what)
+			return errors.Join(fmt.Errorf("fleet: %w, %v, for %s", ErrTimeout, d, what), err)
 		}
 	}
 }
 
-// late reports whether err is of a call that met a deadline. A dial may see the
-// deadline of its context before the context ends, and tells it in either way.
-func late(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+// late reports whether err is of a call that met the deadline end. A dial may see
+// the deadline of its context before the context ends, and tells it in either way.
+func late(err error, end time.Time) bool {
+	const before = 50 * time.Millisecond
+	return time.Until(end) < before && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded))
 }
 
 // Serving waits until each process has granted a lock that was asked for after

@@ -32,6 +32,10 @@ func TestPoll(t *testing.T) {
 		if !errors.Is(err, ErrTimeout) {
 			t.Errorf("a dial that sees the deadline first: %v", err)
 		}
+		err = Poll(t.Context(), time.Minute, "a call", func(context.Context) (bool, error) { return false, late })
+		if errors.Is(err, ErrTimeout) || !errors.Is(err, late) {
+			t.Errorf("a call with a deadline of its own: %v", err)
+		}
 	}
 	ended, end := context.WithCancelCause(t.Context())
 	end(io.ErrClosedPipe)

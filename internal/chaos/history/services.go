@@ -57,11 +57,11 @@ type Payment struct {
 // committed, or that the payment was declined.
 func (p Payment) Kept() bool { return p.Status >= 200 && p.Status < 400 || p.Declined() }
 
-// Declined reports whether the response is one for ever, without an effect.
+// Declined reports whether the handler declined, without an effect.
 func (p Payment) Declined() bool { return p.Status == 402 }
 
-// Stored reports whether the response is certainly that of each later attempt. A
-// refusal of the handler is not if its lock was lost meanwhile, and a client
+// Stored reports whether the response is certainly that of each later attempt. One
+// that declines may not be: the lock of its handler may have been lost. A client
 // cannot tell.
 func (p Payment) Stored() bool { return p.Kept() && (p.Replayed || !p.Declined()) }
 

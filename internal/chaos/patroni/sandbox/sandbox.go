@@ -79,7 +79,7 @@ func Run(ctx context.Context, orders any, stdout, stderr io.Writer) error {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // Pdeathsig acts when the thread ends, which another goroutine could do
+		runtime.LockOSThread() // Pdeathsig acts when this thread ends, and another goroutine could end it
 		defer runtime.UnlockOSThread()
 		ended <- c.Run()
 	}()
