@@ -23,7 +23,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/round"
@@ -56,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if o.table != "" {
-		if err := campaign.CheckDocument(o.table); err != nil {
+		if err := checkDocument(o.table); err != nil {
 			return err
 		}
 	}
@@ -73,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		err = errors.Join(err, violations(results))
 	}
 	if err == nil && o.table != "" {
-		err = campaign.WriteDocument(o.table, o.markdown(results))
+		err = writeDocument(o.table, o.markdown(results))
 	}
 	kept := err != nil && len(results) > 0
 	if kept {

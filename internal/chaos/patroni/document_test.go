@@ -1,4 +1,6 @@
-package campaign
+//go:build linux
+
+package main
 
 import (
 	"errors"
@@ -26,7 +28,7 @@ func TestWriteDocument(t *testing.T) {
 			if err := os.WriteFile(name, []byte(tt.document), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			checked, err := CheckDocument(name), WriteDocument(name, "TABLE")
+			checked, err := checkDocument(name), writeDocument(name, "TABLE")
 			got, readErr := os.ReadFile(name)
 			if readErr != nil {
 				t.Fatal(readErr)
@@ -40,7 +42,7 @@ func TestWriteDocument(t *testing.T) {
 			}
 		})
 	}
-	if err := WriteDocument(filepath.Join(t.TempDir(), "none"), ""); !errors.Is(err, os.ErrNotExist) {
+	if err := writeDocument(filepath.Join(t.TempDir(), "none"), ""); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a document that does not exist: %v", err)
 	}
 }

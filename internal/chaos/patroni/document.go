@@ -1,4 +1,6 @@
-package campaign
+//go:build linux
+
+package main
 
 import (
 	"errors"
@@ -16,15 +18,15 @@ const (
 // errMarks: a document does not say where the table belongs.
 var errMarks = errors.New("the table belongs between a line " + beginMark + " and a later line " + endMark + ", each once")
 
-// CheckDocument reports, before a campaign, what would keep
-// WriteDocument from working after it.
-func CheckDocument(name string) error {
+// checkDocument reports, before a campaign, what would keep writeDocument from
+// working after it.
+func checkDocument(name string) error {
 	_, _, err := aroundTable(name)
 	return err
 }
 
-// WriteDocument replaces the text between the marks of a document.
-func WriteDocument(name, text string) error {
+// writeDocument replaces the text between the marks of a document.
+func writeDocument(name, text string) error {
 	before, after, err := aroundTable(name)
 	if err != nil {
 		return err
@@ -36,12 +38,12 @@ func WriteDocument(name, text string) error {
 func aroundTable(name string) (before, after string, err error) {
 	document, err := os.ReadFile(name)
 	if err != nil {
-		return "", "", fmt.Errorf("campaign: %w", err)
+		return "", "", fmt.Errorf("patroni: %w", err)
 	}
 	before, rest, _ := strings.Cut(string(document), beginMark)
 	_, after, found := strings.Cut(rest, endMark)
 	if !found || strings.Count(string(document), beginMark) != 1 || strings.Count(string(document), endMark) != 1 {
-		return "", "", fmt.Errorf("campaign: %s: %w", name, errMarks)
+		return "", "", fmt.Errorf("patroni: %s: %w", name, errMarks)
 	}
 	return before + beginMark, endMark + after, nil
 }
