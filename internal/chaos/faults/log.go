@@ -50,13 +50,13 @@ type loggedLock struct {
 
 // record begins to observe lock, which a client was just granted.
 func (d *eventLog) record(process int, lock *sqllock.Lock) *loggedLock {
-	return &loggedLock{worker.Observe(lock, process, d.number(), false), d}
+	return &loggedLock{worker.Observe(lock, process, d.number(), false, func() {}), d}
 }
 
 // recordListening is record for a client that relies on the lock's context
 // alone.
 func (d *eventLog) recordListening(process int, lock *sqllock.Lock) *loggedLock {
-	return &loggedLock{worker.Observe(lock, process, d.number(), true), d}
+	return &loggedLock{worker.Observe(lock, process, d.number(), true, func() {}), d}
 }
 
 // hold holds the lock until it is lost or ctx has ended.

@@ -81,9 +81,6 @@ func (c *advancing) fenced(key sqllock.Key) {
 	}
 	lock.Look()
 	c.w.noteHold(lock.GiveBack())
-	if lock.Lost() {
-		c.w.counts.lost.Add(1)
-	}
 }
 
 // taken tries key and notes that. Without a grant the lock is nil.
@@ -98,7 +95,7 @@ func (c *caller) taken(key sqllock.Key) (*ObservedLock, int64) {
 	}
 	try.Lock = c.w.number()
 	c.w.note(history.Event{Try: &try})
-	held := Observe(lock, try.Process, try.Lock, false)
+	held := c.w.observe(lock, try.Lock, false)
 	held.Hold.Kind = try.Kind
 	c.w.noteHold(held.Hold)
 	return held, try.Lock

@@ -25,7 +25,7 @@ func (c *brisk) run(draining context.Context) {
 			key = Key(c.rng.IntN(c.w.config.Keys))
 		}
 		if lock, number := c.ask(request{keys: []sqllock.Key{key}}); lock != nil {
-			c.hold(draining, Observe(lock, c.w.config.Process, number, false))
+			c.hold(draining, c.w.observe(lock, number, false))
 		}
 		_ = Pause(draining, c.upTo(time.Millisecond))
 	}
@@ -40,11 +40,5 @@ func (c *brisk) hold(draining context.Context, w *ObservedLock) {
 		}
 		w.Look()
 	}
-	told := w.Told()
-	if told { // at once: the next fault may be near
-		c.w.counts.lost.Add(1)
-	}
-	if c.w.noteHold(w.GiveBack()); !told && w.Lost() {
-		c.w.counts.lost.Add(1)
-	}
+	c.w.noteHold(w.GiveBack())
 }

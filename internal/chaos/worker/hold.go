@@ -24,7 +24,7 @@ const noteEvery = history.Moment(100 * time.Millisecond)
 
 // hold holds lock for a while, gives it back, and writes down what it saw.
 func (c *caller) hold(draining context.Context, lock *sqllock.Lock, number int64) {
-	w := Observe(lock, c.w.config.Process, number, c.chance(listeners))
+	w := c.w.observe(lock, number, c.chance(listeners))
 	if w.Look() {
 		c.w.noteHold(w.Hold)
 		if w.Hold.Listens {
@@ -33,17 +33,15 @@ func (c *caller) hold(draining context.Context, lock *sqllock.Lock, number int64
 			c.stay(draining, w)
 		}
 	}
-	if w.Told() {
-		c.w.counts.lost.Add(1) // at once: the next fault may be near
-		if c.chance(lookersOn) {
-			w.LookOn(draining, c.upTo(looksOn))
-		}
-		c.w.noteHold(w.GiveBack())
-		return
+	if w.Told() && c.chance(lookersOn) {
+		w.LookOn(draining, c.upTo(looksOn))
 	}
-	if c.w.noteHold(w.GiveBack()); w.Lost() {
-		c.w.counts.lost.Add(1)
-	}
+	c.w.noteHold(w.GiveBack())
+}
+
+// observe observes a lock of this process, and counts its loss.
+func (w *work) observe(lock *sqllock.Lock, number int64, listens bool) *ObservedLock {
+	return Observe(lock, w.config.Process, number, listens, func() { w.counts.lost.Add(1) })
 }
 
 func (w *work) noteHold(h history.Hold) { w.note(history.Event{Hold: &h}) }

@@ -94,7 +94,7 @@ func (a call) until(begin history.Moment) history.Moment {
 func (c *mixed) hold(draining context.Context, locks []taken) {
 	all := make([]*ObservedLock, len(locks))
 	for i, l := range locks {
-		all[i] = Observe(l.Lock, c.w.config.Process, l.number, false)
+		all[i] = c.w.observe(l.Lock, l.number, false)
 		all[i].Hold.Kind, all[i].Hold.Limited = l.kind, l.Limited
 	}
 	noteAt, end := history.Moment(0), history.Now()+history.Moment(c.length())
@@ -108,14 +108,7 @@ func (c *mixed) hold(draining context.Context, locks []taken) {
 		time.Sleep(LookEvery)
 	}
 	for _, i := range c.rng.Perm(len(all)) {
-		w := all[i]
-		told := w.Told()
-		if told { // at once: the next fault may be near
-			c.w.counts.lost.Add(1)
-		}
-		if c.w.noteHold(w.GiveBack()); !told && w.Lost() {
-			c.w.counts.lost.Add(1)
-		}
+		c.w.noteHold(all[i].GiveBack())
 	}
 }
 

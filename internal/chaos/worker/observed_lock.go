@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,14 +20,19 @@ type ObservedLock struct {
 	*sqllock.Lock
 	Hold history.Hold // so far; all of it after GiveBack
 
-	told atomic.Int64 // the first moment at which the loss was known; 0: no loss
+	told    atomic.Int64 // the first moment at which the loss was known; 0: no loss
+	lost    func()       // counts the loss
+	counted sync.Once
 }
 
 // Observe begins to observe lock, which this process was just granted, under
 // the given number. A holder that listens is told of a loss by the lock's
 // context alone. For another one, the lock's hook counts as much as Err.
-func Observe(lock *sqllock.Lock, process int, number int64, listens bool) *ObservedLock {
-	w := &ObservedLock{Lock: lock}
+//
+// A loss calls lost once, and at once: the next fault may be near, and the holder
+// busy with something else.
+func Observe(lock *sqllock.Lock, process int, number int64, listens bool, lost func()) *ObservedLock {
+	w := &ObservedLock{Lock: lock, lost: lost}
 	w.Hold = history.Hold{Process: process, Key: lock.Key().Int64(), Lock: number, Listens: listens, From: history.Now()}
 	lock.SetName(lockName(number))
 	if !listens {
@@ -40,7 +46,10 @@ func Observe(lock *sqllock.Lock, process int, number int64, listens bool) *Obser
 }
 
 // markLost notes that the holder was told of the loss now, or earlier.
-func (w *ObservedLock) markLost() { w.told.CompareAndSwap(0, int64(history.Now())) }
+func (w *ObservedLock) markLost() {
+	w.counted.Do(w.lost)
+	w.told.CompareAndSwap(0, int64(history.Now()))
+}
 
 // Told reports whether the holder was told of a loss.
 func (w *ObservedLock) Told() bool { return w.told.Load() != 0 }
@@ -90,5 +99,8 @@ func (w *ObservedLock) GiveBack() history.Hold {
 	w.Hold.Unlock = ResultOf(w.Unlock())
 	w.Hold.Ended = history.Now()
 	w.Hold.Told = history.Moment(w.told.Load())
+	if w.Lost() {
+		w.counted.Do(w.lost)
+	}
 	return w.Hold
 }

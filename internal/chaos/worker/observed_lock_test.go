@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,8 +43,11 @@ func TestObservedLock(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	locks := take(t, db, 3)
-	asks, listens := worker.Observe(locks[0], 1, 1, false), worker.Observe(locks[1], 1, 2, true)
-	kept := worker.Observe(locks[2], 1, 3, true)
+	var lost atomic.Int64
+	observe := func(n int, listens bool) *worker.ObservedLock {
+		return worker.Observe(locks[n], 1, int64(n+1), listens, func() { lost.Add(1) })
+	}
+	asks, listens, kept := observe(0, false), observe(1, true), observe(2, true)
 	for _, w := range []*worker.ObservedLock{asks, listens, kept} {
 		if !w.Look() || w.Told() {
 			t.Errorf("a lock that is held: told %t", w.Told())
@@ -66,8 +70,8 @@ func TestObservedLock(t *testing.T) {
 			t.Fatal("no holder was told")
 		}
 	}
-	if listens.Told() {
-		t.Error("one who listens was told before it did")
+	if listens.Told() || lost.Load() != 1 {
+		t.Errorf("one who listens was told before it did, or %d losses are counted", lost.Load())
 	}
 	listens.Listen(t.Context())
 	asks.LookOn(ended, time.Minute)
@@ -75,6 +79,9 @@ func TestObservedLock(t *testing.T) {
 		if h := w.GiveBack(); !w.Lost() || h.Told == 0 || h.Valid > h.Told || h.Unlock != history.Lost {
 			t.Errorf("a lock that was lost: %+v", h)
 		}
+	}
+	if n := lost.Load(); n != 2 {
+		t.Errorf("%d losses are counted, want 2", n)
 	}
 }
 

@@ -66,13 +66,7 @@ func (c *registered) hold(resting context.Context, held *ObservedLock) {
 		}
 		time.Sleep(4 * LookEvery)
 	}
-	if held.Told() {
-		c.w.counts.lost.Add(1)
-	}
-	told := held.Told()
-	if c.w.noteHold(held.GiveBack()); !told && held.Lost() {
-		c.w.counts.lost.Add(1)
-	}
+	c.w.noteHold(held.GiveBack())
 }
 
 // ask asks for the age of a key, whoever holds it.

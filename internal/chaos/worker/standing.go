@@ -70,7 +70,6 @@ func (c *standing) lead(ctx context.Context) error {
 		<-ctx.Done()
 	}
 	if held.Told() { // a leader that does not care
-		c.w.counts.lost.Add(1)
 		for range 4 {
 			c.lookAtStatus(held)
 			held.Look()
@@ -120,7 +119,7 @@ func (l *termLocks) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, e
 	}
 	w.note(history.Event{Try: &try})
 	if err == nil {
-		l.held = Observe(lock, try.Process, try.Lock, false)
+		l.held = w.observe(lock, try.Lock, false)
 		l.held.Hold.Kind = try.Kind
 		w.noteHold(l.held.Hold)
 	}
