@@ -21,6 +21,11 @@ func started(t *testing.T, f *pgtest.Front, err error) *pgtest.Front {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(f.Log())
+		}
+	})
 	return f
 }
 

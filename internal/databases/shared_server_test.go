@@ -155,6 +155,7 @@ func (p *tenant) createRole() {
 func (p *tenant) rename(from, to string) {
 	p.t.Helper()
 	p.exec("ALTER DATABASE " + from + " ALLOW_CONNECTIONS false")
+	p.endConnections()
 	lockertest.Eventually(p.t, "the database can be renamed", func() bool {
 		p.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + from + "'")
 		_, err := p.server.admin.Exec("ALTER DATABASE " + from + " RENAME TO " + to)
@@ -183,8 +184,44 @@ func (p *tenant) lockTables(tables string) {
 	}
 }
 
-// endConnections ends all connections of the role.
+// endConnections ends all connections of the role. Those that hold keys come last:
+// a waiter that is still connected would get the key, and lose it.
 func (p *tenant) endConnections() {
 	p.t.Helper()
-	p.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%[1]s' AND usename IS DISTINCT FROM 'postgres'") // a dropped role has no name
+	admin := p.server.admin
+	of := ` FROM pg_stat_activity WHERE datname = '` + p.database + `' AND usename IS DISTINCT FROM 'postgres'` // a dropped role has no name
+	holders := pids(p.t, admin, `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted
+		AND classid <> 374723015 -- the marks of bells, which waiters have
+		AND pid IN (SELECT pid`+of+`)`)
+	others := pids(p.t, admin, `SELECT pid`+of+` AND pid <> ALL ($1)`, holders)
+	for _, last := range [][]int64{others, holders} {
+		if _, err := admin.ExecContext(p.t.Context(), `SELECT pg_terminate_backend(pid)`+of+` AND pid = ANY ($1)`, last); err != nil {
+			p.t.Fatal(err)
+		}
+		lockertest.Eventually(p.t, "connections have ended", func() bool {
+			return len(pids(p.t, admin, `SELECT pid`+of+` AND pid = ANY ($1)`, last)) == 0
+		})
+	}
+}
+
+// pids returns the process numbers that query selects.
+func pids(t *testing.T, db *sql.DB, query string, args ...any) []int64 {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	all := []int64{}
+	for rows.Next() {
+		var pid int64
+		if err := rows.Scan(&pid); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, pid)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

@@ -119,6 +119,15 @@ func (d *Daemon) Dir() string { return d.home.dir }
 // Port returns the server's port on 127.0.0.1.
 func (d *Daemon) Port() int { return d.port }
 
+// Log returns what the program has printed.
+func (d *Daemon) Log() string {
+	text, err := os.ReadFile(d.home.log())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
 func (d *Daemon) data() string { return filepath.Join(d.home.dir, "data") }
 
 func (d *Daemon) startLocked() error {
