@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,6 +62,54 @@ func TestPgpool(t *testing.T) {
 			}
 			tr.end()
 		})
+	}
+}
+
+// A statement through Pgpool-II gets no response if a notification arrives
+// meanwhile. A version that passes on both fails here: then docs/databases may say
+// so, and TestPgpool may use a role that is notified.
+func TestPgpoolLosesResponses(t *testing.T) {
+	t.Parallel()
+	front, err := pgtest.New(t).Pgpool(nil)
+	front = started(t, front, err)
+	db := open(t, "pgx", front.DSN(""))
+	ctx, cancel := context.WithCancel(t.Context())
+	var notifying sync.WaitGroup
+	notifying.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = db.ExecContext(ctx, "NOTIFY here")
+		}
+	})
+	defer notifying.Wait()
+	defer cancel()
+	// answered is how many of statements have a response, up to the first that has none.
+	answered := func(listen string, statements int) (n int) {
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.ExecContext(t.Context(), listen); err != nil {
+			t.Fatal(err)
+		}
+		for ; n < statements; n++ {
+			bounded, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			var is int
+			err := conn.QueryRowContext(bounded, "SELECT $1::int", n).Scan(&is)
+			cancel()
+			if err != nil {
+				return n
+			}
+		}
+		return n
+	}
+	if n := answered("UNLISTEN here", 2000); n < 2000 {
+		t.Errorf("without notifications %d statements have a response", n)
+	}
+	n := answered("LISTEN here", 100_000)
+	t.Logf("%d statements have a response", n)
+	if n == 100_000 {
+		t.Error("no response was lost")
 	}
 }
 
