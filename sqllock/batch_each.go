@@ -99,8 +99,8 @@ func (c *connection) chooseEachLocked(r *request) bool {
 }
 
 // appendShare appends those candidates of group g that one statement should
-// try: a fair part of them where several calls try for the same keys, and at
-// most so many.
+// try, and at most so many. Where several calls try for the same keys, that is a
+// fair part of them.
 func (r *request) appendShare(states []*keyState, g, most int) []*keyState {
 	from, group := len(states), &r.each.groups[g]
 	for i, k := range r.states {

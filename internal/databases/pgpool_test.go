@@ -65,9 +65,9 @@ func TestPgpool(t *testing.T) {
 	}
 }
 
-// A statement through Pgpool-II gets no response if a notification arrives
-// meanwhile. A version that passes on both fails here: then docs/databases may say
-// so, and TestPgpool may use a role that is notified.
+// A connection through Pgpool-II that does not listen gets all responses. On one
+// that listens, Pgpool-II 4.3.5 loses the response that a notification meets.
+// Another version may pass on both.
 func TestPgpoolLosesResponses(t *testing.T) {
 	front, err := pgtest.New(t).Pgpool(nil)
 	front = started(t, front, err)
@@ -109,7 +109,7 @@ func TestPgpoolLosesResponses(t *testing.T) {
 	n := answered("LISTEN here", 100_000)
 	t.Logf("%d statements have a response", n)
 	if n == 100_000 {
-		t.Error("no response was lost")
+		t.Skip("this Pgpool-II loses no response: the advice in docs/databases/poolers.md is not for it")
 	}
 }
 
