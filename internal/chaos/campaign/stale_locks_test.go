@@ -83,6 +83,12 @@ func TestEarly(t *testing.T) {
 		{"a lost reply, from the moment it was lost", [][]history.Event{
 			grant(1, 11, 10, 930, 931, 932, history.Lost), grant(2, 21, 910, 950, 0, 960, history.OK), {fault(12, 1, 900, 902)},
 		}, true, 20 * time.Millisecond},
+		{"an orderly restart, of which another process was told first", [][]history.Event{
+			stale, later, {fault(31, 0, 100, 102)}, onKey(2, grant(3, 31, 10, 109, 110, 111, history.Lost)),
+		}, true, 20 * time.Millisecond},
+		{"an orderly restart, and one holder does not heed the notice that another had", [][]history.Event{
+			stale, later, {fault(31, 0, 100, 102)}, onKey(2, grant(1, 12, 10, 109, 110, 111, history.Lost)),
+		}, false, 0},
 		{"two locks of one process", [][]history.Event{
 			stale, grant(1, 21, 110, 150, 0, 160, history.OK), {fault(13, 1, 100, 102)},
 		}, false, 0},
