@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -11,8 +12,9 @@ import (
 // An echo is a server that sends back what it gets, and tells how its
 // connections end.
 type echo struct {
-	addr  string
-	ended chan error // of each connection; io.EOF: the other side said goodbye
+	addr   string
+	ended  chan error   // of each connection; io.EOF: the other side said goodbye
+	echoed atomic.Int64 // bytes
 }
 
 func newEcho(t *testing.T) *echo {
@@ -41,6 +43,7 @@ func (e *echo) serve(conn net.Conn) {
 		n, err := conn.Read(buf)
 		if err == nil {
 			_, err = conn.Write(buf[:n])
+			e.echoed.Add(int64(n))
 		}
 		if err != nil {
 			e.ended <- err

@@ -48,6 +48,7 @@ func register() {
 	toxics.Register("hold", new(hold))
 	toxics.Register("cut", new(cut))
 	toxics.Register("mute", new(mute))
+	toxics.Register("late", new(late))
 	toxics.Register("trickle", new(trickle))
 	toxics.Register("tap", new(tap))
 	toxics.Register("lose", new(lose))
@@ -163,7 +164,7 @@ func (p *Proxy) Hold() (*Fault, error) { return p.fault("hold", "", ToServer, To
 
 // Latency delays what comes from the server by about d, give or take jitter.
 func (p *Proxy) Latency(d, jitter time.Duration) (*Fault, error) {
-	return p.fault("latency", fmt.Sprintf(`"latency": %d, "jitter": %d`, d.Milliseconds(), jitter.Milliseconds()), ToClient)
+	return p.fault("late", fmt.Sprintf(`"latency": %d, "jitter": %d`, d.Milliseconds(), jitter.Milliseconds()), ToClient)
 }
 
 // Trickle delivers what comes from the server byte by byte, one in a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -123,6 +124,40 @@ func TestLatency(t *testing.T) {
 		t.Errorf("an answer came within %v", took)
 	}
 	mend(t, fault)
+}
+
+// A client may end its connection while much of what is late is still on its way.
+func TestLatencyOfConnectionThatHasEnded(t *testing.T) {
+	const messages = 20
+	e := newEcho(t)
+	p, conn := start(t, e, true)
+	send(t, conn, "ready")
+	expect(t, conn, "ready")
+	fault := must(t)(p.Latency(time.Minute, 0))
+	for n := range messages { // each is a chunk of its own
+		send(t, conn, "late")
+		for e.echoed.Load() < int64(len("ready")+(n+1)*len("late")) {
+			runtime.Gosched()
+		}
+	}
+	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	_ = ended(t, e)
+	mended := make(chan error, 1)
+	go func() { mended <- fault.Mend() }()
+	select {
+	case err := <-mended:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the fault is not mended")
+	}
+	conn = dial(t, p)
+	send(t, conn, "after")
+	expect(t, conn, "after")
 }
 
 func TestSwitch(t *testing.T) {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -105,8 +106,73 @@ func (*mute) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
+// late passes on everything some time after it came, in its order. Toxiproxy's
+// own toxic for that waits for 5 s with each chunk, when it is removed, if the
+// client's end is gone; and no connection can begin meanwhile.
+type late struct {
+	flush
+	Latency int64 `json:"latency"` // milliseconds
+	Jitter  int64 `json:"jitter"`  // milliseconds, more or less
+}
+
+// GetBufferSize is how many chunks may be on their way.
+func (*late) GetBufferSize() int { return 1024 }
+
+func (t *late) Pipe(stub *toxics.ToxicStub) {
+	for {
+		select {
+		case <-stub.Interrupt:
+			return
+		case chunk := <-stub.Input:
+			if chunk == nil {
+				stub.Close()
+				return
+			}
+			if !t.wait(stub, chunk) {
+				return
+			}
+		}
+	}
+}
+
+// wait passes chunk on when it is time. If it is interrupted, it does so at once,
+// and reports false.
+func (t *late) wait(stub *toxics.ToxicStub, chunk *stream.StreamChunk) bool {
+	delay := time.Duration(t.Latency-t.Jitter+rand.Int64N(2*t.Jitter+1)) * time.Millisecond
+	select {
+	case <-time.After(delay - time.Since(chunk.Timestamp)):
+		select {
+		case stub.Output <- chunk:
+			return true
+		case <-stub.Interrupt:
+		}
+	case <-stub.Interrupt:
+	}
+	deliver(stub, chunk)
+	return false
+}
+
+// flush delivers what a toxic has kept back, when its fault is mended.
+type flush struct{}
+
+// Cleanup is called when the fault is mended.
+func (flush) Cleanup(stub *toxics.ToxicStub) {
+	for !stub.Closed() && len(stub.Input) > 0 {
+		deliver(stub, <-stub.Input)
+	}
+}
+
+// deliver passes chunk on. If nobody takes it, it ends the connection, which is
+// for toxics with a flush only: toxiproxy then lets go of it.
+func deliver(stub *toxics.ToxicStub, chunk *stream.StreamChunk) {
+	if stub.WriteOutput(chunk, time.Second) != nil {
+		stub.Close()
+		go drain(stub)
+	}
+}
+
 // trickle passes on one byte in a millisecond.
-type trickle struct{}
+type trickle struct{ flush }
 
 func (*trickle) Pipe(stub *toxics.ToxicStub) {
 	for {
@@ -132,12 +198,16 @@ func drip(stub *toxics.ToxicStub, chunk *stream.StreamChunk) bool {
 	defer tick.Stop()
 	for i := range chunk.Data {
 		select {
-		case <-stub.Interrupt:
-			stub.Output <- &stream.StreamChunk{Data: chunk.Data[i:], Timestamp: chunk.Timestamp}
-			return false
 		case <-tick.C:
-			stub.Output <- &stream.StreamChunk{Data: chunk.Data[i : i+1], Timestamp: chunk.Timestamp}
+			select {
+			case stub.Output <- &stream.StreamChunk{Data: chunk.Data[i : i+1], Timestamp: chunk.Timestamp}:
+				continue
+			case <-stub.Interrupt:
+			}
+		case <-stub.Interrupt:
 		}
+		deliver(stub, &stream.StreamChunk{Data: chunk.Data[i:], Timestamp: chunk.Timestamp})
+		return false
 	}
 	return true
 }
