@@ -51,13 +51,14 @@ func (r *Result) sweepOptions(events []history.Event, excuse func(a, b check.Gra
 		check.WithFrozen(check.TimesOf(events, stops...)),
 		check.WithStarved(check.TimesOf(events, starves...)),
 		check.WithCut(check.TimesOf(events, cuts...)),
+		check.WithKills(kills...),
 		check.WithExcuse(excuse),
 		check.WithNotifications(r.promises().notifies...),
 		check.WithCallTimeout(callTimeout),
 		check.WithFree(r.settings.Lease + slack),
 	}
 	if !r.interrupted {
-		options = append(options, check.WithComplete(kills...))
+		options = append(options, check.WithComplete())
 	}
 	for _, i := range r.outcomes {
 		if !r.bystander(i.Fault) {

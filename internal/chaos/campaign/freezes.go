@@ -130,7 +130,11 @@ func (z *freezer) freeze(ctx context.Context, m *fleet.Member, rng *rand.Rand) (
 		return m.Process.Status().LastOK > outcome.Fault.End, nil
 	})
 	outcome.Recovery = time.Duration(history.Now() - outcome.Fault.End)
-	outcome.Lost = m.Process.Status().Lost - lost
+	if err != nil {
+		return outcome, err
+	}
+	after, err := z.fleet.Tally(ctx, m, history.Now())
+	outcome.Lost = after.Locks - lost
 	return outcome, err
 }
 

@@ -101,6 +101,12 @@ func (r *Result) bystander(f history.Fault) bool {
 	return slices.ContainsFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == f.Row && of.Row.Bystander })
 }
 
+// mayReachAll reports whether f, although it is of one process, may have stopped
+// all others: a backend that is frozen may hold what the others wait for.
+func (r *Result) mayReachAll(f history.Fault) bool {
+	return slices.ContainsFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == f.Row && of.Row.Effect == faults.VictimAtLeast })
+}
+
 // linearizeWithin bounds the search for an order of all calls, of which a long
 // campaign has millions.
 const linearizeWithin = 30 * time.Minute

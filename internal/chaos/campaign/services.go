@@ -50,6 +50,9 @@ func (r *Result) trouble() check.Trouble {
 	var all []history.Fault
 	for _, o := range r.outcomes {
 		if !r.bystander(o.Fault) {
+			if r.mayReachAll(o.Fault) {
+				o.Fault.Process = 0
+			}
 			o.Fault.End += history.Moment(o.Recovery)
 			all = append(all, o.Fault)
 		}

@@ -30,7 +30,7 @@ func (rs *records) incomplete(kills []int) error {
 func (rs *records) killed(kills []int) map[int]history.Moment {
 	killed := map[int]history.Moment{}
 	for _, f := range rs.faults {
-		if slices.Contains(kills, f.Row) {
+		if slices.Contains(kills, f.Row) && f.Process != 0 { // 0: it could not be made
 			killed[f.Process] = max(f.Begin, f.End)
 		}
 	}

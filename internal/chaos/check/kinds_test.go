@@ -92,7 +92,7 @@ func TestSets(t *testing.T) {
 		{"a set that was lost in between", setOf(1, 2,
 			list(granted(1, 1, 1, 1.1), told(1, 1, 1.1, 1.2, 1.3)),
 			list(granted(1, 2, 1, 1.1), told(1, 2, 2, 2, 2))), nil},
-	}, WithComplete(kill))
+	}, WithKills(kill), WithComplete())
 }
 
 // place makes events those of a place of limit 1, of which there are most.

@@ -34,7 +34,7 @@ func TestLeaks(t *testing.T) {
 		{"refused while another process is killed later", join(listening[:2], list(fault(kill, 2, 20, 20)), refusals(1, 21)), trouble(99, 99), 1},
 		{"refused for ever after that", join(listening, refusals(1, 900)), trouble(99, 99), 1},
 	} {
-		report := Sweep(tt.events, tt.opt, WithFree(5*time.Second), WithComplete(kill))
+		report := Sweep(tt.events, tt.opt, WithFree(5*time.Second), WithKills(kill))
 		if len(report.Leaks) != tt.leaks || errors.Is(report.Err(), ErrLeaked) != (tt.leaks > 0) {
 			t.Errorf("%s: %+v, want %d", tt.name, report.Leaks, tt.leaks)
 		}

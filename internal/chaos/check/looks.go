@@ -192,7 +192,13 @@ func (l *looking) registration(seen *history.Look, h history.Shown) {
 // hold the key once more, for a call that has not returned.
 func (l *looking) forgotten(k *lock) history.Moment {
 	d := history.Moment(l.times.Forgotten)
-	return max(k.Ended, l.trouble.latest(k.Process, k.Ended, k.Ended+d)) + d
+	for at := k.Ended; ; {
+		over := l.trouble.latest(k.Process, at, at+d)
+		if over <= at {
+			return at + d
+		}
+		at = over
+	}
 }
 
 // within reports whether k may have been granted at a moment between two.
@@ -227,7 +233,7 @@ func (l *looking) age(a history.Age) {
 		if own && !a.OK {
 			l.found.add(ErrWrongAge, a)
 		}
-		recent := k.Ended == 0 || k.Ended+history.Moment(l.times.Forgotten+l.times.Valid) >= a.Begin
+		recent := k.Ended == 0 || l.forgotten(k)+history.Moment(l.times.Valid) >= a.Begin
 		if k.asked <= a.End && recent && l.within(k, a.Begin-a.For, a.End-a.For) {
 			right = true
 		}

@@ -64,6 +64,7 @@ func TestLooks(t *testing.T) {
 		{"still, after long", join(long, list(look(23, shown(1, 1, 22)))), nil, ErrStillShown},
 		{"still, while its process is in trouble", join(long, list(look(26, shown(1, 1, 25)))), []history.Fault{{Process: 1, Begin: sec(20.5), End: sec(25)}}, nil},
 		{"still, long after the trouble", join(long, list(look(28, shown(1, 1, 27)))), []history.Fault{{Process: 1, Begin: sec(20.5), End: sec(25)}}, ErrStillShown},
+		{"still, while there is one trouble after the other", join(long, list(look(29, shown(1, 1, 28)))), []history.Fault{{Process: 1, Begin: sec(20.5), End: sec(25)}, {Process: 1, Begin: sec(26), End: sec(28)}}, nil},
 		{"still, while another process is in trouble", join(long, list(look(26, shown(1, 1, 25)))), []history.Fault{{Process: 2, Begin: sec(20.5), End: sec(25)}}, ErrStillShown},
 		{"a process that was killed", join(killed, list(look(5.5, shown(1, 1, 4.5)))), nil, nil},
 		{"a process that was killed long ago", join(killed, list(look(6.5, shown(1, 1, 5.5)))), nil, ErrStillShown},
@@ -80,6 +81,8 @@ func TestLooks(t *testing.T) {
 		{"no age of one's own", join(long, list(aged(1, 9, 0, false))), nil, ErrWrongAge},
 		{"a wrong age", join(long, list(aged(2, 9, 5, true))), nil, ErrWrongAge},
 		{"an age of a lock that has ended", join(long, list(aged(2, 22, 21, true))), nil, nil},
+		{"an age of a lock that ended, while its process is in trouble", join(long, list(aged(2, 26, 25, true))), []history.Fault{{Process: 1, Begin: sec(20.5), End: sec(25)}}, nil},
+		{"an age of a lock that ended, long after the trouble", join(long, list(aged(2, 29, 28, true))), []history.Fault{{Process: 1, Begin: sec(20.5), End: sec(25)}}, ErrWrongAge},
 		{"an age of a lock that ended long ago", join(long, list(aged(2, 24, 23, true))), nil, ErrWrongAge},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

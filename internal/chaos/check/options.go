@@ -70,11 +70,13 @@ func WithCallTimeout(bound time.Duration) Option { return func(s *sweep) { s.cal
 // trouble.
 func WithFree(bound time.Duration) Option { return func(s *sweep) { s.free = bound } }
 
-// WithComplete demands the beginning and the end of each lock in the history.
-// Locks of processes that faults of the rows kills ended are exempt.
-func WithComplete(kills ...int) Option {
-	return func(s *sweep) { s.complete, s.kills = true, kills }
-}
+// WithKills says which rows' faults kill a process. It cannot write down how its
+// calls and locks ended.
+func WithKills(rows ...int) Option { return func(s *sweep) { s.kills = rows } }
+
+// WithComplete demands the beginning and the end of each lock in the history, but
+// for those of processes that were killed.
+func WithComplete() Option { return func(s *sweep) { s.complete = true } }
 
 // WithNotifications adds a Notification for each of rows to the report.
 func WithNotifications(rows ...int) Option {

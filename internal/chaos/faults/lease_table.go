@@ -59,11 +59,11 @@ var pooledRows = slices.Concat(
 func killAndWait(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m, err := f.holding(ctx)
 	if err != nil {
-		return m, err
+		return nil, err // m lives
 	}
 	pid, err := f.SessionPID(ctx, m)
 	if err != nil {
-		return m, err
+		return nil, err
 	}
 	f.begin()
 	if err := f.Kill(m); err != nil {

@@ -26,7 +26,7 @@ var processRows = []Row{
 func kill(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m, err := f.holding(ctx)
 	if err != nil {
-		return m, err
+		return nil, err // m lives
 	}
 	f.begin()
 	return m, f.Kill(m)

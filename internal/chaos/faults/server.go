@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -132,12 +133,16 @@ func (f *Injector) notServed(ctx context.Context, m *fleet.Member, what string, 
 			return err
 		}
 	}
-	granted := m.Process.Status().Granted
+	before, err := f.Status(ctx, m, history.Now())
+	if err != nil {
+		return err
+	}
 	if err := worker.Pause(ctx, f.Lease/4); err != nil {
 		return err
 	}
-	if now := m.Process.Status().Granted; now != granted {
+	after, err := f.Status(ctx, m, history.Now())
+	if err == nil && after.Granted != before.Granted {
 		return violation("locks are granted without a database that could")
 	}
-	return nil
+	return err
 }

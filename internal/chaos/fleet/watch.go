@@ -80,13 +80,18 @@ type Tally struct {
 	Locks       int64
 }
 
-// Tally is the losses of m's process, as it told after since; it waits for that.
-func (f *Fleet) Tally(ctx context.Context, m *Member, since history.Moment) (Tally, error) {
-	var s worker.Status
-	err := Poll(ctx, 10*time.Second, "a process to tell its status", func(context.Context) (bool, error) {
+// Status is what m's process tells of itself after since; it waits for that.
+func (f *Fleet) Status(ctx context.Context, m *Member, since history.Moment) (s worker.Status, err error) {
+	err = Poll(ctx, 10*time.Second, "a process to tell its status", func(context.Context) (bool, error) {
 		s = m.Process.Status()
 		return s.At > since, nil
 	})
+	return s, err
+}
+
+// Tally is the losses of m's process, as it told after since; it waits for that.
+func (f *Fleet) Tally(ctx context.Context, m *Member, since history.Moment) (Tally, error) {
+	s, err := f.Status(ctx, m, since)
 	return tally(m.Process, s), err
 }
 
