@@ -32,7 +32,7 @@ var given = []place{
 // nothingHeld waits until nothing of latchkey is left in a database.
 func nothingHeld(t *testing.T, databaseURL string) {
 	t.Helper()
-	for deadline := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) { // polling, not hoping
+	for deadline := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
 		n, err := demo.Sessions(databaseURL, namespace)
 		if err == nil && n == 0 {
 			return

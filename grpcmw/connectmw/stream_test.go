@@ -83,7 +83,7 @@ func TestSendBeforeTheFirstMessage(t *testing.T) {
 func TestRejectionStays(t *testing.T) {
 	each(t, func(t *testing.T, road int, call call, _ connectmw.KeyFunc) {
 		if strings.Contains(t.Name(), "/unary/") || strings.Contains(t.Name(), "/server/") {
-			t.Skip("the handler does not receive") // so it has no first message to be rejected by
+			t.Skip("the handler does not receive") // so no first message can be rejected
 		}
 		ended := make(chan error, 1)
 		limit := limited(ratelimit.OneAtATime(locker{sqllock.ErrHeld}, namespace), connectmw.Field("value"))

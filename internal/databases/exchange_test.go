@@ -284,7 +284,7 @@ func TestSilentSession(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatal("the key of a silent session is not free long after its lease")
 			}
-			time.Sleep(time.Millisecond) // polling, not hoping
+			time.Sleep(time.Millisecond)
 		}
 		// The clocks of the database and of the test differ: their rates may
 		// differ by a thousandth.

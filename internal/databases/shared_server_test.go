@@ -184,14 +184,14 @@ func (p *tenant) lockTables(tables string) {
 	}
 }
 
-// endConnections ends all connections of the role. Those that hold keys come last:
-// a waiter that is still connected would get the key, and lose it.
+// endConnections ends the connections of the tenant. Those that hold keys
+// exclusively come last: a waiter that is still connected would get the key, and
+// lose it.
 func (p *tenant) endConnections() {
 	p.t.Helper()
 	admin := p.server.admin
 	of := ` FROM pg_stat_activity WHERE datname = '` + p.database + `' AND usename IS DISTINCT FROM 'postgres'` // a dropped role has no name
 	holders := pids(p.t, admin, `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted
-		AND classid <> 374723015 -- the marks of bells, which waiters have
 		AND pid IN (SELECT pid`+of+`)`)
 	others := pids(p.t, admin, `SELECT pid`+of+` AND pid <> ALL ($1)`, holders)
 	for _, last := range [][]int64{others, holders} {

@@ -89,7 +89,7 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("timeout while waiting for this: %s", what)
 		}
-		time.Sleep(time.Millisecond) // polling, not hoping
+		time.Sleep(time.Millisecond)
 	}
 }
 

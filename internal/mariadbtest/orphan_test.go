@@ -54,7 +54,7 @@ func TestParentIsKilled(t *testing.T) {
 				if time.Since(began) > time.Minute {
 					t.Fatal("the directory is there after a minute")
 				}
-				time.Sleep(10 * time.Millisecond) // polling, not hoping
+				time.Sleep(10 * time.Millisecond)
 			}
 			t.Logf("gone after %v", time.Since(began).Round(time.Millisecond))
 		})

@@ -92,7 +92,7 @@ func TestPlantedOutage(t *testing.T) {
 		}
 		lost := func() bool { return s.Stats().Connections == 0 }
 		for deadline := time.Now().Add(20 * time.Second); !lost() && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond) // polling, not hoping
+			time.Sleep(time.Millisecond)
 		}
 		r := examine(t, dbtest.Open(t, driver, dsn), lockdoctor.WithSession(s))
 		mustFind(t, r, "connection", lockdoctor.Error, "the server runs")

@@ -26,9 +26,10 @@ var outlived = []Row{
 }
 
 // leaseRows are the rows with a lease table in PostgreSQL. In rows 7 and 25 each
-// connection of the pool may have to fail first. The server needs some time to
-// recover in rows 14 and 15, and a session whose row is locked by a frozen
-// backend cannot renew its lease. So locks may be lost there.
+// connection of the pool may have to fail first, and rows 20 and 25 last longer
+// than a lease. The server needs some time to recover in rows 14 and 15, and a
+// session whose row is locked by a frozen backend cannot renew its lease. So locks
+// may be lost there.
 var leaseRows = slices.Concat(
 	same(2, 3, 4, 5, 6, 9, 10, 23, 27, 30),
 	with(Any, 14, 15, 16, 31),

@@ -29,7 +29,7 @@ func TestPoll(t *testing.T) {
 	}
 	for _, late := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded} {
 		err := Poll(t.Context(), 10*time.Millisecond, "a dial", func(context.Context) (bool, error) { return false, late })
-		if !errors.Is(err, ErrTimeout) {
+		if !errors.Is(err, ErrTimeout) || !errors.Is(err, late) {
 			t.Errorf("a dial that sees the deadline first: %v", err)
 		}
 		err = Poll(t.Context(), time.Minute, "a call", func(context.Context) (bool, error) { return false, late })

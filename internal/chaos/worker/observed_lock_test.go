@@ -42,13 +42,13 @@ func TestObservedLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	locks := take(t, db, 3)
+	locks := take(t, db, 4)
 	var lost atomic.Int64
 	observe := func(n int, listens bool) *worker.ObservedLock {
 		return worker.Observe(locks[n], 1, int64(n+1), listens, func() { lost.Add(1) })
 	}
-	asks, listens, kept := observe(0, false), observe(1, true), observe(2, true)
-	for _, w := range []*worker.ObservedLock{asks, listens, kept} {
+	asks, listens, kept, looksNoMore := observe(0, false), observe(1, true), observe(2, true), observe(3, true)
+	for _, w := range []*worker.ObservedLock{asks, listens, kept, looksNoMore} {
 		if !w.Look() || w.Told() {
 			t.Errorf("a lock that is held: told %t", w.Told())
 		}
@@ -80,8 +80,11 @@ func TestObservedLock(t *testing.T) {
 			t.Errorf("a lock that was lost: %+v", h)
 		}
 	}
-	if n := lost.Load(); n != 2 {
-		t.Errorf("%d losses are counted, want 2", n)
+	if h := looksNoMore.GiveBack(); !looksNoMore.Lost() || h.Told != 0 || h.Unlock != history.Lost {
+		t.Errorf("a lock whose loss its holder never saw: %+v", h)
+	}
+	if n := lost.Load(); n != 3 {
+		t.Errorf("%d losses are counted, want 3", n)
 	}
 }
 

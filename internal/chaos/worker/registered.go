@@ -33,7 +33,7 @@ const (
 func lockName(number int64) string { return lockPrefix + strconv.FormatInt(number, 10) }
 
 // NumbersOf returns the process and the lock that texts of the registry name.
-// Each is 0 if it does not.
+// A number is 0 if its text names none.
 func NumbersOf(holder, name string) (process int, lock int64) {
 	process, _ = strconv.Atoi(strings.TrimPrefix(holder, holderPrefix))
 	lock, _ = strconv.ParseInt(strings.TrimPrefix(name, lockPrefix), 10, 64)

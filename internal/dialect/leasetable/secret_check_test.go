@@ -75,7 +75,7 @@ func TestSecretCheckUnderWay(t *testing.T) {
 func untilWaiting(t *testing.T, db *sql.DB, want int) {
 	t.Helper()
 	const waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // polling, not hoping
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		var n int
 		if err := db.QueryRow(waiting).Scan(&n); err != nil {
 			t.Fatal(err)

@@ -167,7 +167,7 @@ func TestServerEndsSilentSession(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatal("the key of a silent session is not free long after its lease")
 			}
-			time.Sleep(time.Millisecond) // polling, not hoping
+			time.Sleep(time.Millisecond)
 		}
 		var failure *dialect.Failure
 		if err := silent.Exchange(&dialect.Batch{}); !errors.As(err, &failure) || failure.Kind != dialect.Gone {
