@@ -42,6 +42,7 @@ var (
 	kills   = []int{1}
 	stops   = []int{2, 3}                          // the process does not run, so it cannot write down that it was told
 	starves = []int{27}                            // processes hardly run
+	slows   = []int{9, 10}                         // answers are late
 	cuts    = []int{2, 3, 4, 5, 6, 16, 32, 35, 36} // the process does not run, or gets no answer
 )
 
@@ -50,6 +51,7 @@ func (r *Result) sweepOptions(events []history.Event, excuse func(a, b check.Gra
 	options := []check.Option{
 		check.WithFrozen(check.TimesOf(events, stops...)),
 		check.WithStarved(check.TimesOf(events, starves...)),
+		check.WithSlow(check.TimesOf(events, slows...)),
 		check.WithCut(check.TimesOf(events, cuts...)),
 		check.WithKills(kills...),
 		check.WithExcuse(excuse),

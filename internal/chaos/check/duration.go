@@ -29,7 +29,11 @@ func (s *sweep) long(c call, key int64) {
 	for _, still := range []Times{s.frozen, s.starved} {
 		took -= still.covered(c.process, begin, c.end)
 	}
-	if time.Duration(took) > s.callTimeout {
+	bound := s.callTimeout
+	if s.slow.touch(c.process, begin, c.end) {
+		bound *= 2
+	}
+	if time.Duration(took) > bound {
 		s.report.Long = append(s.report.Long, Long{Process: c.process, Key: key, Unlock: c.unlock, At: c.begin, Took: time.Duration(took)})
 	}
 }

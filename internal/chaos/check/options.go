@@ -25,6 +25,11 @@ func WithStarved(t Times) Option { return func(s *sweep) { s.starved = t } }
 // time does not make other calls contended.
 func WithCut(t Times) Option { return func(s *sweep) { s.cut = t } }
 
+// WithSlow says when the network of processes was slow. A call may need two
+// statements, since another call had reserved its key for the time of the first.
+// So it may take twice as long then.
+func WithSlow(t Times) Option { return func(s *sweep) { s.slow = t } }
+
 // A Grant is a lock, and when the call that brought it had returned.
 type Grant struct {
 	history.Hold

@@ -40,7 +40,7 @@ func (s *sweep) recoveries(rs *records) {
 		recovery.Name, recovery.Bound, recovery.Goal = f.Name, rule.bound, s.goals[f.Row]
 		for _, r := range rs.keys {
 			if l := r.heldBy(f); l != nil && (r.plain || l.Kind == history.Term) { // a place of a limit need not be wanted again
-				recovery.measure(r, l, f, rule)
+				recovery.measure(r, l, f, rule, s.cut)
 			}
 		}
 	}
@@ -67,7 +67,9 @@ func (r *record) heldBy(f history.Fault) *lock {
 	return l
 }
 
-func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule) {
+// measure adds what became of r, which l held when f began. The time in which a
+// later fault kept the requests of the next holder away does not count.
+func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule, cut Times) {
 	origin := f.Begin
 	if rule.origin == FromEnd {
 		origin = max(f.Begin, f.End)
@@ -80,7 +82,12 @@ func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule) {
 		rec.Unasked++
 	case i < len(r.locks):
 		rec.Keys++
-		rec.times = append(rec.times, max(0, span(origin, r.locks[i].granted)))
+		next, later := r.locks[i], max(f.Begin, f.End)
+		took := next.granted - origin
+		if later < next.granted {
+			took -= cut.covered(next.Process, later, next.granted)
+		}
+		rec.times = append(rec.times, max(0, time.Duration(took)))
 	case r.askedAfter(bound):
 		rec.Never++
 	default:

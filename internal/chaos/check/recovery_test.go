@@ -23,6 +23,9 @@ func TestRecovery(t *testing.T) {
 		{name: "too late", events: join(victim, turn(2, 2, 11, 13)), bound: time.Second, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}, slow: true},
 		{name: "from the end", events: join(victim, turn(2, 2, 21, 23)), origin: FromEnd, bound: 2 * time.Second, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}},
 		{name: "before the end", events: join(victim, turn(2, 2, 12, 13)), origin: FromEnd, bound: time.Second, want: Recovery{Keys: 1}},
+		{name: "without the time in which the next holder was cut off", events: join(victim, list(granted(5, 2, 20.5, 24.1), held(5, 2, 24.1, 25))), origin: FromEnd, bound: 2200 * time.Millisecond, want: Recovery{Keys: 1, Max: 2100 * time.Millisecond}},
+		{name: "too late without that time", events: join(victim, list(granted(5, 2, 20.5, 24.1), held(5, 2, 24.1, 25))), origin: FromEnd, bound: 2 * time.Second, want: Recovery{Keys: 1, Max: 2100 * time.Millisecond}, slow: true},
+		{name: "too late, and the victim has it again", events: join(victim, turn(1, 2, 11, 13)), bound: time.Second, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}, slow: true},
 		{name: "never, though wanted", events: join(victim, list(refused(2, 12, 12.1))), bound: time.Second, want: Recovery{Never: 1}, slow: true},
 		{name: "wanted within the bound only", events: join(victim, list(refused(2, 10.5, 10.6))), bound: time.Second, want: Recovery{Unasked: 1}},
 		{name: "asked for long after the bound", events: join(victim, list(refused(2, 10.5, 10.6)), turn(2, 2, 14, 15)), bound: time.Second, want: Recovery{Unasked: 1}},
@@ -38,9 +41,10 @@ func TestRecovery(t *testing.T) {
 			onKey(8, list(granted(1, 3, 0, 1), held(1, 3, 1, 9))), onKey(8, turn(2, 4, 12.9, 14))),
 			bound: 3 * time.Second, want: Recovery{Keys: 2, Max: 3 * time.Second, P50: 500 * time.Millisecond}},
 	}
+	cut := WithCut(TimesOf(list(fault(kill, 1, 10, 20), fault(freeze, 5, 21, 23), fault(freeze, 3, 20, 99)), kill, freeze))
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			report := Sweep(append(tt.events, fault(kill, 1, 10, 20)), WithRecovery(kill, tt.origin, tt.bound))
+			report := Sweep(append(tt.events, fault(kill, 1, 10, 20)), WithRecovery(kill, tt.origin, tt.bound), cut)
 			if len(report.Recoveries) != 1 {
 				t.Fatalf("%d rows, want 1", len(report.Recoveries))
 			}

@@ -16,6 +16,7 @@ type rule struct {
 
 type sweep struct {
 	frozen, starved, cut Times
+	slow                 Times
 	excuse               func(a, b Grant) bool
 	rules                map[int]rule
 	goals                map[int]time.Duration
