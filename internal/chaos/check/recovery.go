@@ -78,7 +78,7 @@ func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule, cut
 	switch i := r.after(f.Begin); {
 	case l.returned():
 		rec.Survived++
-	case i < len(r.locks) && r.locks[i].asked > bound && !r.wantedSince(bound, r.locks[i]):
+	case i < len(r.locks) && r.locks[i].asked > bound && !r.wantedSince(bound, r.locks[i], cut):
 		rec.Unasked++
 	case i < len(r.locks):
 		rec.Keys++
@@ -102,13 +102,14 @@ func (r *record) askedAfter(m history.Moment) bool {
 
 // wantedSince reports whether a call before that of next could have found r's key
 // free after m, and did not: it was refused, or waited since before m. Calls that
-// were cancelled early show nothing.
-func (r *record) wantedSince(m history.Moment, next *lock) bool {
+// were cancelled early show nothing, and neither do waits of a process whose
+// requests do not reach the server.
+func (r *record) wantedSince(m history.Moment, next *lock, cut Times) bool {
 	return slices.ContainsFunc(r.tries, func(t history.Try) bool {
 		if t.Begin >= next.asked || t.End <= m {
 			return false
 		}
-		return t.Result == history.Held && t.Begin > m || t.Waits && t.Begin <= m
+		return t.Result == history.Held && t.Begin > m || t.Waits && t.Begin <= m && !cut.touch(t.Process, m, t.End)
 	})
 }
 

@@ -32,6 +32,7 @@ func TestRecovery(t *testing.T) {
 		{name: "asked for after the bound, and cancelled at first", events: join(victim, list(tried(2, 12, 12.1, history.GaveUp)), turn(2, 2, 14, 15)), bound: time.Second, want: Recovery{Unasked: 1}},
 		{name: "refused after the bound, then granted", events: join(victim, list(refused(2, 12, 12.1)), turn(2, 2, 14, 15)), bound: time.Second, want: Recovery{Keys: 1, Max: 4100 * time.Millisecond}, slow: true},
 		{name: "waited for past the bound, then granted", events: join(victim, list(waiting(tried(2, 10.5, 12, history.GaveUp))), turn(2, 2, 14, 15)), bound: time.Second, want: Recovery{Keys: 1, Max: 4100 * time.Millisecond}, slow: true},
+		{name: "waited for past the bound by a process that is cut off", events: join(victim, list(waiting(tried(1, 10.5, 12, history.GaveUp))), turn(2, 2, 14, 15)), bound: time.Second, want: Recovery{Unasked: 1}},
 		{name: "kept and given back", events: join(list(granted(1, 1, 0, 1), unlocked(1, 1, 1, 29, 30, 31, history.OK)), turn(2, 2, 32, 33)), bound: time.Second, want: Recovery{Survived: 1}},
 		{name: "granted at that moment", events: join(list(granted(1, 1, 9, 10), held(1, 1, 10, 10)), turn(2, 2, 11, 13)), bound: 2 * time.Second, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}},
 		{name: "given back before", events: join(turn(1, 1, 0, 9), turn(2, 2, 32, 33)), bound: time.Second},
