@@ -24,6 +24,10 @@ import (
 // machine. The socket is watched, so the notice only waits for a processor.
 const noticeDelay = 250 * time.Millisecond
 
+// endsWithin is how long the server may take to end a session, from the order to
+// do so. Its keys must be free again by then, too.
+const endsWithin = time.Second + slack
+
 // staleLimit returns how long after a fault of row its victim may still take
 // its locks for valid. It is 0 if it may not. lease is the session's.
 func (p promises) staleLimit(row int, lease time.Duration) time.Duration {

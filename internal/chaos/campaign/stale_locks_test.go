@@ -89,6 +89,19 @@ func TestEarly(t *testing.T) {
 		{"an orderly restart, and one holder does not heed the notice that another had", [][]history.Event{
 			stale, later, {fault(31, 0, 100, 102)}, onKey(2, grant(1, 12, 10, 109, 110, 111, history.Lost)),
 		}, false, 0},
+		{"terminated, and the server is slow", [][]history.Event{
+			grant(1, 11, 10, 430, 431, 432, history.Lost), grant(2, 21, 410, 450, 0, 460, history.OK), {fault(13, 1, 100, 102)},
+		}, true, 20 * time.Millisecond},
+		{"told too late after a slow server", [][]history.Event{
+			grant(1, 11, 10, 690, 691, 692, history.Lost), grant(2, 21, 410, 450, 0, 460, history.OK), {fault(13, 1, 100, 102)},
+		}, false, 0},
+		{"told too late after a slow server, since the key of another holder was granted", [][]history.Event{
+			grant(1, 11, 10, 430, 431, 432, history.Lost), grant(2, 21, 410, 450, 0, 460, history.OK), {fault(13, 1, 100, 102)},
+			onKey(2, grant(1, 12, 10, 429, 430, 431, history.Lost)), onKey(2, grant(2, 22, 110, 120, 0, 130, history.OK)),
+		}, false, 0},
+		{"terminated, and the server does not do it", [][]history.Event{
+			grant(1, 11, 10, 1430, 1431, 1432, history.Lost), grant(2, 21, 1410, 1450, 0, 1460, history.OK), {fault(13, 1, 100, 102)},
+		}, false, 0},
 		{"two locks of one process", [][]history.Event{
 			stale, grant(1, 21, 110, 150, 0, 160, history.OK), {fault(13, 1, 100, 102)},
 		}, false, 0},

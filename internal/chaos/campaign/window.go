@@ -1,7 +1,9 @@
 package campaign
 
 import (
+	"cmp"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
@@ -35,6 +37,33 @@ func (w window) each(processes map[int]bool) (all []window) {
 		all = append(all, w)
 	}
 	return all
+}
+
+// begins moves the limit of w, which is that of a notice, to after the moment at
+// which the server had certainly ended the session: another process was granted a
+// key of it. The server was given an order, and may take endsWithin to carry it
+// out. lost are the locks that were lost, and keys all locks by Granted.
+func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant) {
+	if w.Row == 7 { // no notice ever comes
+		return
+	}
+	shown := w.Begin + history.Moment(endsWithin)
+	for _, h := range lost {
+		if h.Process != w.Process || h.Kind == history.Reader || h.From > w.Begin || h.Told < w.Begin {
+			continue
+		}
+		all := keys[h.Key]
+		next := sort.Search(len(all), func(i int) bool { return all[i].Granted >= w.Begin })
+		for ; next < len(all) && all[next].Granted < shown; next++ {
+			if all[next].Process != w.Process {
+				shown = all[next].Granted
+			}
+		}
+	}
+	if shown < w.Begin+history.Moment(endsWithin) {
+		w.limit = max(w.limit, shown+history.Moment(noticeDelay))
+		w.known = w.limit
+	}
 }
 
 // close finds when the victim knew: when the first holder of a lock on the
@@ -114,7 +143,11 @@ func explain(events []history.Event, p promises, lease time.Duration) *explanati
 	for _, w := range ended {
 		x.windows = append(x.windows, w.each(processes)...)
 	}
+	for _, all := range x.keys {
+		slices.SortFunc(all, func(a, b *check.Grant) int { return cmp.Compare(a.Granted, b.Granted) })
+	}
 	for i := range x.windows {
+		x.windows[i].begins(lost, x.keys)
 		x.windows[i].close(lost)
 	}
 	for number, c := range x.claims {
