@@ -23,7 +23,6 @@ type options struct {
 	mode             func(context.Context, campaign.Plan) (*campaign.Result, error)
 	again            bool   // the histories are there already
 	report, timeline string // files; empty: none
-	command          string // how to repeat the campaign
 }
 
 // parse reads the flags.
@@ -57,14 +56,14 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 		return w, fmt.Errorf("what is %q? there are flags only", flags.Arg(0))
 	}
 	given := map[string]bool{}
-	w.command = "go run ."
+	plan.Command = "go run ."
 	flags.Visit(func(f *flag.Flag) {
 		given[f.Name] = true
 		if !slices.Contains([]string{"out", "report", "seed"}, f.Name) {
-			w.command += " -" + f.Name + " " + f.Value.String()
+			plan.Command += " -" + f.Name + " " + f.Value.String()
 		}
 	})
-	w.command += fmt.Sprint(" -seed ", plan.Fleet.Seed)
+	plan.Command += fmt.Sprint(" -seed ", plan.Fleet.Seed)
 	if err := w.choose(*healthy, given); err != nil {
 		return w, err
 	}

@@ -99,7 +99,7 @@ func (w *options) prepareDir(stdout io.Writer) (err error) {
 // without a violation.
 func (w *options) publish(results campaign.Series) error {
 	if w.report != "" {
-		if err := results.WriteReport(w.report, w.command); err != nil {
+		if err := results.WriteReport(w.report); err != nil {
 			return err
 		}
 	}

@@ -70,13 +70,21 @@ func TestMode(t *testing.T) {
 	}
 }
 
+// The command that repeats a campaign has its seed, and no directory.
+func TestCommand(t *testing.T) {
+	w, err := parse(strings.Fields("-seed 7 -out histories -report campaign.md -faults 2 -stores all"), io.Discard)
+	if want := "go run . -faults 2 -stores all -seed 7"; err != nil || w.plan.Command != want {
+		t.Errorf("%q, %v; want %q", w.plan.Command, err, want)
+	}
+}
+
 // What was asked for is written, and what cannot be is an error.
 func TestPublish(t *testing.T) {
-	w := options{report: filepath.Join(t.TempDir(), "campaign.md"), command: "go run . -seed 7"}
+	w := options{report: filepath.Join(t.TempDir(), "campaign.md")}
 	if err := w.publish(campaign.Series{new(campaign.Result)}); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(w.report); err != nil || !strings.Contains(string(text), "`go run . -seed 7`") {
+	if text, err := os.ReadFile(w.report); err != nil || !strings.Contains(string(text), "## Results") {
 		t.Errorf("reported %q, %v", text, err)
 	}
 	w = options{timeline: filepath.Join(t.TempDir(), "freeze.svg")}

@@ -25,6 +25,7 @@ type Plan struct {
 	Hogs     int           // of Healthy: how many processors' worth of time others take
 	Freezes  int           // of Freezes
 	Fleet    fleet.Settings
+	Command  string    // how to repeat it
 	Progress io.Writer // a line for each fault
 }
 

@@ -32,14 +32,14 @@ var errSections = errors.New("each of its sections belongs between a line <!-- c
 // CheckReport reports, before a series, what would keep WriteReport from working
 // after it.
 func CheckReport(name string) error {
-	_, err := Series{}.report(name, "")
+	_, err := Series{}.report(name)
 	return err
 }
 
 // WriteReport writes the figures of s into the report of this name, which it
-// makes if it is missing. command is how to repeat the series.
-func (s Series) WriteReport(name, command string) error {
-	text, err := s.report(name, command)
+// makes if it is missing.
+func (s Series) WriteReport(name string) error {
+	text, err := s.report(name)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s Series) WriteReport(name, command string) error {
 }
 
 // report returns the text of a report.
-func (s Series) report(name, command string) (string, error) {
+func (s Series) report(name string) (string, error) {
 	text := page
 	old, err := os.ReadFile(name)
 	if err == nil {
@@ -56,7 +56,7 @@ func (s Series) report(name, command string) (string, error) {
 		return "", fmt.Errorf("campaign: %w", err)
 	}
 	for _, section := range []struct{ name, text string }{
-		{setupSection, s.setup(command)}, {resultsSection, s.results()}, {rowsSection, s.rows()},
+		{setupSection, s.setup()}, {resultsSection, s.results()}, {rowsSection, s.rows()},
 	} {
 		begin, end := "<!-- campaign: "+section.name+" -->", "<!-- end of "+section.name+" -->"
 		before, rest, _ := strings.Cut(text, begin)
@@ -70,13 +70,16 @@ func (s Series) report(name, command string) (string, error) {
 }
 
 // setup says what was run, and on what.
-func (s Series) setup(command string) string {
+func (s Series) setup() string {
 	var b strings.Builder
 	if len(s) == 0 {
 		return ""
 	}
 	set := s[0].settings
-	fmt.Fprintf(&b, "To repeat it in `internal/chaos`: `%s`\n\n| | |\n|---|---|\n", command)
+	if s[0].command != "" {
+		fmt.Fprintf(&b, "To repeat it in `internal/chaos`: `%s`\n\n", s[0].command)
+	}
+	b.WriteString("| | |\n|---|---|\n")
 	var took time.Duration
 	var versions []string
 	for _, r := range s {

@@ -33,6 +33,7 @@ type Result struct {
 	Server string        // its version
 
 	settings    fleet.Settings
+	command     string           // how to repeat it; empty: not known
 	overlapping bool             // one fault did not wait for the other
 	interrupted bool             // the campaign was ended before its time
 	outcomes    []faults.Outcome // in order of their ends

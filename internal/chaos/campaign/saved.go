@@ -22,6 +22,7 @@ const savedName = "campaign.json"
 // A saved is a campaign without its histories.
 type saved struct {
 	Settings    fleet.Settings   `json:"settings"`
+	Command     string           `json:"command"`
 	Rows        []savedRow       `json:"rows"`
 	Outcomes    []faults.Outcome `json:"outcomes"`
 	Gathered    bool             `json:"gathered"`
@@ -52,7 +53,7 @@ type savedRow struct {
 // save writes to dir what Recheck needs.
 func (r *Result) save(dir string) error {
 	s := saved{
-		Settings: r.settings, Outcomes: r.outcomes, Gathered: r.gathered, Writes: r.writes, Left: r.left, Stale: r.Stale, Faults: r.Faults, Health: r.Health,
+		Settings: r.settings, Command: r.command, Outcomes: r.outcomes, Gathered: r.gathered, Writes: r.writes, Left: r.left, Stale: r.Stale, Faults: r.Faults, Health: r.Health,
 		Took: r.Took, Server: r.Server, Overlapping: r.overlapping, Interrupted: r.interrupted,
 	}
 	for _, of := range r.Rows {
@@ -97,7 +98,7 @@ func Recheck(_ context.Context, plan Plan) (*Result, error) {
 func (s *saved) result() (r *Result, err error) {
 	r = &Result{
 		Stored: len(s.Writes), Stale: s.Stale, Faults: s.Faults, Health: s.Health, Took: s.Took, Server: s.Server,
-		settings: s.Settings, overlapping: s.Overlapping, interrupted: s.Interrupted, outcomes: s.Outcomes, gathered: s.Gathered, writes: s.Writes, left: s.Left,
+		settings: s.Settings, command: s.Command, overlapping: s.Overlapping, interrupted: s.Interrupted, outcomes: s.Outcomes, gathered: s.Gathered, writes: s.Writes, left: s.Left,
 	}
 	if s.Interrupted {
 		err = errInterrupted

@@ -27,6 +27,7 @@ func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario
 		}
 	}
 	result = newResult(plan.Fleet, rows)
+	result.command = plan.Command
 	if result.Server, err = f.Version(ctx); err != nil {
 		return nil, err
 	}
