@@ -145,9 +145,13 @@ func TestServerOutOfConnections(t *testing.T) {
 }
 
 // A role that may write no temporary files, with little memory to sort in, keeps
-// its locks. Its Session gives itself the memory to look at the lock table.
+// its locks. Its Session gives itself the memory to look at the lock table. The
+// proof of Open changes no settings, so it cannot list as many locks as there are
+// here.
 func TestNoTemporaryFiles(t *testing.T) {
-	eachTenant(t, func(t *testing.T, p *tenant) {
+	t.Parallel()
+	server := newSharedServer(t, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "512"}))
+	test := func(t *testing.T, p *tenant) {
 		p.alterRole("SET temp_file_limit = 0")
 		p.alterRole("SET work_mem = '256kB'")
 		s := p.session()
@@ -165,7 +169,14 @@ func TestNoTemporaryFiles(t *testing.T) {
 			t.Errorf("the lock: %v; losses: %v", err, s.Stats().LossesBy)
 		}
 		p.wantQuietLog(1)
-	}, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "512"}))
+		_, err := sqllock.Open(t.Context(), p.pool())
+		if err == nil || !strings.Contains(err.Error(), "temp_file_limit") {
+			t.Errorf("Open beside thousands of locks: %v", err)
+		}
+	}
+	for _, driver := range pgtest.Drivers() { // one after the other: they share the lock table
+		t.Run(driver, func(t *testing.T) { test(t, server.tenant(t, driver)) })
+	}
 }
 
 func mustConn(t *testing.T, db *sql.DB) *sql.Conn {

@@ -393,9 +393,10 @@ func useWatermark(t *testing.T, s stage) error {
 
 // idempotencyStatus returns a function that posts a request with a key of its
 // own twice. Its effect and its response are stored once. The function returns
-// the status and what is logged.
-func idempotencyStatus(t *testing.T, s stage) func() (int, string) {
+// the status, what is logged, and how the handler's own statement failed.
+func idempotencyStatus(t *testing.T, s stage) func() (int, string, error) {
 	log := &logged{}
+	var failed error // the handler's statement
 	once := idempotency.New(s.pool(t), ratelimit.OneAtATime(sqllock.NewMemory(), "pay"), func(*http.Request) (string, error) { return "ada", nil },
 		idempotency.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	body := []byte("paid \x00\xff\\'é")
@@ -404,17 +405,18 @@ func idempotencyStatus(t *testing.T, s stage) func() (int, string) {
 		runs++
 		tx, _ := idempotency.Tx(r.Context())
 		if _, err := tx.ExecContext(r.Context(), "INSERT INTO effects VALUES ('paid')"); err != nil {
+			failed = own("INSERT", err)
 			http.Error(w, "INSERT", http.StatusInternalServerError)
 			return
 		}
 		_, _ = w.Write(body)
 	}))
-	return func() (int, string) {
+	return func() (int, string, error) {
 		before, key := runs, rand.Text()
 		for range 2 {
 			response := post(t.Context(), pay, key, "10 to bob")
 			if response.Code != http.StatusOK {
-				return response.Code, log.String()
+				return response.Code, log.String(), failed
 			}
 			if !bytes.Equal(response.Body.Bytes(), body) {
 				t.Errorf("body %q, want %q", response.Body.Bytes(), body)
@@ -423,13 +425,16 @@ func idempotencyStatus(t *testing.T, s stage) func() (int, string) {
 		if runs != before+1 {
 			t.Errorf("%d runs of two equal requests", runs-before)
 		}
-		return http.StatusOK, ""
+		return http.StatusOK, "", nil
 	}
 }
 
 // useIdempotency posts a request twice.
 func useIdempotency(t *testing.T, s stage) error {
-	if status, log := idempotencyStatus(t, s)(); status != http.StatusOK {
+	switch status, log, failed := idempotencyStatus(t, s)(); {
+	case failed != nil:
+		return failed
+	case status != http.StatusOK:
 		return fmt.Errorf("status %d, log %s", status, log)
 	}
 	return nil

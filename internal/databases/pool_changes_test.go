@@ -167,7 +167,7 @@ func TestPoolExhausted(t *testing.T) {
 			t.Fatal(err)
 		}
 		once := idempotencyStatus(t, s)
-		if status, _ := once(); status != http.StatusOK {
+		if status, _, _ := once(); status != http.StatusOK {
 			t.Fatalf("status %d", status)
 		}
 		release := fill(t, db)
@@ -190,7 +190,7 @@ func TestPoolExhausted(t *testing.T) {
 				t.Errorf("%s: %v, want ErrUnavailable", name, err)
 			}
 		}
-		if status, log := once(); status != http.StatusServiceUnavailable || !strings.Contains(log, "all of its pool is in use") {
+		if status, log, _ := once(); status != http.StatusServiceUnavailable || !strings.Contains(log, "all of its pool is in use") {
 			t.Errorf("idempotency: status %d, %s", status, log)
 		}
 		brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // Inspect waits as long as its context
