@@ -88,16 +88,21 @@ func (s Series) setup() string {
 	}
 	for _, line := range [][2]string{
 		{"Seed", fmt.Sprint(set.Seed)},
-		{"Date", time.Now().UTC().Format(time.DateOnly)},
+		{"Date", s[len(s)-1].Ended.Format(time.DateOnly)},
 		{"Stores", strings.Join(versions, ", ")},
 		{"Time of work and faults", took.Round(time.Second).String()},
-		{"Machine", fmt.Sprintf("%d processors, %s/%s, %s%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), load())},
+		{"Machine", s[len(s)-1].Machine},
 		{"Processes", fmt.Sprintf("%d for each store, with a lease of %v", set.Processes, set.Lease)},
 		{"Callers in each process", fmt.Sprintf("%d plain on %d keys, %d mixed, %d brisk, %d of each service", set.Callers, set.Keys, set.Mixed, set.Brisk, set.Services)},
 	} {
 		fmt.Fprintf(&b, "| %s | %s |\n", line[0], line[1])
 	}
 	return b.String()
+}
+
+// machine describes the machine.
+func machine() string {
+	return fmt.Sprintf("%d processors, %s/%s, %s%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), load())
 }
 
 // load says how busy the machine is, where the system tells.

@@ -29,8 +29,10 @@ type Result struct {
 	Stale         int                   // of them, those after a write with a later token
 	Faults        int
 
-	Took   time.Duration // of work and faults
-	Server string        // its version
+	Took    time.Duration // of work and faults
+	Server  string        // its version
+	Machine string        // that of the run, and how busy it was at the end
+	Ended   time.Time     // the work
 
 	settings    fleet.Settings
 	command     string           // how to repeat it; empty: not known

@@ -42,7 +42,7 @@ func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario
 	}
 	begin := time.Now()
 	err = run(ctx, f, result, log)
-	result.Took = time.Since(begin)
+	result.Took, result.Ended, result.Machine = time.Since(begin), time.Now().UTC(), machine()
 	err = errors.Join(err, endWatch())
 	if ctx.Err() != nil { // what there is, is checked all the same
 		result.interrupted = true

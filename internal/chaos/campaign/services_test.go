@@ -38,7 +38,7 @@ func TestTroubleOfServices(t *testing.T) {
 	} {
 		r := newResult(fleet.Settings{Lease: time.Second, Services: 1}, rows)
 		f := history.Fault{Row: tt.row, Process: 1, Begin: 4500 * ms, End: 4600 * ms}
-		if tt.row == 15 {
+		if tt.row == 15 || tt.row == 17 {
 			f.Process = 0
 		}
 		r.add(of(tt.row), faults.Outcome{Fault: f, Recovery: 500 * time.Millisecond}, nil)

@@ -34,6 +34,12 @@ func onKey(key int64, events []history.Event) []history.Event {
 	return events
 }
 
+// asked is events of a grant whose call began earlier.
+func asked(begin history.Moment, events []history.Event) []history.Event {
+	events[0].Try.Begin = begin * ms
+	return events
+}
+
 func fault(row, process int, begin, end history.Moment) history.Event {
 	return history.Event{Fault: &history.Fault{Row: row, Process: process, Begin: begin * ms, End: end * ms}}
 }
@@ -90,17 +96,23 @@ func TestEarly(t *testing.T) {
 			stale, later, {fault(31, 0, 100, 102)}, onKey(2, grant(1, 12, 10, 109, 110, 111, history.Lost)),
 		}, false, 0},
 		{"terminated, and the server is slow", [][]history.Event{
-			grant(1, 11, 10, 430, 431, 432, history.Lost), grant(2, 21, 410, 450, 0, 460, history.OK), {fault(13, 1, 100, 102)},
+			grant(1, 11, 10, 430, 431, 432, history.Lost), asked(90, grant(2, 21, 410, 450, 0, 460, history.OK)), {fault(13, 1, 100, 102)},
 		}, true, 20 * time.Millisecond},
 		{"told too late after a slow server", [][]history.Event{
-			grant(1, 11, 10, 690, 691, 692, history.Lost), grant(2, 21, 410, 450, 0, 460, history.OK), {fault(13, 1, 100, 102)},
+			grant(1, 11, 10, 690, 691, 692, history.Lost), asked(90, grant(2, 21, 410, 450, 0, 460, history.OK)), {fault(13, 1, 100, 102)},
 		}, false, 0},
 		{"told too late after a slow server, since the key of another holder was granted", [][]history.Event{
-			grant(1, 11, 10, 430, 431, 432, history.Lost), grant(2, 21, 410, 450, 0, 460, history.OK), {fault(13, 1, 100, 102)},
+			grant(1, 11, 10, 430, 431, 432, history.Lost), asked(90, grant(2, 21, 410, 450, 0, 460, history.OK)), {fault(13, 1, 100, 102)},
 			onKey(2, grant(1, 12, 10, 429, 430, 431, history.Lost)), onKey(2, grant(2, 22, 110, 120, 0, 130, history.OK)),
 		}, false, 0},
 		{"terminated, and the server does not do it", [][]history.Event{
-			grant(1, 11, 10, 1430, 1431, 1432, history.Lost), grant(2, 21, 1410, 1450, 0, 1460, history.OK), {fault(13, 1, 100, 102)},
+			grant(1, 11, 10, 1430, 1431, 1432, history.Lost), asked(90, grant(2, 21, 1410, 1450, 0, 1460, history.OK)), {fault(13, 1, 100, 102)},
+		}, false, 0},
+		{"terminated, and nobody shows that the server is slow", [][]history.Event{
+			grant(1, 11, 10, 430, 431, 432, history.Lost), grant(2, 21, 410, 450, 0, 460, history.OK), {fault(13, 1, 100, 102)},
+		}, false, 0},
+		{"reset, which the server is not asked for", [][]history.Event{
+			grant(1, 11, 10, 430, 431, 432, history.Lost), asked(90, grant(2, 21, 410, 450, 0, 460, history.OK)), {fault(8, 1, 100, 102)},
 		}, false, 0},
 		{"two locks of one process", [][]history.Event{
 			stale, grant(1, 21, 110, 150, 0, 160, history.OK), {fault(13, 1, 100, 102)},

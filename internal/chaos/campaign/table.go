@@ -124,8 +124,12 @@ These times run from the beginning of the fault, for the locks held then and los
 A row reads "no holder was told" if no holder had a lock to lose, or all had given theirs back or were killed before the news.
 In row 2 a frozen holder is told when it wakes up.
 "Told before the next grant" means before the call that brought the grant returned.
-A key is free again at the next grant that a caller got, counted from the beginning of the fault.
-In rows 14 to 16 nothing can happen during the fault, so the time runs from its end; in row 14 the end is when the server ends its other connections.`
+A key is free again at the next grant that a caller got.
+This is counted from the beginning of the fault.
+Where nothing can happen during it, it is counted from its end: in rows 14 to 16 and 31 to 33, and in rows 2 and 36 of SQLite.
+In row 14 the end is when the server ends its other connections.
+Time in which a later fault keeps requests away does not count.
+"Locks lost" is what the processes report; a process that is killed then may not have written all of that into its history.`
 
 // table is a line for each row of the faults.
 func (r *Result) table() string {

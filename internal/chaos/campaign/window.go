@@ -39,15 +39,19 @@ func (w window) each(processes map[int]bool) (all []window) {
 	return all
 }
 
-// begins moves the limit of w, which is that of a notice, to after the moment at
-// which the server had certainly ended the session: another process was granted a
-// key of it. The server was given an order, and may take endsWithin to carry it
-// out. lost are the locks that were lost, and keys all locks by Granted.
-func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant) {
-	if w.Row == 7 { // no notice ever comes
+// ordered are the rows in which the server is given an order to end a session, and
+// may take endsWithin to carry it out.
+var ordered = []int{13, 25, 31}
+
+// begins moves the limit of w, which is that of a notice, if the server was slow to
+// end the session. That shows when the first of its keys is granted to a call of
+// another process that was there before the fault. lost are the locks that were lost, keys
+// all locks by Granted, and asked is when the calls of locks began.
+func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant, asked map[int64]history.Moment) {
+	if !slices.Contains(ordered, w.Row) {
 		return
 	}
-	shown := w.Begin + history.Moment(endsWithin)
+	shown, waited := w.Begin+history.Moment(endsWithin), false
 	for _, h := range lost {
 		if h.Process != w.Process || h.Kind == history.Reader || h.From > w.Begin || h.Told < w.Begin {
 			continue
@@ -56,11 +60,11 @@ func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant) {
 		next := sort.Search(len(all), func(i int) bool { return all[i].Granted >= w.Begin })
 		for ; next < len(all) && all[next].Granted < shown; next++ {
 			if all[next].Process != w.Process {
-				shown = all[next].Granted
+				shown, waited = all[next].Granted, asked[all[next].Lock] <= w.Begin
 			}
 		}
 	}
-	if shown < w.Begin+history.Moment(endsWithin) {
+	if waited {
 		w.limit = max(w.limit, shown+history.Moment(noticeDelay))
 		w.known = w.limit
 	}
@@ -114,14 +118,14 @@ type explanation struct {
 
 func explain(events []history.Event, p promises, lease time.Duration) *explanation {
 	x := &explanation{claims: map[int64]*check.Grant{}, keys: map[int64][]*check.Grant{}, victims: map[int64]*window{}}
-	granted := map[int64]history.Moment{}
+	asked, granted := map[int64]history.Moment{}, map[int64]history.Moment{}
 	var ended []window
 	for _, e := range events {
 		switch {
 		case e.Hold != nil: // the last line counts
 			x.claims[e.Hold.Lock] = &check.Grant{Hold: *e.Hold, Granted: e.Hold.From}
 		case e.Try != nil && e.Try.Result == history.OK:
-			granted[e.Try.Lock] = e.Try.End
+			asked[e.Try.Lock], granted[e.Try.Lock] = e.Try.Begin, e.Try.End
 		case e.Fault != nil:
 			if limit := p.staleLimit(e.Fault.Row, lease); limit > 0 {
 				ended = append(ended, newWindow(*e.Fault, limit))
@@ -147,7 +151,7 @@ func explain(events []history.Event, p promises, lease time.Duration) *explanati
 		slices.SortFunc(all, func(a, b *check.Grant) int { return cmp.Compare(a.Granted, b.Granted) })
 	}
 	for i := range x.windows {
-		x.windows[i].begins(lost, x.keys)
+		x.windows[i].begins(lost, x.keys, asked)
 		x.windows[i].close(lost)
 	}
 	for number, c := range x.claims {

@@ -30,7 +30,7 @@ func (s *sweep) long(c call, key int64) {
 		took -= still.covered(c.process, begin, c.end)
 	}
 	bound := s.callTimeout
-	if s.slow.touch(c.process, begin, c.end) {
+	if !c.unlock && s.slow.touch(c.process, begin, c.end) {
 		bound *= 2
 	}
 	if time.Duration(took) > bound {

@@ -233,8 +233,8 @@ func (l *looking) age(a history.Age) {
 		if own && !a.OK {
 			l.found.add(ErrWrongAge, a)
 		}
-		recent := k.Ended == 0 || l.forgotten(k)+history.Moment(l.times.Valid) >= a.Begin
-		if k.asked <= a.End && recent && l.within(k, a.Begin-a.For, a.End-a.For) {
+		if k.asked <= a.End && l.within(k, a.Begin-a.For, a.End-a.For) &&
+			(k.Ended == 0 || l.forgotten(k)+history.Moment(l.times.Valid) >= a.Begin) {
 			right = true
 		}
 	}

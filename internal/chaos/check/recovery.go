@@ -33,7 +33,7 @@ func (s *sweep) recoveries(rs *records) {
 	for _, f := range rs.faults {
 		s.report.Faults[f.Row]++
 		rule, ok := s.rules[f.Row]
-		if !ok {
+		if !ok || f.Process == 0 && slices.Contains(s.kills, f.Row) { // a kill that could not be made
 			continue
 		}
 		recovery := s.report.recovery(f.Row)
@@ -68,7 +68,8 @@ func (r *record) heldBy(f history.Fault) *lock {
 }
 
 // measure adds what became of r, which l held when f began. The time in which a
-// later fault kept the requests of the next holder away does not count.
+// later fault kept all requests away does not count, nor that in which one kept
+// away the request of the next holder.
 func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule, cut Times) {
 	origin := f.Begin
 	if rule.origin == FromEnd {
@@ -85,7 +86,7 @@ func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule, cut
 		next, later := r.locks[i], max(f.Begin, f.End)
 		took := next.granted - origin
 		if later < next.granted {
-			took -= cut.covered(next.Process, later, next.granted)
+			took -= max(cut.covered(0, later, next.granted), cut.covered(next.Process, max(later, next.asked), next.granted))
 		}
 		rec.times = append(rec.times, max(0, time.Duration(took)))
 	case r.askedAfter(bound):
@@ -102,14 +103,14 @@ func (r *record) askedAfter(m history.Moment) bool {
 
 // wantedSince reports whether a call before that of next could have found r's key
 // free after m, and did not: it was refused, or waited since before m. Calls that
-// were cancelled early show nothing, and neither do waits of a process whose
+// were cancelled early show nothing, and neither do those of a process whose
 // requests do not reach the server.
 func (r *record) wantedSince(m history.Moment, next *lock, cut Times) bool {
 	return slices.ContainsFunc(r.tries, func(t history.Try) bool {
-		if t.Begin >= next.asked || t.End <= m {
+		if t.Begin >= next.asked || t.End <= m || cut.touch(t.Process, max(m, t.Begin), t.End) {
 			return false
 		}
-		return t.Result == history.Held && t.Begin > m || t.Waits && t.Begin <= m && !cut.touch(t.Process, m, t.End)
+		return t.Result == history.Held && t.Begin > m || t.Waits && t.Begin <= m
 	})
 }
 

@@ -102,6 +102,7 @@ func TestSweep(t *testing.T) {
 		{name: "any time will do", events: list(refused(1, 1, 100))},
 		{name: "a call that takes too long", opts: patient, events: list(refused(1, 1, 100)), want: ErrLong},
 		{name: "one in a slow network", opts: append([]Option{WithSlow(TimesOf(list(fault(freeze, 1, 2, 3)), freeze))}, patient...), events: list(refused(1, 1, 2.9))},
+		{name: "an Unlock that takes too long in a slow network", opts: append([]Option{WithSlow(TimesOf(list(fault(freeze, 1, 2, 3)), freeze))}, patient...), events: list(unlocked(1, 1, 1, 2, 3, 4.9, history.OK)), want: ErrLong},
 		{name: "one that takes too long in a slow network", opts: append([]Option{WithSlow(TimesOf(list(fault(freeze, 1, 2, 3)), freeze))}, patient...), events: list(refused(1, 1, 100)), want: ErrLong},
 		{name: "one that waits", opts: patient, events: list(waiting(refused(1, 1, 100)))},
 		{name: "one that takes a moment", opts: patient, events: list(refused(1, 1, 1.9))},

@@ -162,7 +162,8 @@ func (flush) Cleanup(stub *toxics.ToxicStub) {
 	}
 }
 
-// deliver passes chunk on. If nobody takes it, it ends the connection, which is
+// deliver passes chunk on. No other fault may begin meanwhile in the same direction
+// of the proxy. If nobody takes it, it ends the connection, which is
 // for toxics with a flush only: toxiproxy then lets go of it.
 func deliver(stub *toxics.ToxicStub, chunk *stream.StreamChunk) {
 	if stub.WriteOutput(chunk, time.Second) != nil {
