@@ -162,9 +162,9 @@ func (flush) Cleanup(stub *toxics.ToxicStub) {
 	}
 }
 
-// deliver passes chunk on. No other fault may begin meanwhile in the same direction
-// of the proxy. If nobody takes it, it ends the connection, which is
-// for toxics with a flush only: toxiproxy then lets go of it.
+// deliver passes chunk on. If nobody takes it, it ends the connection. That is for
+// toxics with a flush only: toxiproxy lets go of a closed connection after that. No
+// other fault may begin in the same direction meanwhile.
 func deliver(stub *toxics.ToxicStub, chunk *stream.StreamChunk) {
 	if stub.WriteOutput(chunk, time.Second) != nil {
 		stub.Close()
