@@ -58,6 +58,7 @@ func (c *Cluster) patroniConfig(n *Node) ([]byte, error) {
 			},
 			"pg_hba":     []string{"local all all trust", "host all all all trust", "host replication all all trust"},
 			"parameters": object{"unix_socket_directories": n.dir},
+			"basebackup": object{"checkpoint": "fast"}, // else a new replica may wait for minutes, until the primary has written all it wants to write
 		},
 	}, "", " ")
 }
