@@ -88,7 +88,7 @@ func (s Series) setup() string {
 	}
 	for _, line := range [][2]string{
 		{"Seed", fmt.Sprint(set.Seed)},
-		{"Date", s[len(s)-1].Ended.Format(time.DateOnly)},
+		{"Ended", s[len(s)-1].Ended.Format(time.DateOnly)},
 		{"Stores", strings.Join(versions, ", ")},
 		{"Time of work and faults", took.Round(time.Second).String()},
 		{"Machine", s[len(s)-1].Machine},

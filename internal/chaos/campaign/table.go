@@ -126,7 +126,8 @@ In row 2 a frozen holder is told when it wakes up.
 "Told before the next grant" means before the call that brought the grant returned.
 A key is free again at the next grant that a caller got.
 This is counted from the beginning of the fault.
-Where nothing can happen during it, it is counted from its end: in rows 14 to 16 and 31 to 33, and in rows 2 and 36 of SQLite.
+Where nothing can happen during the fault, this is counted from its end.
+These are rows 14 to 16 and 31 to 33, and rows 2 and 36 of SQLite.
 In row 14 the end is when the server ends its other connections.
 Time in which a later fault keeps requests away does not count.
 "Locks lost" is what the processes report; a process that is killed then may not have written all of that into its history.`

@@ -46,8 +46,8 @@ var ordered = []int{13, 25, 31}
 // begins moves the limit of w, which is that of a notice, if the server was slow to
 // end the session. That shows when the first of its keys is granted to a call of
 // another process that was there before the fault. lost are the locks that were lost, keys
-// all locks by Granted, and asked is when the calls of locks began.
-func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant, asked map[int64]history.Moment) {
+// all locks by Granted, and tries the calls that brought them.
+func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant, tries map[int64]*history.Try) {
 	if !slices.Contains(ordered, w.Row) {
 		return
 	}
@@ -60,7 +60,8 @@ func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant, aske
 		next := sort.Search(len(all), func(i int) bool { return all[i].Granted >= w.Begin })
 		for ; next < len(all) && all[next].Granted < shown; next++ {
 			if all[next].Process != w.Process {
-				shown, waited = all[next].Granted, asked[all[next].Lock] <= w.Begin
+				t := tries[all[next].Lock]
+				shown, waited = all[next].Granted, t != nil && t.Begin <= w.Begin
 			}
 		}
 	}
@@ -118,14 +119,14 @@ type explanation struct {
 
 func explain(events []history.Event, p promises, lease time.Duration) *explanation {
 	x := &explanation{claims: map[int64]*check.Grant{}, keys: map[int64][]*check.Grant{}, victims: map[int64]*window{}}
-	asked, granted := map[int64]history.Moment{}, map[int64]history.Moment{}
+	tries := map[int64]*history.Try{} // by the lock that they brought
 	var ended []window
 	for _, e := range events {
 		switch {
 		case e.Hold != nil: // the last line counts
 			x.claims[e.Hold.Lock] = &check.Grant{Hold: *e.Hold, Granted: e.Hold.From}
 		case e.Try != nil && e.Try.Result == history.OK:
-			asked[e.Try.Lock], granted[e.Try.Lock] = e.Try.Begin, e.Try.End
+			tries[e.Try.Lock] = e.Try
 		case e.Fault != nil:
 			if limit := p.staleLimit(e.Fault.Row, lease); limit > 0 {
 				ended = append(ended, newWindow(*e.Fault, limit))
@@ -135,8 +136,8 @@ func explain(events []history.Event, p promises, lease time.Duration) *explanati
 	var lost []*check.Grant
 	processes := map[int]bool{}
 	for number, c := range x.claims {
-		if at, ok := granted[number]; ok {
-			c.Granted = at
+		if t := tries[number]; t != nil {
+			c.Granted = t.End
 		}
 		if c.Told != 0 {
 			lost = append(lost, c)
@@ -151,7 +152,7 @@ func explain(events []history.Event, p promises, lease time.Duration) *explanati
 		slices.SortFunc(all, func(a, b *check.Grant) int { return cmp.Compare(a.Granted, b.Granted) })
 	}
 	for i := range x.windows {
-		x.windows[i].begins(lost, x.keys, asked)
+		x.windows[i].begins(lost, x.keys, tries)
 		x.windows[i].close(lost)
 	}
 	for number, c := range x.claims {

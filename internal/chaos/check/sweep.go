@@ -34,7 +34,7 @@ type sweep struct {
 //   - No lock may be valid after its holder was told of its loss.
 //   - A holder must be told of a loss before another caller has the key.
 //
-// Readers of a key may be valid beside each other. Further rules are about calls
+// Readers of a key may be valid together. Further rules are about calls
 // for several keys, limits and waiting: see sets, limits and overtaken.
 //
 // A Hold counts as valid from From to Valid, both included. One that was never

@@ -80,7 +80,7 @@ type Tally struct {
 	Locks       int64
 }
 
-// Status is what m's process tells of itself after since; it waits for that.
+// Status waits for a status that m's process reports after since.
 func (f *Fleet) Status(ctx context.Context, m *Member, since history.Moment) (s worker.Status, err error) {
 	err = Poll(ctx, 10*time.Second, "a process to tell its status", func(context.Context) (bool, error) {
 		s = m.Process.Status()
@@ -89,7 +89,7 @@ func (f *Fleet) Status(ctx context.Context, m *Member, since history.Moment) (s 
 	return s, err
 }
 
-// Tally is the losses of m's process, as it told after since; it waits for that.
+// Tally returns the losses in such a status.
 func (f *Fleet) Tally(ctx context.Context, m *Member, since history.Moment) (Tally, error) {
 	s, err := f.Status(ctx, m, since)
 	return tally(m.Process, s), err

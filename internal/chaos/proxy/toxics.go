@@ -118,22 +118,7 @@ type late struct {
 // GetBufferSize is how many chunks may be on their way.
 func (*late) GetBufferSize() int { return 1024 }
 
-func (t *late) Pipe(stub *toxics.ToxicStub) {
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case chunk := <-stub.Input:
-			if chunk == nil {
-				stub.Close()
-				return
-			}
-			if !t.wait(stub, chunk) {
-				return
-			}
-		}
-	}
-}
+func (t *late) Pipe(stub *toxics.ToxicStub) { carry(stub, t.wait) }
 
 // wait passes chunk on when it is time. If it is interrupted, it does so at once,
 // and reports false.
@@ -152,6 +137,25 @@ func (t *late) wait(stub *toxics.ToxicStub, chunk *stream.StreamChunk) bool {
 	return false
 }
 
+// carry is a Pipe that calls pass with each chunk, until pass reports that it was
+// interrupted.
+func carry(stub *toxics.ToxicStub, pass func(*toxics.ToxicStub, *stream.StreamChunk) bool) {
+	for {
+		select {
+		case <-stub.Interrupt:
+			return
+		case chunk := <-stub.Input:
+			if chunk == nil {
+				stub.Close()
+				return
+			}
+			if !pass(stub, chunk) {
+				return
+			}
+		}
+	}
+}
+
 // flush delivers what a toxic has kept back, when its fault is mended.
 type flush struct{}
 
@@ -162,7 +166,7 @@ func (flush) Cleanup(stub *toxics.ToxicStub) {
 	}
 }
 
-// deliver passes chunk on. If nobody takes it, it ends the connection. That is for
+// deliver passes chunk on. If no reader takes it within a second, it ends the connection. That is for
 // toxics with a flush only: toxiproxy lets go of a closed connection after that. No
 // other fault may begin in the same direction meanwhile.
 func deliver(stub *toxics.ToxicStub, chunk *stream.StreamChunk) {
@@ -175,22 +179,7 @@ func deliver(stub *toxics.ToxicStub, chunk *stream.StreamChunk) {
 // trickle passes on one byte in a millisecond.
 type trickle struct{ flush }
 
-func (*trickle) Pipe(stub *toxics.ToxicStub) {
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case chunk := <-stub.Input:
-			if chunk == nil {
-				stub.Close()
-				return
-			}
-			if !drip(stub, chunk) {
-				return
-			}
-		}
-	}
-}
+func (*trickle) Pipe(stub *toxics.ToxicStub) { carry(stub, drip) }
 
 // drip passes chunk on byte by byte, and the rest at once when it is
 // interrupted: then it reports false.

@@ -29,9 +29,9 @@ type ObservedLock struct {
 // the given number. A holder that listens is told of a loss by the lock's
 // context alone. For another one, the lock's hook counts as much as Err.
 //
-// A loss calls lost once, maybe on another goroutine, as soon as the lock's hook
-// runs: the next fault may be near, and the holder busy with something else. For a
-// holder that listens, that is when it listens or looks.
+// A loss calls lost once, maybe on another goroutine: when the lock's hook runs, or
+// when a holder that listens does so or looks. The holder may be busy for longer,
+// and the next fault near.
 func Observe(lock *sqllock.Lock, process int, number int64, listens bool, lost func()) *ObservedLock {
 	w := &ObservedLock{Lock: lock, lost: lost}
 	w.Hold = history.Hold{Process: process, Key: lock.Key().Int64(), Lock: number, Listens: listens, From: history.Now()}
