@@ -58,6 +58,7 @@ func rowOf(results []*round.Result, number int) row {
 			all.Minority.Told += o.Minority.Told
 			all.Minority.Refused += o.Minority.Refused
 			all.Minority.Lost += o.Minority.Lost
+			all.Minority.Kept += o.Minority.Kept
 			all.Minority.Rejected += o.Minority.Rejected
 		}
 	}
@@ -93,7 +94,7 @@ func (r row) cells(kind round.Kind) []string {
 	if m := r.Minority; m != (round.Minority{}) {
 		old = fmt.Sprintf("%d told before", m.Told)
 		if m.Refused > 0 {
-			old = fmt.Sprintf("%s; %d refused, and %d commits on the old one lost", old, m.Refused, m.Lost)
+			old = fmt.Sprintf("%s; %d refused; of the commits on the old one %d lost and %d kept", old, m.Refused, m.Lost, m.Kept)
 		}
 	}
 	if r.Overlaps > 0 {

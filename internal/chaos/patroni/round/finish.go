@@ -67,7 +67,10 @@ func (r *run) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	r.result.writes, err = worker.Stored(ctx, db)
+	if r.result.writes, err = worker.Stored(ctx, db); err != nil {
+		return err
+	}
+	r.result.marks, err = marks(ctx, db)
 	return err
 }
 
@@ -125,8 +128,8 @@ func (r *run) check() error {
 		if len(lost) > 0 {
 			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them, first %+v", len(lost), lost[0])
 		}
-		for _, w := range revived(r.doomed, rows) {
-			r.violated("a write of an old primary is stored on the new one: %+v", w)
+		for _, w := range remained(all, r.doomed, rows, r.result.marks) {
+			r.violated("a commit of an old primary is stored, and one that the new one made before it: %+v", w)
 		}
 		err = errors.Join(err, check.Fenced(without, rows, false))
 	}
@@ -159,7 +162,7 @@ func (r *run) read() (events []history.Event, err error) {
 // save adds the faults to the histories, the writes that are stored, and the
 // servers' logs.
 func (r *run) save(all []Outcome) error {
-	for name, what := range map[string]any{"stored.json": r.result.writes, "primaries.json": r.seen, "minority.json": r.events} {
+	for name, what := range map[string]any{"stored.json": r.result.writes, "marks.json": r.result.marks, "primaries.json": r.seen, "minority.json": r.events} {
 		text, err := json.Marshal(what)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(r.Dir, name), text, 0o600)

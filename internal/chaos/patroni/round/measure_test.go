@@ -186,14 +186,6 @@ func TestExcuse(t *testing.T) {
 	}
 }
 
-// A write of an old primary that is stored on the new one is found.
-func TestRevived(t *testing.T) {
-	doomed := []history.Write{{Number: 1}, {Number: 2}}
-	if got := revived(doomed, []check.Stored{{Number: 2}, {Number: 3}}); len(got) != 1 || got[0].Number != 2 {
-		t.Errorf("%+v, want the second", got)
-	}
-}
-
 func TestOverlaps(t *testing.T) {
 	w := windowsOf([]cluster.Writable{{Node: "a", From: ms(0), To: ms(2000)}, {Node: "b", From: ms(1500), To: ms(9000)}})
 	all := []Outcome{{Row: loses, Begin: ms(1000)}, {Row: keeps, Begin: ms(5000)}}

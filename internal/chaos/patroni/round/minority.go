@@ -7,7 +7,10 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
@@ -24,8 +27,20 @@ type Minority struct {
 	Told     int // had been told of the loss: the old primary had stepped down
 	Refused  int // went on to write on the new primary, and its fence refused
 	Lost     int // went on to write on the old one, and that commit is not stored
-	Rejected int // tried that, and got no acknowledgement
+	Kept     int // did, and it is stored: the old primary's database remained
+	Rejected int // tried that, and one of the two primaries acknowledged nothing
 }
+
+// A doomed is a write that an old primary has acknowledged, when the new one had
+// acknowledged a mark. Only one of the two databases remains, so only one of the
+// two commits may be stored.
+type doomed struct {
+	history.Write
+	mark int64
+}
+
+// marksSchema makes the table of marks.
+const marksSchema = "CREATE TABLE marks (number bigint PRIMARY KEY); GRANT SELECT, INSERT ON marks TO PUBLIC"
 
 // minorityProcess is the number of these holders in the history. It is none of
 // a worker's.
@@ -119,14 +134,28 @@ func (m *minority) goOnIn(ctx context.Context, db *sql.DB) error {
 	default:
 		m.run.violated("the new primary's fence let a holder of the old one write: %+v", w.Write)
 	}
-	switch w := m.write(ctx, m.pool); w.Result {
-	case history.OK:
-		m.outcome.Minority.Lost++
-		m.run.doomed = append(m.run.doomed, w.Write)
-	default:
-		m.outcome.Minority.Rejected++
+	if mark(ctx, db, w.Number) == nil {
+		if old := m.write(ctx, m.pool); old.Result == history.OK {
+			m.run.doomed = append(m.run.doomed, doomed{old.Write, w.Number})
+			return nil
+		}
 	}
+	m.outcome.Minority.Rejected++
 	return nil
+}
+
+// mark stores a mark.
+func mark(ctx context.Context, db *sql.DB, number int64) error {
+	ctx, cancel := context.WithTimeout(ctx, worker.WriteTimeout)
+	defer cancel()
+	_, err := db.ExecContext(ctx, "INSERT INTO marks (number) VALUES ($1)", number)
+	return err
+}
+
+// marks returns the marks that are stored.
+func marks(ctx context.Context, db *sql.DB) (all []int64, err error) {
+	err = db.QueryRowContext(ctx, "SELECT coalesce(array_agg(number), '{}') FROM marks").Scan(pgtype.NewMap().SQLScanner(&all))
+	return all, err
 }
 
 // A written is a write with its error.
@@ -161,16 +190,23 @@ func (m *minority) commit(ctx context.Context, db *sql.DB, w history.Write) erro
 	return errors.Join(fence, worker.Store(ctx, tx, w), tx.Commit())
 }
 
-// revived returns the writes of doomed that are stored after all.
-func revived(doomed []history.Write, rows []check.Stored) (all []history.Write) {
+// remained counts for each of the doomed whether it is stored, and returns those
+// that are stored together with their mark.
+func remained(all []Outcome, writes []doomed, rows []check.Stored, marks []int64) (both []doomed) {
 	stored := map[int64]bool{}
 	for _, row := range rows {
 		stored[row.Number] = true
 	}
-	for _, w := range doomed {
-		if stored[w.Number] {
-			all = append(all, w)
+	for _, w := range writes {
+		o := at(all, w.Begin)
+		switch {
+		case !stored[w.Number]:
+			o.Minority.Lost++
+		case slices.Contains(marks, w.mark):
+			both = append(both, w)
+		default:
+			o.Minority.Kept++
 		}
 	}
-	return all
+	return both
 }

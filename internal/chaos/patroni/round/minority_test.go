@@ -15,11 +15,11 @@ import (
 )
 
 // A holder whose old primary lives on is refused by the new one. What it commits
-// on the old one is counted as lost.
+// on the old one is lost, or kept, by which of the two databases remains.
 func TestMinority(t *testing.T) {
 	old := pgtest.New(t)
 	pool, next := openCluster(t, old), (*sql.DB)(nil)
-	for _, statement := range append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema) {
+	for _, statement := range append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema, marksSchema) {
 		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
@@ -40,15 +40,28 @@ func TestMinority(t *testing.T) {
 	if err := m.goOnIn(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
-	if want := (Minority{Refused: 1, Lost: 1}); o.Minority != want || len(r.doomed) != 1 || len(r.result.Violations) > 0 {
-		t.Errorf("%+v, %d doomed, %v; want %+v", o.Minority, len(r.doomed), r.result.Violations, want)
+	if want := (Minority{Refused: 1}); o.Minority != want || len(r.doomed) != 1 || len(r.result.Violations) > 0 {
+		t.Fatalf("%+v, %d doomed, %v; want %+v", o.Minority, len(r.doomed), r.result.Violations, want)
 	}
-	rows, err := worker.Stored(t.Context(), next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := revived(r.doomed, rows); len(got) > 0 {
-		t.Errorf("stored on the new primary: %+v", got)
+	rows, mark := storedIn(t, next)
+	oldRows, oldMark := storedIn(t, pool)
+	for _, tt := range []struct {
+		name  string
+		rows  []check.Stored
+		marks []int64
+		both  int
+		want  Minority
+	}{
+		{"the new primary remains", rows, mark, 0, Minority{Lost: 1}},
+		{"the old primary remains", oldRows, oldMark, 0, Minority{Kept: 1}},
+		{"a later fault loses both", rows, nil, 0, Minority{Lost: 1}},
+		{"both are stored", oldRows, mark, 1, Minority{}},
+	} {
+		all := []Outcome{{Row: 8}, {Row: 8, Begin: history.Now()}}
+		both := remained(all, r.doomed, tt.rows, tt.marks)
+		if len(both) != tt.both || all[0].Minority != tt.want || all[1].Minority != (Minority{}) {
+			t.Errorf("%s: %+v, stored with their marks: %+v; want %d and %+v", tt.name, all, both, tt.both, tt.want)
+		}
 	}
 	var refused []history.Event // the first write may have reached the standby, or not
 	for _, e := range r.events {
@@ -64,8 +77,17 @@ func TestMinority(t *testing.T) {
 	if err := m.goOnIn(t.Context(), pool); err != nil || len(r.result.Violations) != 1 || !strings.Contains(r.result.Violations[0], "let a holder of the old one write") {
 		t.Errorf("%v, %v", err, r.result.Violations)
 	}
-	if rows, err = worker.Stored(t.Context(), pool); err != nil || len(revived(r.doomed, rows)) != 2 {
-		t.Errorf("%v, on the old primary: %+v, want both", err, revived(r.doomed, rows))
+	oldRows, oldMark = storedIn(t, pool)
+	if both := remained([]Outcome{{Row: 8}}, r.doomed, oldRows, oldMark); len(r.doomed) != 2 || len(both) != 1 {
+		t.Errorf("of %+v stored with their marks: %+v", r.doomed, both)
+	}
+
+	// A write that is to prove something needs its mark.
+	if _, err := next.ExecContext(t.Context(), "DROP TABLE marks"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.goOnIn(t.Context(), next); err != nil || o.Minority.Rejected != 1 || len(r.doomed) != 2 {
+		t.Errorf("%v, %+v, %d doomed", err, o.Minority, len(r.doomed))
 	}
 
 	// A holder that was told does not write.
@@ -73,6 +95,20 @@ func TestMinority(t *testing.T) {
 	if err := m.goOnIn(t.Context(), next); err != nil || o.Minority.Told != 1 {
 		t.Errorf("%v, %+v", err, o.Minority)
 	}
+}
+
+// storedIn returns the writes and the marks in db.
+func storedIn(t *testing.T, db *sql.DB) ([]check.Stored, []int64) {
+	t.Helper()
+	rows, err := worker.Stored(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := marks(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows, all
 }
 
 func openCluster(t *testing.T, c *pgtest.Cluster) *sql.DB {

@@ -24,6 +24,7 @@ type Result struct {
 	Violations []string // what was promised and did not hold
 
 	writes []check.Stored
+	marks  []int64
 }
 
 // An Outcome is one fault with what it has done.

@@ -69,7 +69,7 @@ type run struct {
 	seen    []cluster.Writable
 	starved []span
 	events  []history.Event // of this process's own writes
-	doomed  []history.Write // of them, those that an old primary has acknowledged
+	doomed  []doomed
 	numbers int64
 }
 
@@ -151,7 +151,7 @@ func (r *run) createDatabase(ctx context.Context) error {
 		statements []string
 	}{
 		{"postgres", []string{"CREATE ROLE " + cluster.User + " LOGIN", "CREATE DATABASE " + cluster.Database}},
-		{cluster.Database, append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema)},
+		{cluster.Database, append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema, marksSchema)},
 	} {
 		db, err := r.cluster.Open(leader, step.database)
 		if err != nil {
