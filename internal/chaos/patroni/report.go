@@ -137,11 +137,11 @@ func (o *options) how(results []*round.Result) string {
 	if s.Synchronous {
 		mode, flag = "on", " -synchronous"
 	}
-	return fmt.Sprintf(`%v in %d rounds, each with a cluster of its own: `+"`go run ./patroni -each %d -seed %d -ttl %v -loop %v -retry %v -lease %v%s`"+`.
+	return fmt.Sprintf(`%v in %d rounds, each with a cluster of its own: `+"`go run ./patroni -each %d -clusters %d -seed %d -ttl %v -loop %v -retry %v -lease %v%s`"+`.
 %s, %s, %d processors.
 Patroni has ttl %v, loop_wait %v, retry_timeout %v and synchronous_mode %s; each Session has a lease of %v.
 %d faults; %d operations, of which another process contended %d; %d fenced writes stored, and %d refused by the fence.`,
-		took.Round(time.Second), len(results), o.each, o.seed, s.TTL, s.LoopWait, s.RetryTimeout, o.lease, flag, results[0].Server, runtime.Version(), runtime.NumCPU(),
+		took.Round(time.Second), len(results), o.each, o.clusters, o.seed, s.TTL, s.LoopWait, s.RetryTimeout, o.lease, flag, results[0].Server, runtime.Version(), runtime.NumCPU(),
 		s.TTL, s.LoopWait, s.RetryTimeout, mode, o.lease, faults, operations, contended, stored, fenced)
 }
 

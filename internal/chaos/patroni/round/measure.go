@@ -12,10 +12,15 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// interruption is the least pause between two grants of a process that counts
-// as an interruption. Undisturbed, a process is granted a lock every few
-// milliseconds.
-const interruption = 500 * time.Millisecond
+// A pause between two grants of a process counts as an interruption if it is as
+// long as interruption and a call ended in it because the database was
+// unavailable, or if it is as long as silence. Undisturbed, a process is granted a
+// lock every few milliseconds, and on a busy machine other processes may hold all
+// of its keys for most of a second.
+const (
+	interruption = history.Moment(500 * time.Millisecond)
+	silence      = history.Moment(2 * time.Second)
+)
 
 // behind is how late replication may be: a commit so long before a fault may be
 // lost to it.
@@ -33,13 +38,15 @@ func at(all []Outcome, m history.Moment) *Outcome {
 // measure adds to each outcome what the history says of it.
 func measure(all []Outcome, events []history.Event) {
 	holds := map[int64]history.Hold{} // of each lock the last line
-	grants := map[int][]history.Moment{}
+	grants, refused := map[int][]history.Moment{}, map[int][]history.Moment{}
 	for _, e := range events {
 		switch {
 		case e.Hold != nil:
 			holds[e.Hold.Lock] = *e.Hold
 		case e.Try != nil && e.Try.Result == history.OK:
 			grants[e.Try.Process] = append(grants[e.Try.Process], e.Try.End)
+		case e.Try != nil && e.Try.Result == history.Unavailable:
+			refused[e.Try.Process] = append(refused[e.Try.Process], e.Try.End)
 		case e.Write != nil && e.Write.Result == history.Fenced && e.Write.Process != minorityProcess:
 			if o := at(all, e.Write.End); o != nil {
 				o.Fenced++
@@ -59,10 +66,11 @@ func measure(all []Outcome, events []history.Event) {
 			o.Told = append(o.Told, time.Duration(h.Told-o.Begin))
 		}
 	}
-	for _, moments := range grants {
+	for process, moments := range grants {
 		slices.Sort(moments)
+		slices.Sort(refused[process])
 		for i := range all {
-			all[i].served(moments)
+			all[i].served(moments, refused[process])
 		}
 	}
 	for i := range all {
@@ -71,9 +79,10 @@ func measure(all []Outcome, events []history.Event) {
 	}
 }
 
-// served adds a process that was granted locks at moments. What counts is the
-// end of its longest pause between the beginning of the fault and its end.
-func (o *Outcome) served(moments []history.Moment) {
+// served adds a process that was granted locks at moments, and that found the
+// database unavailable at refused, both in order. What counts is the end of its
+// longest interruption between the beginning of the fault and its end.
+func (o *Outcome) served(moments, refused []history.Moment) {
 	last, end, longest := o.Begin, history.Moment(0), history.Moment(0)
 	for _, m := range moments {
 		if m <= o.Begin {
@@ -82,12 +91,14 @@ func (o *Outcome) served(moments []history.Moment) {
 		if m > o.Settled { // by then each process had been granted one
 			break
 		}
-		if m-last > longest {
-			longest, end = m-last, m
+		next, _ := slices.BinarySearch(refused, last)
+		unavailable := next < len(refused) && refused[next] < m
+		if pause := m - last; pause > longest && (pause >= silence || pause >= interruption && unavailable) {
+			longest, end = pause, m
 		}
 		last = m
 	}
-	if longest < history.Moment(interruption) {
+	if longest == 0 {
 		o.Spared++
 		return
 	}

@@ -4,6 +4,7 @@ package round
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,7 +45,11 @@ func TestMeasure(t *testing.T) {
 		if at <= 1000 || at >= 4000 {
 			events = append(events, grant(1, at))
 		}
-		events = append(events, grant(2, at))
+		if at <= 8000 || at >= 8600 {
+			events = append(events, grant(2, at))
+		} else {
+			events = append(events, history.Event{Try: &history.Try{Process: 2, Result: history.Unavailable, End: ms(at)}})
+		}
 	}
 	measure(all, events)
 	want := []Outcome{
@@ -52,21 +57,43 @@ func TestMeasure(t *testing.T) {
 			Row: keeps, Begin: ms(1000), Settled: ms(5000), Lost: 3, Spared: 1,
 			Told: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond}, Served: []time.Duration{3 * time.Second},
 		},
-		{Row: loses, Begin: ms(6000), Settled: ms(9000), Spared: 2, Fenced: 1},
+		{Row: loses, Begin: ms(6000), Settled: ms(9000), Spared: 1, Served: []time.Duration{2600 * time.Millisecond}, Fenced: 1},
 	}
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("got  %+v\nwant %+v", all, want)
 	}
 }
 
-// What counts is the longest pause, even if the process was granted locks by
-// the old primary for a while.
-func TestServedAfterTheLongestPause(t *testing.T) {
-	o := Outcome{Begin: ms(0), Settled: ms(10000)}
-	o.served([]history.Moment{ms(-50), ms(700), ms(1400), ms(8000), ms(8600), ms(30000)})
-	if len(o.Served) != 1 || o.Served[0] != 8*time.Second {
-		t.Errorf("served again after %v, want 8s", o.Served)
+func TestServed(t *testing.T) {
+	tests := []struct {
+		name    string
+		grants  []int
+		refused []int
+		want    int // 0: not interrupted
+	}{
+		{"the longest pause, after some grants by the old primary", []int{-50, 700, 1400, 8000, 8600, 30000}, nil, 8000},
+		{"a silence of seconds", []int{300, 1000, 9900}, nil, 9900},
+		{"other processes hold all keys", []int{400, 2300, 4200, 6100, 8000, 9900}, nil, 0},
+		{"the database was unavailable before and after a pause", []int{400, 1100, 1200, 2000, 3900, 5800, 7700, 9600}, []int{300, 1150}, 0},
+		{"the database was unavailable", []int{400, 2300, 3000, 4800, 6700, 8600}, []int{2600}, 3000},
+		{"the same, too short", []int{400, 2300, 2700, 4600, 6500, 8400}, []int{2600}, 0},
 	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := Outcome{Begin: ms(0), Settled: ms(10000)}
+			o.served(moments(tt.grants), moments(tt.refused))
+			if tt.want == 0 && o.Spared != 1 || tt.want != 0 && !slices.Equal(o.Served, []time.Duration{time.Duration(ms(tt.want))}) {
+				t.Errorf("served again after %v, spared %d; want %v ms", o.Served, o.Spared, tt.want)
+			}
+		})
+	}
+}
+
+func moments(milliseconds []int) (all []history.Moment) {
+	for _, n := range milliseconds {
+		all = append(all, ms(n))
+	}
+	return all
 }
 
 func TestMissing(t *testing.T) {
