@@ -40,6 +40,12 @@ func asked(begin history.Moment, events []history.Event) []history.Event {
 	return events
 }
 
+// ofAll is events of a grant whose call wanted n keys.
+func ofAll(n int, events []history.Event) []history.Event {
+	events[0].Try.All = n
+	return events
+}
+
 func fault(row, process int, begin, end history.Moment) history.Event {
 	return history.Event{Fault: &history.Fault{Row: row, Process: process, Begin: begin * ms, End: end * ms}}
 }
@@ -104,6 +110,12 @@ func TestEarly(t *testing.T) {
 		{"told too late after a slow server, since the key of another holder was granted", [][]history.Event{
 			grant(1, 11, 10, 430, 431, 432, history.Lost), asked(90, grant(2, 21, 410, 450, 0, 460, history.OK)), {fault(13, 1, 100, 102)},
 			onKey(2, grant(1, 12, 10, 429, 430, 431, history.Lost)), onKey(2, grant(2, 22, 110, 120, 0, 130, history.OK)),
+		}, false, 0},
+		{"terminated, and the next holder waited for another key, too", [][]history.Event{
+			grant(1, 11, 10, 430, 431, 432, history.Lost), ofAll(2, asked(90, grant(2, 21, 410, 450, 0, 460, history.OK))), {fault(13, 1, 100, 102)},
+		}, false, 0},
+		{"an orderly restart, and the next holder's session ended too", [][]history.Event{
+			grant(1, 11, 10, 430, 431, 432, history.Lost), asked(90, grant(2, 21, 410, 450, 0, 460, history.OK)), {fault(31, 0, 100, 102)},
 		}, false, 0},
 		{"terminated, and the server does not do it", [][]history.Event{
 			grant(1, 11, 10, 1430, 1431, 1432, history.Lost), asked(90, grant(2, 21, 1410, 1450, 0, 1460, history.OK)), {fault(13, 1, 100, 102)},

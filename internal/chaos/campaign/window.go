@@ -39,14 +39,15 @@ func (w window) each(processes map[int]bool) (all []window) {
 	return all
 }
 
-// ordered are the rows in which the server is given an order to end a session, and
-// may take endsWithin to carry it out.
-var ordered = []int{13, 25, 31}
+// ordered are the rows in which the server is given an order to end the session
+// of one process, and may take endsWithin to carry it out.
+var ordered = []int{13, 25}
 
-// begins moves the limit of w, which is that of a notice, if the server was slow to
-// end the session. That shows when the first of its keys is granted to a call of
-// another process that was there before the fault. lost are the locks that were lost, keys
-// all locks by Granted, and tries the calls that brought them.
+// begins moves the limit of w, which is that of a notice, if the server was slow
+// to end the session. What shows that is the first grant of one of the session's
+// keys to another process, if the call for it began before the fault and wanted
+// that key alone. lost are the locks that were lost, keys all locks by Granted,
+// and tries the calls that brought them.
 func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant, tries map[int64]*history.Try) {
 	if !slices.Contains(ordered, w.Row) {
 		return
@@ -61,7 +62,7 @@ func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant, trie
 		for ; next < len(all) && all[next].Granted < shown; next++ {
 			if all[next].Process != w.Process {
 				t := tries[all[next].Lock]
-				shown, waited = all[next].Granted, t != nil && t.Begin <= w.Begin
+				shown, waited = all[next].Granted, t != nil && t.Begin <= w.Begin && t.All == 0
 			}
 		}
 	}

@@ -22,12 +22,13 @@ func WithFrozen(t Times) Option { return func(s *sweep) { s.frozen = t } }
 func WithStarved(t Times) Option { return func(s *sweep) { s.starved = t } }
 
 // WithCut says when processes, or their requests, stood still. A call of that
-// time does not make other calls contended.
+// time does not make other calls contended, and the time does not count in a
+// recovery.
 func WithCut(t Times) Option { return func(s *sweep) { s.cut = t } }
 
 // WithSlow says when the network of processes was slow. A call may need two
 // statements, since another call had reserved its key for the time of the first.
-// So it may take twice as long then.
+// So it may take twice as long then. That does not hold for Unlock.
 func WithSlow(t Times) Option { return func(s *sweep) { s.slow = t } }
 
 // A Grant is a lock, and when the call that brought it had returned.

@@ -86,7 +86,8 @@ func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule, cut
 		next, later := r.locks[i], max(f.Begin, f.End)
 		took := next.granted - origin
 		if later < next.granted {
-			took -= max(cut.covered(0, later, next.granted), cut.covered(next.Process, max(later, next.asked), next.granted))
+			asked := max(later, next.asked)
+			took -= cut.covered(0, later, asked) + cut.covered(next.Process, asked, next.granted)
 		}
 		rec.times = append(rec.times, max(0, time.Duration(took)))
 	case r.askedAfter(bound):

@@ -39,11 +39,16 @@ func TestRecovery(t *testing.T) {
 		{name: "given back before", events: join(turn(1, 1, 0, 9), turn(2, 2, 32, 33)), bound: time.Second},
 		{name: "of another process", events: join(list(granted(3, 1, 0, 1), held(3, 1, 1, 9)), turn(2, 2, 32, 33)), bound: time.Second},
 		{name: "a lock that ended unseen long ago", events: join(victim, turn(2, 2, 5, 7), turn(2, 3, 32, 33)), bound: time.Second},
+		{name: "without the time in which all were cut off", events: join(victim, list(granted(2, 2, 20.5, 56), held(2, 2, 56, 57))), origin: FromEnd, bound: 34 * time.Second, want: Recovery{Keys: 1, Max: 34 * time.Second}},
+		{name: "too late without that time, which counts once", events: join(victim, list(granted(2, 2, 20.5, 56), held(2, 2, 56, 57))), origin: FromEnd, bound: 33 * time.Second, want: Recovery{Keys: 1, Max: 34 * time.Second}, slow: true},
+		{name: "cut off with all before it asked, and alone after that", events: join(victim, list(granted(6, 2, 52.5, 56), held(6, 2, 56, 57))), origin: FromEnd, bound: 33 * time.Second, want: Recovery{Keys: 1, Max: 33 * time.Second}},
+		{name: "cut off alone and with all at once", events: join(victim, list(granted(7, 2, 20.5, 56), held(7, 2, 56, 57))), origin: FromEnd, bound: 33 * time.Second, want: Recovery{Keys: 1, Max: 33500 * time.Millisecond}, slow: true},
 		{name: "of several keys the longest", events: join(victim, turn(2, 2, 10.4, 11),
 			onKey(8, list(granted(1, 3, 0, 1), held(1, 3, 1, 9))), onKey(8, turn(2, 4, 12.9, 14))),
 			bound: 3 * time.Second, want: Recovery{Keys: 2, Max: 3 * time.Second, P50: 500 * time.Millisecond}},
 	}
-	cut := WithCut(TimesOf(list(fault(kill, 1, 10, 20), fault(freeze, 5, 21, 23), fault(freeze, 3, 20, 99)), kill, freeze))
+	cut := WithCut(TimesOf(list(fault(kill, 1, 10, 20), fault(freeze, 5, 21, 23), fault(freeze, 3, 20, 99),
+		fault(freeze, 0, 50, 52), fault(freeze, 6, 53, 54), fault(freeze, 7, 51, 52.5)), kill, freeze))
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			report := Sweep(append(tt.events, fault(kill, 1, 10, 20)), WithRecovery(kill, tt.origin, tt.bound), cut)

@@ -8,7 +8,7 @@ import (
 
 // Times are when faults of some kind were in force, each on its process or on
 // all. Those of no kind are never.
-type Times struct{ of map[int]*spans } // by process; 0: all
+type Times struct{ of map[int]*spans } // by process, each with those on all; 0: those on all
 
 // TimesOf are the times of the faults of rows.
 func TimesOf(events []history.Event, rows ...int) Times {
@@ -23,12 +23,16 @@ func TimesOf(events []history.Event, rows ...int) Times {
 
 // timesOf are the times of faults.
 func timesOf(faults []history.Fault) Times {
-	t := Times{map[int]*spans{}}
+	t := Times{map[int]*spans{0: {}}}
 	for _, f := range faults {
-		if t.of[f.Process] == nil {
-			t.of[f.Process] = new(spans)
+		t.of[f.Process] = &spans{}
+	}
+	for _, f := range faults {
+		for process, s := range t.of {
+			if f.Process == process || f.Process == 0 {
+				s.add(f.Begin, max(f.Begin, f.End))
+			}
 		}
-		t.of[f.Process].add(f.Begin, max(f.Begin, f.End))
 	}
 	for _, s := range t.of {
 		s.prepare()
@@ -36,33 +40,28 @@ func timesOf(faults []history.Fault) Times {
 	return t
 }
 
-// each is the times of process: its own, and those of all.
-func (t Times) each(process int) (all []*spans) {
-	for _, p := range []int{process, 0} {
-		if s := t.of[p]; s != nil {
-			all = append(all, s)
-		}
+// on is the times of process: its own, and those on all.
+func (t Times) on(process int) *spans {
+	if s := t.of[process]; s != nil {
+		return s
 	}
-	return all
+	if s := t.of[0]; s != nil {
+		return s
+	}
+	return &spans{}
 }
 
 // latest is when the last fault ended that was in force on process at some
 // moment between two; 0: there was none.
-func (t Times) latest(process int, from, to history.Moment) (end history.Moment) {
-	for _, s := range t.each(process) {
-		end = max(end, s.latest(from, to))
-	}
-	return end
+func (t Times) latest(process int, from, to history.Moment) history.Moment {
+	return t.on(process).latest(from, to)
 }
 
 func (t Times) touch(process int, from, to history.Moment) bool {
-	return t.latest(process, from, to) != 0
+	return t.on(process).touch(from, to)
 }
 
 // covered is for how long, between two moments, a fault was in force on process.
-func (t Times) covered(process int, from, to history.Moment) (sum history.Moment) {
-	for _, s := range t.each(process) {
-		sum += s.covered(from, to)
-	}
-	return min(sum, to-from)
+func (t Times) covered(process int, from, to history.Moment) history.Moment {
+	return t.on(process).covered(from, to)
 }

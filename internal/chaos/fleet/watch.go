@@ -89,7 +89,7 @@ func (f *Fleet) Status(ctx context.Context, m *Member, since history.Moment) (s 
 	return s, err
 }
 
-// Tally returns the losses in such a status.
+// Tally returns the losses in a status of m that is newer than since.
 func (f *Fleet) Tally(ctx context.Context, m *Member, since history.Moment) (Tally, error) {
 	s, err := f.Status(ctx, m, since)
 	return tally(m.Process, s), err

@@ -26,6 +26,7 @@ type options struct {
 	clusters int
 	seed     uint64
 	seeded   bool          // by -seed
+	others   string        // the flags that were set, but for -seed and what does not change the rounds
 	limit    time.Duration // no round begins later; 0: none
 	dir      string        // absolute; empty: a temporary one
 	table    string
@@ -58,7 +59,15 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	flags.Visit(func(f *flag.Flag) { o.seeded = o.seeded || f.Name == "seed" })
+	flags.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "seed":
+			o.seeded = true
+		case "out", "table", "for":
+		default:
+			o.others += fmt.Sprintf(" -%s=%v", f.Name, f.Value)
+		}
+	})
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("what is %q? there are flags only", flags.Arg(0))
 	}

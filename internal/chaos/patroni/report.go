@@ -96,6 +96,9 @@ func (r row) cells(kind round.Kind) []string {
 		if m.Refused > 0 {
 			old = fmt.Sprintf("%s; %d refused; of the commits on the old one %d lost and %d kept", old, m.Refused, m.Lost, m.Kept)
 		}
+		if m.Rejected > 0 {
+			old = fmt.Sprintf("%s; %d not acknowledged", old, m.Rejected)
+		}
 	}
 	if r.Overlaps > 0 {
 		result = "**overlaps**"
@@ -133,15 +136,15 @@ func (o *options) how(results []*round.Result) string {
 		took += r.Took
 	}
 	s := o.settings
-	mode, flag := "off", ""
+	mode := "off"
 	if s.Synchronous {
-		mode, flag = "on", " -synchronous"
+		mode = "on"
 	}
-	return fmt.Sprintf(`%v in %d rounds, each with a cluster of its own: `+"`go run ./patroni -each %d -clusters %d -seed %d -ttl %v -loop %v -retry %v -lease %v%s`"+`.
+	return fmt.Sprintf(`%v in %d rounds, each with a cluster of its own: `+"`go run ./patroni%s -seed=%d`"+`.
 %s, %s, %d processors.
 Patroni has ttl %v, loop_wait %v, retry_timeout %v and synchronous_mode %s; each Session has a lease of %v.
 %d faults; %d operations, of which another process contended %d; %d fenced writes stored, and %d refused by the fence.`,
-		took.Round(time.Second), len(results), o.each, o.clusters, o.seed, s.TTL, s.LoopWait, s.RetryTimeout, o.lease, flag, results[0].Server, runtime.Version(), runtime.NumCPU(),
+		took.Round(time.Second), len(results), o.others, o.seed, results[0].Server, runtime.Version(), runtime.NumCPU(),
 		s.TTL, s.LoopWait, s.RetryTimeout, mode, o.lease, faults, operations, contended, stored, fenced)
 }
 

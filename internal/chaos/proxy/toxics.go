@@ -166,9 +166,10 @@ func (flush) Cleanup(stub *toxics.ToxicStub) {
 	}
 }
 
-// deliver passes chunk on. If no reader takes it within a second, it ends the connection. That is for
-// toxics with a flush only: toxiproxy lets go of a closed connection after that. No
-// other fault may begin in the same direction meanwhile.
+// deliver passes chunk on. If no reader takes it within a second, it ends the
+// connection. Only a toxic with a flush may use it: toxiproxy forgets the closed
+// connection when Cleanup returns. Until then no other fault may begin in the
+// same direction.
 func deliver(stub *toxics.ToxicStub, chunk *stream.StreamChunk) {
 	if stub.WriteOutput(chunk, time.Second) != nil {
 		stub.Close()

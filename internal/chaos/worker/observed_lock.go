@@ -29,9 +29,9 @@ type ObservedLock struct {
 // the given number. A holder that listens is told of a loss by the lock's
 // context alone. For another one, the lock's hook counts as much as Err.
 //
-// A loss calls lost once, maybe on another goroutine: when the lock's hook runs, or
-// when a holder that listens does so or looks. The holder may be busy for longer,
-// and the next fault near.
+// A loss calls lost once, maybe on another goroutine. That is when the lock's hook
+// runs, or earlier, when a holder that listens hears of the loss. It does not wait
+// for the holder, which may be busy until after the next fault.
 func Observe(lock *sqllock.Lock, process int, number int64, listens bool, lost func()) *ObservedLock {
 	w := &ObservedLock{Lock: lock, lost: lost}
 	w.Hold = history.Hold{Process: process, Key: lock.Key().Int64(), Lock: number, Listens: listens, From: history.Now()}

@@ -127,9 +127,9 @@ func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 				return false
 			}
 		}
-		streaming, err := c.streaming(ctx, leader)
-		last = fmt.Sprintf("%d standbys stream from %s: %v", streaming, leader.Host.Name, err)
-		return err == nil && streaming == len(c.Nodes)-1
+		err = c.replicates(ctx, leader)
+		last = fmt.Sprintf("replication from %s: %v", leader.Host.Name, err)
+		return err == nil
 	})
 	if err != nil {
 		return fmt.Errorf("%w; last seen: %s", err, last)
@@ -137,16 +137,42 @@ func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// streaming returns how many standbys receive what leader writes. Patroni's own
-// figures are a few seconds old.
-func (c *Cluster) streaming(ctx context.Context, leader *Node) (n int, err error) {
-	db, err := c.Open(leader, "postgres")
-	if err != nil {
-		return 0, err
+// replicates commits a row on leader and waits for it on all nodes. What servers
+// say of their replication proves less: a standby with a history of its own may
+// have the leader's timeline and stream from it, until it reads what it received.
+func (c *Cluster) replicates(ctx context.Context, leader *Node) error {
+	var row int64
+	err := c.query(ctx, leader, "CREATE TABLE IF NOT EXISTS replicated (row bigserial)", nil)
+	if err == nil {
+		err = c.query(ctx, leader, "INSERT INTO replicated DEFAULT VALUES RETURNING row", &row)
 	}
-	err = db.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_replication
-		WHERE state = 'streaming' AND pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn) < 65536`).Scan(&n)
-	return n, errors.Join(err, db.Close())
+	for _, n := range c.Nodes {
+		if err != nil {
+			return err
+		}
+		err = poll(ctx, time.Second, "a row on "+n.Host.Name, func(ctx context.Context) bool {
+			var there bool
+			return c.query(ctx, n, fmt.Sprintf("SELECT count(*) = 1 FROM replicated WHERE row = %d", row), &there) == nil && there
+		})
+	}
+	return err
+}
+
+// query runs a statement on n, for at most two seconds. If to is not nil, query
+// scans its row.
+func (c *Cluster) query(ctx context.Context, n *Node, statement string, to any) error {
+	db, err := c.Open(n, "postgres")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if to == nil {
+		_, err = db.ExecContext(ctx, statement)
+	} else {
+		err = db.QueryRowContext(ctx, statement).Scan(to)
+	}
+	return errors.Join(err, db.Close())
 }
 
 // reinitialize has Patroni make the standbys anew that do not follow the leader.

@@ -143,7 +143,7 @@ func missing(all []Outcome, events []history.Event, rows []check.Stored, synchro
 	for _, e := range events {
 		if e.Write != nil && e.Write.Result == history.OK && !stored[e.Write.Number] {
 			write := *e.Write
-			switch o := loser(all, write.End, w); {
+			switch o := loser(all, write, w); {
 			case o != nil && synchronous && cancelled(write):
 				o.Cancelled++
 			case o != nil && !synchronous && write.Process == minorityProcess: // see Minority
@@ -165,17 +165,17 @@ func missing(all []Outcome, events []history.Event, rows []check.Stored, synchro
 // then. A server that waits for a standby ends the wait, and acknowledges (see
 // TestCancelledCommit).
 func cancelled(w history.Write) bool {
-	return w.End-w.Begin >= history.Moment(worker.WriteTimeout) && driver(w.Process) == "postgres"
+	return w.End-w.Begin >= history.Moment(worker.WriteTimeout) && w.Process != minorityProcess && driver(w.Process) == "postgres"
 }
 
-// loser returns the fault that may have lost a commit acknowledged at m; nil if
-// there is none. A fault of a kind that loses commits may lose those of the
-// primaries that ended in its time. They are acknowledged before the last of
-// them has ceased to accept writes.
-func loser(all []Outcome, m history.Moment, w *windows) *Outcome {
+// loser returns the fault that may have lost a commit; nil if there is none. A
+// fault of a kind that loses commits may lose those of the primaries that ended
+// in its time. They are asked for before the last of them has ceased to accept
+// writes. A network that was cut may deliver the answer later.
+func loser(all []Outcome, write history.Write, w *windows) *Outcome {
 	for i := range all {
 		o := &all[i]
-		if kindOf(o.Row).Loses && m >= o.Begin-behind && m <= w.changed(o)+unseen {
+		if kindOf(o.Row).Loses && write.End >= o.Begin-behind && write.Begin <= w.changed(o)+unseen {
 			return o
 		}
 	}

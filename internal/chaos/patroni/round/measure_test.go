@@ -108,6 +108,8 @@ func TestMissing(t *testing.T) {
 	long := write(9, 6500, history.OK)
 	long.Write.Process = 2 // has lib/pq
 	long.Write.Begin = long.Write.End - history.Moment(worker.WriteTimeout)
+	late := write(9, 8900, history.OK)
+	late.Write.Begin = ms(7400)
 	other := write(9, 6500, history.OK)
 	other.Write.Process, other.Write.Begin = 1, long.Write.Begin
 	tests := []struct {
@@ -122,6 +124,7 @@ func TestMissing(t *testing.T) {
 		{"not acknowledged", write(9, 6500, history.Failed), false, 0, 0, 0},
 		{"lost on the side that was cut off", write(9, 6500, history.OK), false, 1, 0, 0},
 		{"lost by a node that has just stepped down", write(9, 7700, history.OK), false, 1, 0, 0},
+		{"lost on the side that was cut off, with an answer after the cut", late, false, 1, 0, 0},
 		{"lost on the new primary alone", write(9, 8500, history.OK), false, 0, 0, 1},
 		{"lost when the cluster was whole again", write(9, 9500, history.OK), false, 0, 0, 1},
 		{"lost to the fault that came next", write(9, 5500, history.OK), false, 1, 0, 0},

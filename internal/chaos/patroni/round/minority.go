@@ -6,10 +6,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
@@ -28,12 +31,12 @@ type Minority struct {
 	Refused  int // went on to write on the new primary, and its fence refused
 	Lost     int // went on to write on the old one, and that commit is not stored
 	Kept     int // did, and it is stored: the old primary's database remained
-	Rejected int // tried that, and one of the two primaries acknowledged nothing
+	Rejected int // could not: one of the two primaries acknowledged nothing
 }
 
-// A doomed is a write that an old primary has acknowledged, when the new one had
-// acknowledged a mark. Only one of the two databases remains, so only one of the
-// two commits may be stored.
+// A doomed is a write on an old primary, made after the new one had acknowledged
+// a mark. Only one of the two databases remains, so only one of the two commits may
+// be stored.
 type doomed struct {
 	history.Write
 	mark int64
@@ -134,13 +137,14 @@ func (m *minority) goOnIn(ctx context.Context, db *sql.DB) error {
 	default:
 		m.run.violated("the new primary's fence let a holder of the old one write: %+v", w.Write)
 	}
-	if mark(ctx, db, w.Number) == nil {
-		if old := m.write(ctx, m.pool); old.Result == history.OK {
-			m.run.doomed = append(m.run.doomed, doomed{old.Write, w.Number})
-			return nil
-		}
+	switch err := mark(ctx, db, w.Number); {
+	case err == nil:
+		m.run.doomed = append(m.run.doomed, doomed{m.write(ctx, m.pool).Write, w.Number})
+	case isMistake(err):
+		return fmt.Errorf("mark: %w", err)
+	default:
+		m.outcome.Minority.Rejected++
 	}
-	m.outcome.Minority.Rejected++
 	return nil
 }
 
@@ -150,6 +154,13 @@ func mark(ctx context.Context, db *sql.DB, number int64) error {
 	defer cancel()
 	_, err := db.ExecContext(ctx, "INSERT INTO marks (number) VALUES ($1)", number)
 	return err
+}
+
+// isMistake reports whether the server refused a statement as wrong, or its user
+// as not allowed to make it.
+func isMistake(err error) bool {
+	refused := new(pgconn.PgError)
+	return errors.As(err, &refused) && strings.HasPrefix(refused.Code, "42")
 }
 
 // marks returns the marks that are stored.
@@ -200,10 +211,12 @@ func remained(all []Outcome, writes []doomed, rows []check.Stored, marks []int64
 	for _, w := range writes {
 		o := at(all, w.Begin)
 		switch {
+		case stored[w.Number] && slices.Contains(marks, w.mark):
+			both = append(both, w)
+		case w.Result != history.OK:
+			o.Minority.Rejected++
 		case !stored[w.Number]:
 			o.Minority.Lost++
-		case slices.Contains(marks, w.mark):
-			both = append(both, w)
 		default:
 			o.Minority.Kept++
 		}

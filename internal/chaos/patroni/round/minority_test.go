@@ -4,6 +4,7 @@ package round
 
 import (
 	"database/sql"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,9 +57,14 @@ func TestMinority(t *testing.T) {
 		{"the old primary remains", oldRows, oldMark, 0, Minority{Kept: 1}},
 		{"a later fault loses both", rows, nil, 0, Minority{Lost: 1}},
 		{"both are stored", oldRows, mark, 1, Minority{}},
+		{"both are stored, and the old primary did not say so", oldRows, mark, 1, Minority{}},
+		{"the old primary did not acknowledge", rows, mark, 0, Minority{Rejected: 1}},
 	} {
-		all := []Outcome{{Row: 8}, {Row: 8, Begin: history.Now()}}
-		both := remained(all, r.doomed, tt.rows, tt.marks)
+		all, writes := []Outcome{{Row: 8}, {Row: 8, Begin: history.Now()}}, slices.Clone(r.doomed)
+		if strings.Contains(tt.name, "did not") {
+			writes[0].Result = history.Failed
+		}
+		both := remained(all, writes, tt.rows, tt.marks)
 		if len(both) != tt.both || all[0].Minority != tt.want || all[1].Minority != (Minority{}) {
 			t.Errorf("%s: %+v, stored with their marks: %+v; want %d and %+v", tt.name, all, both, tt.both, tt.want)
 		}
@@ -83,11 +89,17 @@ func TestMinority(t *testing.T) {
 	}
 
 	// A write that is to prove something needs its mark.
-	if _, err := next.ExecContext(t.Context(), "DROP TABLE marks"); err != nil {
+	if _, err := next.ExecContext(t.Context(), "ALTER TABLE marks ADD CHECK (number < 0) NOT VALID"); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.goOnIn(t.Context(), next); err != nil || o.Minority.Rejected != 1 || len(r.doomed) != 2 {
 		t.Errorf("%v, %+v, %d doomed", err, o.Minority, len(r.doomed))
+	}
+	if _, err := next.ExecContext(t.Context(), "DROP TABLE marks"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.goOnIn(t.Context(), next); err == nil || !strings.Contains(err.Error(), "marks") || len(r.doomed) != 2 {
+		t.Errorf("%v, %d doomed", err, len(r.doomed))
 	}
 
 	// A holder that was told does not write.

@@ -169,7 +169,25 @@ func (r *run) createDatabase(ctx context.Context) error {
 	if r.result.Server, err = r.cluster.Version(ctx, leader); err != nil {
 		return err
 	}
+	for _, n := range r.cluster.Nodes {
+		if err := r.hasDatabase(ctx, n); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// hasDatabase waits until n has the clients' database. A driver that meets a
+// standby without it does not try the next host.
+func (r *run) hasDatabase(ctx context.Context, n *cluster.Node) error {
+	db, err := r.cluster.Open(n, "postgres")
+	if err != nil {
+		return err
+	}
+	err = fleet.Poll(ctx, 20*time.Second, "the database to reach "+n.Host.Name, func(ctx context.Context) (there bool, err error) {
+		return there, db.QueryRowContext(ctx, "SELECT count(*) = 1 FROM pg_database WHERE datname = $1", cluster.Database).Scan(&there)
+	})
+	return errors.Join(err, db.Close())
 }
 
 // driver returns that of a process. Each client has one process of each.
