@@ -112,6 +112,7 @@ func (r *run) check() error {
 	all := r.result.Outcomes
 	measure(all, events)
 	w := windowsOf(r.seen, r.starved...)
+	w.parted, w.lease = r.parted, history.Moment(r.Lease)
 	options := []check.Option{check.WithExcuse(w.excuse)}
 	if !r.stuck() {
 		options = append(options, check.WithComplete())
@@ -162,7 +163,7 @@ func (r *run) read() (events []history.Event, err error) {
 // save adds the faults to the histories, the writes that are stored, and the
 // servers' logs.
 func (r *run) save(all []Outcome) error {
-	for name, what := range map[string]any{"stored.json": r.result.writes, "marks.json": r.result.marks, "primaries.json": r.seen, "minority.json": r.events} {
+	for name, what := range map[string]any{"stored.json": r.result.writes, "marks.json": r.result.marks, "primaries.json": r.seen, "parted.json": r.parted, "minority.json": r.events} {
 		text, err := json.Marshal(what)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(r.Dir, name), text, 0o600)

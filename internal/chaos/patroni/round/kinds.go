@@ -173,7 +173,16 @@ func partition(ctx context.Context, r *run, o *Outcome) error {
 	if err := r.network.Aside(n.Host, client); err != nil {
 		return err
 	}
-	err = errors.Join(r.succeeded(ctx, n, m), r.network.Mend(n.Host, client))
+	apart := parting{Node: n.Host.Name, From: history.Now()}
+	for i, w := range r.workers {
+		if r.hostOf(i) != client {
+			apart.Processes = append(apart.Processes, w.Config.Process)
+		}
+	}
+	err = r.succeeded(ctx, n, m)
+	apart.To = history.Now()
+	r.parted = append(r.parted, apart)
+	err = errors.Join(err, r.network.Mend(n.Host, client))
 	o.mended()
 	return err
 }

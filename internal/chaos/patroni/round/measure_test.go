@@ -179,7 +179,10 @@ func TestExcuse(t *testing.T) {
 		client("d", 1, 60000, 65000), client("d", 2, 60000, 65010), client("d", 3, 60000, 70000),
 		client("d", 1, 66000, 68000), client("d", 2, 66000, 70000), client("d", 3, 70100, 75000),
 		client("a", 5, 0, 4400), client("b", 5, 4400, 9000),
+		{Node: "e", From: ms(80000), To: ms(89000)}, client("e", 1, 80000, 89000), client("e", 3, 80000, 89000),
 	}, span{ms(25000), ms(25100)}, span{ms(30030), ms(30130)})
+	w.parted = []parting{{Node: "e", Processes: []int{1, 2}, From: ms(85000), To: ms(95000)}}
+	w.lease = ms(10000)
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
 	}
@@ -205,6 +208,10 @@ func TestExcuse(t *testing.T) {
 		{"the same, and the news came late", lock(1, 64000, 65010, 65300), lock(3, 65020, 65030, 0), false},
 		{"one process alone loses its connection to HAProxy", lock(1, 67000, 68010, 68050), lock(3, 68020, 68030, 0), false},
 		{"a process without HAProxy loses its connection", lock(3, 69000, 70010, 70050), lock(1, 70020, 70030, 0), false},
+		{"a holder is cut off when its server ends", lock(1, 84000, 93000, 93100), lock(3, 89010, 89030, 0), true},
+		{"the same, and the lease is over", lock(1, 84000, 93000, 93300), lock(3, 89010, 89030, 0), false},
+		{"the same, and the holder is on the server's side", lock(3, 84000, 93000, 93100), lock(1, 89010, 89030, 0), false},
+		{"a holder is cut off, and its server goes on", lock(1, 84000, 93000, 93100), lock(3, 87010, 87030, 0), false},
 		{"no server ended sessions", lock(1, 24000, 25010, 25050), lock(2, 25020, 25030, 0), false},
 	}
 	for _, tt := range tests {

@@ -68,6 +68,7 @@ type run struct {
 	result  *Result
 	seen    []cluster.Writable
 	starved []span
+	parted  []parting
 	events  []history.Event // of this process's own writes
 	doomed  []doomed
 	numbers int64
@@ -196,9 +197,12 @@ func driver(process int) string {
 	return drivers[(process-1)%len(drivers)]
 }
 
+// hostOf returns the host of the i-th process, from 0.
+func (r *run) hostOf(i int) network.Host { return r.clients[i/2] }
+
 // startWorker starts the i-th process, from 0.
 func (r *run) startWorker(i int) error {
-	host, dsn := r.clients[i/2], r.cluster.MultiHost()
+	host, dsn := r.hostOf(i), r.cluster.MultiHost()
 	if slices.Contains(proxied, i+1) {
 		dsn = cluster.Proxied()
 	}

@@ -21,12 +21,21 @@ import (
 //     sessions on different nodes.
 //   - The server of the earlier lock was ending its sessions, or HAProxy those
 //     of a node. The lock was free a moment before the holder heard of it (the
-//     fourth assumption of docs/safety.md).
+//     fourth assumption of docs/safety.md). A holder that was cut off from that
+//     server hears nothing, and its lease ends the lock.
 //
 // Nothing excuses two locks of one process.
 
 // A span is a time.
 type span struct{ from, to history.Moment }
+
+// A parting is a time in which processes could not reach a node, and others
+// could.
+type parting struct {
+	Node      string
+	Processes []int
+	From, To  history.Moment
+}
 
 // news is how long the end of a session may take to reach its holder. Time in
 // which this process was starved comes on top.
@@ -46,6 +55,8 @@ type windows struct {
 	clients  map[string][]cluster.Writable // by the name of a session
 	split    []span                        // two nodes accepted writes
 	starved  []span
+	parted   []parting
+	lease    history.Moment
 }
 
 func windowsOf(seen []cluster.Writable, starved ...span) *windows {
@@ -126,6 +137,19 @@ func (w *windows) inClosing(process int, m history.Moment) bool {
 	})
 }
 
+// heard is when the holder of a lock that its server has freed at m knows of it
+// at the latest. If it is cut off from that server, it gives up four fifths of
+// the lease after it heard of it last.
+func (w *windows) heard(process int, m history.Moment) history.Moment {
+	latest := m
+	for _, p := range w.parted {
+		if slices.Contains(p.Processes, process) && m >= p.From && m <= p.To && slices.Contains(w.nodes(process, m), p.Node) {
+			latest = max(latest, p.From+w.lease*4/5)
+		}
+	}
+	return latest + news
+}
+
 // excuse reports whether a and b may have been valid at once; see
 // check.WithExcuse.
 func (w *windows) excuse(a, b check.Grant) bool {
@@ -144,7 +168,7 @@ func (w *windows) excuse(a, b check.Grant) bool {
 	}
 	late := known - within(w.starved, second.Granted, known)
 	ended := w.inNews(first.Process, second.Granted) || w.inClosing(first.Process, second.Granted)
-	return ended && late <= second.Granted+news
+	return ended && late <= w.heard(first.Process, second.Granted)
 }
 
 // changed returns the last moment at which a node ceased to accept writes in the
