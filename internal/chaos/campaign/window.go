@@ -44,10 +44,10 @@ func (w window) each(processes map[int]bool) (all []window) {
 var ordered = []int{13, 25}
 
 // begins moves the limit of w, which is that of a notice, if the server was slow
-// to end the session. What shows that is the first grant of one of the session's
-// keys to another process, if the call for it began before the fault and wanted
-// that key alone. lost are the locks that were lost, keys all locks by Granted,
-// and tries the calls that brought them.
+// to end the session. The first grant of one of its keys to another process shows
+// that. The call for it must have begun before the fault, for that key alone. lost
+// are the locks that were lost, keys all locks by Granted, and tries the calls that
+// brought them.
 func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant, tries map[int64]*history.Try) {
 	if !slices.Contains(ordered, w.Row) {
 		return

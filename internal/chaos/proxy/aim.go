@@ -3,6 +3,7 @@ package proxy
 import (
 	"sync"
 
+	"github.com/Shopify/toxiproxy/v2/stream"
 	"github.com/Shopify/toxiproxy/v2/toxics"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
@@ -60,39 +61,23 @@ func (*tap) NewState() any { return newRequests() }
 
 func (t *tap) Pipe(stub *toxics.ToxicStub) {
 	said := stub.State.(*requests)
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case chunk := <-stub.Input:
-			if chunk == nil {
-				stub.Close()
-				return
-			}
-			t.aim.sent(t.aim.protocol.read(said, chunk.Data))
-			stub.Output <- chunk
-		}
-	}
+	carry(stub, func(stub *toxics.ToxicStub, chunk *stream.StreamChunk) bool {
+		t.aim.sent(t.aim.protocol.read(said, chunk.Data))
+		stub.Output <- chunk
+		return true
+	})
 }
 
 // lose loses the reply that is aimed at, and ends the connection.
 type lose struct{ aim *aim }
 
 func (t *lose) Pipe(stub *toxics.ToxicStub) {
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case chunk := <-stub.Input:
-			if chunk == nil {
-				stub.Close()
-				return
-			}
-			if t.aim.hits() {
-				end(stub)
-				return
-			}
-			stub.Output <- chunk
+	carry(stub, func(stub *toxics.ToxicStub, chunk *stream.StreamChunk) bool {
+		if t.aim.hits() {
+			end(stub)
+			return false
 		}
-	}
+		stub.Output <- chunk
+		return true
+	})
 }

@@ -137,8 +137,7 @@ func (t *late) wait(stub *toxics.ToxicStub, chunk *stream.StreamChunk) bool {
 	return false
 }
 
-// carry is a Pipe that calls pass with each chunk, until pass reports that it was
-// interrupted.
+// carry is a Pipe that calls pass with each chunk, until pass reports false.
 func carry(stub *toxics.ToxicStub, pass func(*toxics.ToxicStub, *stream.StreamChunk) bool) {
 	for {
 		select {

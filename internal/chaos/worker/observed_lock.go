@@ -30,7 +30,7 @@ type ObservedLock struct {
 // context alone. For another one, the lock's hook counts as much as Err.
 //
 // A loss calls lost once, maybe on another goroutine. That is when the lock's hook
-// runs, or earlier, when a holder that listens hears of the loss. It does not wait
+// runs, or earlier, when a holder that listens is notified. It does not wait
 // for the holder, which may be busy until after the next fault.
 func Observe(lock *sqllock.Lock, process int, number int64, listens bool, lost func()) *ObservedLock {
 	w := &ObservedLock{Lock: lock, lost: lost}

@@ -138,8 +138,8 @@ func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 }
 
 // replicates commits a row on leader and waits for it on all nodes. What servers
-// say of their replication proves less: a standby with a history of its own may
-// have the leader's timeline and stream from it, until it reads what it received.
+// report of their replication proves less. A standby with a history of its own may
+// have the leader's timeline. It then streams until it reads what it received.
 func (c *Cluster) replicates(ctx context.Context, leader *Node) error {
 	var row int64
 	err := c.query(ctx, leader, "CREATE TABLE IF NOT EXISTS replicated (row bigserial)", nil)

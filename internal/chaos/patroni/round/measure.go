@@ -12,11 +12,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// A pause between two grants of a process counts as an interruption if it is as
-// long as interruption and a call ended in it because the database was
-// unavailable, or if it is as long as silence. Undisturbed, a process is granted a
-// lock every few milliseconds, and on a busy machine other processes may hold all
-// of its keys for most of a second.
+// A pause between two grants of a process counts as an interruption in two cases.
+// It is as long as interruption, and a call found the database unavailable. Or it
+// is as long as silence. Undisturbed, a process is granted a lock every few
+// milliseconds. On a busy machine other processes may hold all of its keys for
+// most of a second.
 const (
 	interruption = history.Moment(500 * time.Millisecond)
 	silence      = history.Moment(2 * time.Second)
