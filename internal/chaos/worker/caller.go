@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -17,11 +18,12 @@ type caller struct {
 }
 
 func (c *caller) run(draining context.Context) {
+	longest := cmp.Or(c.w.config.Pause, 4*time.Millisecond)
 	for draining.Err() == nil {
 		if lock, number := c.take(); lock != nil {
 			c.hold(draining, lock, number)
 		}
-		_ = Pause(draining, c.upTo(4*time.Millisecond))
+		_ = Pause(draining, c.upTo(longest))
 	}
 }
 

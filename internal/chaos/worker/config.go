@@ -20,9 +20,11 @@ type Config struct {
 	History string        // file to append to
 	Lease   time.Duration // of the Session; its heartbeat is the default
 	Callers int
-	Keys    int // that they want
-	Mixed   int // callers beside them, of readers, sets, limits and stacks
-	Brisk   int // callers beside them, which hold for a moment
+	Keys    int           // that they want
+	Pause   time.Duration // the longest of a caller between two calls; 0: 4 ms
+	Look    time.Duration // how often a caller looks at a lock that it holds; 0: LookEvery
+	Mixed   int           // callers beside them, of readers, sets, limits and stacks
+	Brisk   int           // callers beside them, which hold for a moment
 	Seed    uint64
 
 	Services int             // callers of each package around sqllock: see services

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -81,7 +82,7 @@ func (c *caller) stay(draining context.Context, w *ObservedLock) {
 			writeAt = history.Now() + history.Moment(c.upTo(40*time.Millisecond))
 			continue
 		}
-		time.Sleep(LookEvery)
+		time.Sleep(cmp.Or(c.w.config.Look, LookEvery))
 	}
 	if w.Told() && c.chance(50) { // a holder that does not care
 		c.write(w)

@@ -11,7 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// LookEvery is how often a holder looks whether its lock is still held.
+// LookEvery is how often a holder looks whether its lock is still held, unless
+// Config.Look says otherwise.
 const LookEvery = 500 * time.Microsecond
 
 // An ObservedLock is a lock with what its holder sees of it. It is for one

@@ -59,7 +59,9 @@ func open(o Config) (w *work, err error) {
 	if w.direct, err = sql.Open(o.Driver, o.Direct); err != nil {
 		return w, err
 	}
-	w.direct.SetMaxOpenConns(4 + connsOfServices*o.Services)
+	conns := 4 + connsOfServices*o.Services
+	w.direct.SetMaxOpenConns(conns)
+	w.direct.SetMaxIdleConns(conns) // a connection that is opened anew costs more than a write
 	if w.pool, err = sql.Open(o.Driver, o.DSN); err != nil {
 		return w, err
 	}
