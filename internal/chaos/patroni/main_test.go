@@ -74,6 +74,16 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+func TestSameServer(t *testing.T) {
+	a, b := &round.Result{Index: 1, Server: "a"}, &round.Result{Index: 2, Server: "b"}
+	if err := sameServer([]*round.Result{a, a}); err != nil {
+		t.Error(err)
+	}
+	if err := sameServer([]*round.Result{a, a, b}); err == nil || !strings.Contains(err.Error(), "round 2 on b") {
+		t.Errorf("%v", err)
+	}
+}
+
 // A campaign goes on where it was interrupted, and faults that a round has not
 // injected come again.
 func TestPlan(t *testing.T) {

@@ -31,6 +31,7 @@ type plan struct {
 	missing  map[int]int // by row
 	index    int         // of the last round
 	failures int         // since the last round that was well
+	failed   int         // rounds without a result
 	results  []*round.Result
 }
 
@@ -61,7 +62,20 @@ func (o *options) rounds(ctx context.Context, progress io.Writer) ([]*round.Resu
 	if n := p.left(); n > 0 && err == nil {
 		err = fmt.Errorf("%d faults are missing: go on with the same -out", n)
 	}
-	return p.results, err
+	if p.failed > 0 {
+		fmt.Fprintf(progress, "%d rounds failed as a whole: nothing is known of their faults\n", p.failed)
+	}
+	return p.results, errors.Join(err, sameServer(p.results))
+}
+
+// sameServer checks that all rounds ran on the same versions.
+func sameServer(results []*round.Result) error {
+	for _, r := range results {
+		if r.Server != results[0].Server {
+			return fmt.Errorf("round %d ran on %s, and round %d on %s: use another -out", results[0].Index, results[0].Server, r.Index, r.Server)
+		}
+	}
+	return nil
 }
 
 // left is how many faults are missing.
@@ -185,6 +199,8 @@ func (p *plan) done(orders round.Orders, result *round.Result, err error) error 
 		if len(done) < len(result.Outcomes) {
 			err = errors.New("it was stuck")
 		}
+	} else {
+		p.failed++
 	}
 	if err == nil {
 		p.failures = 0

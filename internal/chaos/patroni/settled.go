@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/round"
 )
 
 // What all rounds of one campaign share, however many runs it takes.
@@ -20,6 +21,7 @@ type shared struct {
 	Lease         time.Duration
 	Cluster       cluster.Settings
 	Callers, Keys int
+	Pause, Look   time.Duration
 }
 
 // settle writes down what all rounds share, or compares it with what an earlier
@@ -34,7 +36,7 @@ func (o *options) settle() error {
 		}
 		o.seed = s.Seed
 	}
-	now, e := json.Marshal(shared{o.seed, o.lease, o.settings, o.callers, o.keys})
+	now, e := json.Marshal(shared{o.seed, o.lease, o.settings, o.callers, o.keys, round.Pause, round.Look})
 	switch {
 	case e != nil:
 		return e

@@ -5,10 +5,14 @@ package cluster
 import (
 	"context"
 	"database/sql"
+	"net"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -39,6 +43,7 @@ func TestObserver(t *testing.T) {
 		}
 		return last
 	}
+	await(t, func() bool { return seen("") != nil })
 	for i, driver := range pgtest.Drivers() {
 		name := "process-" + string(rune('1'+i))
 		dsn := "host=" + u.Hostname() + " port=" + u.Port() + " user=" + u.User.Username() + " dbname=" + strings.TrimPrefix(u.Path, "/") + " sslmode=disable"
@@ -51,11 +56,69 @@ func TestObserver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		await(t, func() bool { return seen("") != nil && seen(name+" latchkey") != nil })
+		await(t, func() bool { return seen(name+" latchkey") != nil })
 		if err := locks.Close(); err != nil {
 			t.Error(err)
 		}
-		await(t, func() bool { return seen("").To > seen(name+" latchkey").To })
+		await(t, func() bool { return seen(name+" latchkey").Gone != 0 })
+		if w := seen(name + " latchkey"); w.Before == 0 || w.Before >= w.From || w.From > w.To || w.To >= w.Gone {
+			t.Errorf("the session was seen %+v", w)
+		}
+		if w := seen(""); w.Gone != 0 {
+			t.Errorf("the server ended: %+v", w)
+		}
+	}
+}
+
+// A look ends what it does not find, and a server that was started anew is another
+// one.
+func TestNote(t *testing.T) {
+	p := &Primaries{}
+	last := p.note("a", nil, []sighting{{id: "1"}, {"x", "1 7"}}, 0, 10, 11)
+	last = p.note("a", last, []sighting{{id: "1"}, {"x", "1 8"}}, 10, 20, 21)
+	last = p.note("a", last, []sighting{{id: "2"}}, 20, 30, 35)
+	p.note("a", last, nil, 30, 40, 41)
+	want := []Writable{
+		{Node: "a", From: 10, To: 20, Gone: 35},
+		{Node: "a", Client: "x", From: 10, To: 10, Gone: 21},
+		{Node: "a", Client: "x", Before: 10, From: 20, To: 20, Gone: 35},
+		{Node: "a", Before: 20, From: 30, To: 30, Gone: 41},
+	}
+	if got := p.Seen(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// A look without an answer says nothing about the server. One that was refused
+// does.
+func TestLookWithoutAnswer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		err = closed.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name    string
+		address net.Addr
+		want    bool
+	}{{"no answer", silent.Addr(), true}, {"refused", closed.Addr(), false}} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		var conn *pgx.Conn
+		_, err := see(ctx, &conn, "postgres://u@"+tt.address.String()+"/d?sslmode=disable")
+		cancel()
+		if err == nil || provesNothing(err) != tt.want {
+			t.Errorf("%s: %v, which proves nothing: %t, want %t", tt.name, err, provesNothing(err), tt.want)
+		}
+	}
+	if provesNothing(nil) {
+		t.Error("a look that was answered proves nothing")
 	}
 }
 

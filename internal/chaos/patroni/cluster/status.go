@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"time"
@@ -86,16 +87,16 @@ func whole(members []member, n int, synchronous bool) bool {
 	return standbys == n-1 && len(members) == n && (synced || !synchronous)
 }
 
-// patience is how long a standby may take to follow the leader, before it is
-// made anew.
-func (c *Cluster) patience() time.Duration { return 25*time.Second + 5*c.LoopWait }
+// reinitializeAfter is how long a standby may take to follow the leader, before
+// it is made anew.
+func (c *Cluster) reinitializeAfter() time.Duration { return 25*time.Second + 5*c.LoopWait }
 
 // Whole waits until all nodes serve: Patroni, PostgreSQL and etcd. A standby that
 // does not find its way back alone is made anew, as an operator does it: Patroni
 // may overlook that it has to be rewound.
 func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 	var last string
-	patient := time.Now().Add(c.patience())
+	due := time.Now().Add(c.reinitializeAfter())
 	err := poll(ctx, d, "the cluster to be whole", func(ctx context.Context) bool {
 		for _, n := range c.Nodes {
 			if s, err := n.etcdStatus(ctx); err != nil || s.Leader == "" || s.Leader == "0" {
@@ -114,22 +115,25 @@ func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 			return false
 		}
 		last = fmt.Sprintf("%+v", cluster.Members)
-		if !whole(cluster.Members, len(c.Nodes), c.Synchronous) {
-			if time.Now().After(patient) {
-				patient = time.Now().Add(c.patience())
-				c.reinitialize(ctx, cluster.Members)
+		behind := lagging(cluster.Members)
+		if whole(cluster.Members, len(c.Nodes), c.Synchronous) {
+			for _, n := range c.Nodes { // the table in etcd may be older than the node's end
+				if status, err := call(ctx, http.MethodGet, n.patroniURL("/health"), nil, nil); err != nil || status != http.StatusOK {
+					last = fmt.Sprintf("health of %s: %d, %v", n.Host.Name, status, err)
+					return false
+				}
 			}
-			return false
-		}
-		for _, n := range c.Nodes { // the table in etcd may be older than the node's end
-			if status, err := call(ctx, http.MethodGet, n.patroniURL("/health"), nil, nil); err != nil || status != http.StatusOK {
-				last = fmt.Sprintf("health of %s: %d, %v", n.Host.Name, status, err)
-				return false
+			late, err := c.replicates(ctx, leader)
+			if err == nil {
+				return true
 			}
+			last, behind = fmt.Sprintf("replication from %s: %v", leader.Host.Name, err), late
 		}
-		err = c.replicates(ctx, leader)
-		last = fmt.Sprintf("replication from %s: %v", leader.Host.Name, err)
-		return err == nil
+		if time.Now().After(due) {
+			due = time.Now().Add(c.reinitializeAfter())
+			c.reinitialize(ctx, behind)
+		}
+		return false
 	})
 	if err != nil {
 		return fmt.Errorf("%w; last seen: %s", err, last)
@@ -137,25 +141,39 @@ func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// replicates commits a row on leader and waits for it on all nodes. What servers
-// report of their replication proves less. A standby with a history of its own may
-// have the leader's timeline. It then streams until it reads what it received.
-func (c *Cluster) replicates(ctx context.Context, leader *Node) error {
-	var row int64
-	err := c.query(ctx, leader, "CREATE TABLE IF NOT EXISTS replicated (row bigserial)", nil)
+// lagging returns the names of the standbys that do not follow the leader closely.
+func lagging(members []member) (names []string) {
+	for _, m := range members {
+		if m.Role != "leader" && !follows(m, members) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// replicates commits a row on leader and waits for it on all nodes. It returns the
+// names of the standbys that do not have it. What servers report of their
+// replication proves less. A standby with a history of its own may have the
+// leader's timeline. It then streams until it reads what it received.
+func (c *Cluster) replicates(ctx context.Context, leader *Node) (late []string, err error) {
+	row := rand.Int64() // a counter could have the same value in another history
+	err = c.query(ctx, leader, "CREATE TABLE IF NOT EXISTS replicated (row bigint)", nil)
 	if err == nil {
-		err = c.query(ctx, leader, "INSERT INTO replicated DEFAULT VALUES RETURNING row", &row)
+		err = c.query(ctx, leader, fmt.Sprintf("INSERT INTO replicated VALUES (%d)", row), nil)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, n := range c.Nodes {
-		if err != nil {
-			return err
-		}
-		err = poll(ctx, time.Second, "a row on "+n.Host.Name, func(ctx context.Context) bool {
+		e := poll(ctx, time.Second, "a row on "+n.Host.Name, func(ctx context.Context) bool {
 			var there bool
 			return c.query(ctx, n, fmt.Sprintf("SELECT count(*) = 1 FROM replicated WHERE row = %d", row), &there) == nil && there
 		})
+		if err = errors.Join(err, e); e != nil && n != leader {
+			late = append(late, n.Host.Name)
+		}
 	}
-	return err
+	return late, err
 }
 
 // query runs a statement on n, for at most two seconds. If to is not nil, query
@@ -175,15 +193,13 @@ func (c *Cluster) query(ctx context.Context, n *Node, statement string, to any) 
 	return errors.Join(err, db.Close())
 }
 
-// reinitialize has Patroni make the standbys anew that do not follow the leader.
-// An error shows by their not following later either.
-func (c *Cluster) reinitialize(ctx context.Context, members []member) {
-	for _, m := range members {
-		for _, n := range c.Nodes {
-			if n.Host.Name == m.Name && m.Role != "leader" && !follows(m, members) {
-				if status, err := call(ctx, http.MethodPost, n.patroniURL("/reinitialize"), object{"force": true}, nil); err == nil && status == http.StatusOK {
-					c.Reinitialized++
-				}
+// reinitialize has Patroni make the named standbys anew. An error shows by their
+// not following later either.
+func (c *Cluster) reinitialize(ctx context.Context, names []string) {
+	for _, n := range c.Nodes {
+		if slices.Contains(names, n.Host.Name) {
+			if status, err := call(ctx, http.MethodPost, n.patroniURL("/reinitialize"), object{"force": true}, nil); err == nil && status == http.StatusOK {
+				c.Reinitialized++
 			}
 		}
 	}
@@ -225,8 +241,8 @@ func (c *Cluster) Demoted(ctx context.Context, d time.Duration, n *Node) error {
 	return poll(ctx, d, "a primary to step down", func(ctx context.Context) bool { return !n.IsPrimary(ctx) })
 }
 
-// Switchover asks Patroni to make to the primary in place of from. Patroni may
-// take some time to answer, so the answer is not awaited.
+// Switchover asks Patroni to make to the primary in place of from, and waits for
+// up to a minute for its answer.
 func (c *Cluster) Switchover(ctx context.Context, from, to *Node) error {
 	slow := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	body, err := json.Marshal(object{"leader": from.Host.Name, "candidate": to.Host.Name})

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,22 +21,29 @@ func TestWhole(t *testing.T) {
 		name    string
 		members string // as Patroni reports them
 		want    bool
-		synced  bool // the same, in synchronous mode
+		synced  bool   // the same, in synchronous mode
+		lagging string // by their places
 	}{
-		{"whole", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"streaming","timeline":3,"lag":0},{"role":"replica","state":"running","timeline":3,"lag":8}]`, true, false},
-		{"synchronous", `[{"role":"leader","state":"running","timeline":3},{"role":"sync_standby","state":"streaming","timeline":3,"lag":0},{"role":"replica","state":"streaming","timeline":3,"lag":0}]`, true, true},
-		{"no leader", `[{"role":"replica","state":"running","timeline":3,"lag":0},{"role":"replica","state":"running","timeline":3,"lag":0},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false},
-		{"a node is missing", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false},
-		{"an old timeline", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"running","timeline":2,"lag":0},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false},
-		{"far behind", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"running","timeline":3,"lag":9999999},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false},
-		{"unknown lag", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"running","timeline":3,"lag":"unknown"},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false},
-		{"starting", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"starting","timeline":3,"lag":0},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false},
+		{"whole", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"streaming","timeline":3,"lag":0},{"role":"replica","state":"running","timeline":3,"lag":8}]`, true, false, ""},
+		{"synchronous", `[{"role":"leader","state":"running","timeline":3},{"role":"sync_standby","state":"streaming","timeline":3,"lag":0},{"role":"replica","state":"streaming","timeline":3,"lag":0}]`, true, true, ""},
+		{"no leader", `[{"role":"replica","state":"running","timeline":3,"lag":0},{"role":"replica","state":"running","timeline":3,"lag":0},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false, "1 2 3"},
+		{"a node is missing", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false, ""},
+		{"an old timeline", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"running","timeline":2,"lag":0},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false, "2"},
+		{"far behind", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"running","timeline":3,"lag":9999999},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false, "2"},
+		{"unknown lag", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"running","timeline":3,"lag":"unknown"},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false, "2"},
+		{"starting", `[{"role":"leader","state":"running","timeline":3},{"role":"replica","state":"starting","timeline":3,"lag":0},{"role":"replica","state":"running","timeline":3,"lag":0}]`, false, false, "2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var members []member
 			if err := json.Unmarshal([]byte(tt.members), &members); err != nil {
 				t.Fatal(err)
+			}
+			for i := range members {
+				members[i].Name = strconv.Itoa(i + 1)
+			}
+			if names := lagging(members); !slices.Equal(names, strings.Fields(tt.lagging)) {
+				t.Errorf("lagging %q, want %q", names, tt.lagging)
 			}
 			if got, synced := whole(members, 3, false), whole(members, 3, true); got != tt.want || synced != tt.synced {
 				t.Errorf("whole %t, and %t in synchronous mode; want %t, %t", got, synced, tt.want, tt.synced)

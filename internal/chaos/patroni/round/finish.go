@@ -112,7 +112,7 @@ func (r *run) check() error {
 	all := r.result.Outcomes
 	measure(all, events)
 	w := windowsOf(r.seen, r.starved...)
-	w.parted, w.lease = r.parted, history.Moment(r.Lease)
+	w.isolated, w.lease = r.isolated, history.Moment(r.Lease)
 	options := []check.Option{check.WithExcuse(w.excuse)}
 	if !r.stuck() {
 		options = append(options, check.WithComplete())
@@ -129,7 +129,7 @@ func (r *run) check() error {
 		if len(lost) > 0 {
 			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them, first %+v", len(lost), lost[0])
 		}
-		for _, w := range remained(all, r.doomed, rows, r.result.marks) {
+		for _, w := range remained(all, r.oldWrites, rows, r.result.marks) {
 			r.violated("a commit of an old primary is stored, and one that the new one made before it: %+v", w)
 		}
 		err = errors.Join(err, check.Fenced(without, rows, false))
@@ -163,7 +163,7 @@ func (r *run) read() (events []history.Event, err error) {
 // save adds the faults to the histories, the writes that are stored, and the
 // servers' logs.
 func (r *run) save(all []Outcome) error {
-	for name, what := range map[string]any{"stored.json": r.result.writes, "marks.json": r.result.marks, "primaries.json": r.seen, "parted.json": r.parted, "minority.json": r.events} {
+	for name, what := range map[string]any{"stored.json": r.result.writes, "marks.json": r.result.marks, "primaries.json": r.seen, "isolated.json": r.isolated, "starved.json": r.starved, "minority.json": r.events, "old-writes.json": r.oldWrites} {
 		text, err := json.Marshal(what)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(r.Dir, name), text, 0o600)

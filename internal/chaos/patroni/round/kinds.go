@@ -13,6 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -152,9 +153,27 @@ func cutOff(ctx context.Context, r *run, o *Outcome) error {
 	if err := r.network.Cut(n.Host); err != nil {
 		return err
 	}
-	err = errors.Join(r.succeeded(ctx, n, m), r.working(ctx), r.network.Mend(n.Host))
+	isolated := r.isolate(n)
+	err = errors.Join(r.succeeded(ctx, n, m), r.working(ctx))
+	isolated()
+	err = errors.Join(err, r.network.Mend(n.Host))
 	o.mended()
 	return err
+}
+
+// isolate notes that from now on only processes on the given hosts reach n. The
+// function that it returns notes the end of that.
+func (r *run) isolate(n *cluster.Node, side ...network.Host) (end func()) {
+	i := isolation{Node: n.Host.Name, span: span{From: history.Now()}}
+	for index := range 2 * len(r.clients) {
+		if !slices.Contains(side, r.hostOf(index)) {
+			i.Processes = append(i.Processes, index+1)
+		}
+	}
+	return func() {
+		i.To = history.Now()
+		r.isolated = append(r.isolated, i)
+	}
 }
 
 // partition leaves the clients of one host on the leader's side.
@@ -173,15 +192,9 @@ func partition(ctx context.Context, r *run, o *Outcome) error {
 	if err := r.network.Aside(n.Host, client); err != nil {
 		return err
 	}
-	apart := parting{Node: n.Host.Name, From: history.Now()}
-	for i, w := range r.workers {
-		if r.hostOf(i) != client {
-			apart.Processes = append(apart.Processes, w.Config.Process)
-		}
-	}
+	isolated := r.isolate(n, client)
 	err = r.succeeded(ctx, n, m)
-	apart.To = history.Now()
-	r.parted = append(r.parted, apart)
+	isolated()
 	err = errors.Join(err, r.network.Mend(n.Host, client))
 	o.mended()
 	return err

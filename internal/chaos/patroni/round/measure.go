@@ -14,9 +14,9 @@ import (
 
 // A pause between two grants of a process counts as an interruption in two cases.
 // It is as long as interruption, and a call found the database unavailable. Or it
-// is as long as silence. Undisturbed, a process is granted a lock every few
-// milliseconds. On a busy machine other processes may hold all of its keys for
-// most of a second.
+// is as long as silence. Undisturbed, a process is granted several locks in a
+// tenth of a second. On a busy machine other processes may hold all of its keys
+// for most of a second.
 const (
 	interruption = history.Moment(500 * time.Millisecond)
 	silence      = history.Moment(2 * time.Second)
@@ -118,16 +118,16 @@ func overlaps(all []Outcome, r *check.Report, w *windows) {
 		o := at(all, v.From)
 		switch {
 		case o == nil:
-		case w.inSplit(v.From):
+		case w.late[[2]int64{v.First, v.Second}]:
+			o.News++
+		default:
 			o.Excused++
 			o.Longest = max(o.Longest, time.Duration(v.To-v.From))
-		default:
-			o.News++
 		}
 	}
 	for _, s := range w.split {
-		if o := at(all, s.from); o != nil {
-			o.Two = append(o.Two, time.Duration(s.to-s.from))
+		if o := at(all, s.From); o != nil {
+			o.Two = append(o.Two, time.Duration(s.To-s.From))
 		}
 	}
 }
@@ -175,7 +175,7 @@ func cancelled(w history.Write) bool {
 func loser(all []Outcome, write history.Write, w *windows) *Outcome {
 	for i := range all {
 		o := &all[i]
-		if kindOf(o.Row).Loses && write.End >= o.Begin-behind && write.Begin <= w.changed(o)+unseen {
+		if kindOf(o.Row).Loses && write.End >= o.Begin-behind && write.Begin <= w.changed(o) {
 			return o
 		}
 	}

@@ -3,6 +3,7 @@
 package round
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -101,10 +103,7 @@ func TestMissing(t *testing.T) {
 		return history.Event{Write: &history.Write{Number: number, Begin: ms(at - 10), End: ms(at), Result: result}}
 	}
 	// The old primary goes on until 7500, after the fault of 6000 has begun.
-	w := windowsOf([]cluster.Writable{
-		{Node: "a", From: ms(0), To: ms(7500)},
-		{Node: "b", From: ms(7000), To: ms(20000)},
-	})
+	w := windowsOf([]cluster.Writable{found("a", "", 0, 7500), {Node: "b", Before: ms(6950), From: ms(7000), To: ms(20000)}})
 	long := write(9, 6500, history.OK)
 	long.Write.Process = 2 // has lib/pq
 	long.Write.Begin = long.Write.End - history.Moment(worker.WriteTimeout)
@@ -123,7 +122,8 @@ func TestMissing(t *testing.T) {
 		{"stored", write(1, 500, history.OK), false, 0, 0, 0},
 		{"not acknowledged", write(9, 6500, history.Failed), false, 0, 0, 0},
 		{"lost on the side that was cut off", write(9, 6500, history.OK), false, 1, 0, 0},
-		{"lost by a node that has just stepped down", write(9, 7700, history.OK), false, 1, 0, 0},
+		{"lost by a node that has just stepped down", write(9, 7550, history.OK), false, 1, 0, 0},
+		{"asked for when it had stepped down", write(9, 7570, history.OK), false, 0, 0, 1},
 		{"lost on the side that was cut off, with an answer after the cut", late, false, 1, 0, 0},
 		{"lost on the new primary alone", write(9, 8500, history.OK), false, 0, 0, 1},
 		{"lost when the cluster was whole again", write(9, 9500, history.OK), false, 0, 0, 1},
@@ -153,35 +153,36 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// found is a time that the observer saw, with a look every 50 ms.
+func found(node, client string, from, to int) cluster.Writable {
+	return cluster.Writable{Node: node, Client: client, Before: ms(from - 50), From: ms(from), To: ms(to), Gone: ms(to + 50)}
+}
+
 func TestTwoPrimaries(t *testing.T) {
-	seen := []cluster.Writable{
-		{Node: "b", From: ms(900), To: ms(2000)},
-		{Node: "a", From: ms(0), To: ms(1000)},
-		{Node: "a", From: ms(2100), To: ms(3000)},
-		{Node: "c", From: ms(3100), To: ms(4000)},
-	}
+	seen := []cluster.Writable{found("b", "", 900, 2000), found("a", "", 100, 1000), found("a", "", 2100, 3000), found("c", "", 3100, 4000)}
 	if got, want := windowsOf(seen).split, []span{{ms(900), ms(1000)}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestExcuse(t *testing.T) {
-	client := func(node string, process, from, to int) cluster.Writable {
-		return cluster.Writable{Node: node, Client: sessionName(process), From: ms(from), To: ms(to)}
+	session := func(node string, process, from, to int) cluster.Writable {
+		return found(node, sessionName(process), from, to)
 	}
+	// Nodes a and b accept writes at once, from 4000 to 5000. The server c ends its
+	// sessions at 30000. HAProxy closes its connections to d at 65000. Processes 1
+	// and 2 are cut off from e at 85000, and it ends at 89000.
 	w := windowsOf([]cluster.Writable{
-		{Node: "a", From: ms(0), To: ms(5000)},
-		{Node: "b", From: ms(4000), To: ms(9000)}, // both, from 4000 to 5000
-		{Node: "c", From: ms(20000), To: ms(30000)},
-		client("a", 1, 0, 5000), client("c", 1, 20000, 30000),
-		client("b", 2, 4000, 9000), client("c", 2, 20000, 30000),
-		client("b", 3, 4000, 9000),
-		client("d", 1, 60000, 65000), client("d", 2, 60000, 65010), client("d", 3, 60000, 70000),
-		client("d", 1, 66000, 68000), client("d", 2, 66000, 70000), client("d", 3, 70100, 75000),
-		client("a", 5, 0, 4400), client("b", 5, 4400, 9000),
-		{Node: "e", From: ms(80000), To: ms(89000)}, client("e", 1, 80000, 89000), client("e", 3, 80000, 89000),
+		found("a", "", 100, 5000), session("a", 1, 100, 5000), session("a", 5, 100, 4400), session("a", 6, 100, 4900),
+		found("b", "", 4000, 9000), session("b", 2, 4000, 9000), session("b", 3, 4000, 9000), session("b", 5, 4400, 9000), session("b", 6, 4400, 9000),
+		found("f", "", 3000, 9000), session("f", 7, 3000, 9000),
+		found("c", "", 20000, 30000), session("c", 1, 20000, 30000), session("c", 2, 20000, 30000),
+		session("d", 1, 60000, 65000), session("d", 2, 60000, 65010), session("d", 3, 60000, 70000),
+		session("d", 1, 66000, 68000), session("d", 2, 66000, 70000), session("d", 3, 70100, 75000),
+		found("e", "", 80000, 89000), session("e", 1, 80000, 87000), session("e", 2, 80000, 87010), session("e", 3, 80000, 89000),
+		found("g", "", 89020, 99000), session("g", 4, 89020, 99000),
 	}, span{ms(25000), ms(25100)}, span{ms(30030), ms(30130)})
-	w.parted = []parting{{Node: "e", Processes: []int{1, 2}, From: ms(85000), To: ms(95000)}}
+	w.isolated = []isolation{{"e", []int{1, 2}, span{ms(85000), ms(95000)}}}
 	w.lease = ms(10000)
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
@@ -194,10 +195,15 @@ func TestExcuse(t *testing.T) {
 		{"granted by the second of two primaries", lock(1, 3000, 4600, 5000), lock(2, 4500, 4700, 0), true},
 		{"the same, in the other order", lock(2, 4500, 4700, 0), lock(1, 3000, 4600, 5000), true},
 		{"both granted by one of two primaries", lock(3, 4300, 4600, 5000), lock(2, 4500, 4700, 0), false},
+		{"the same, by a process that has just moved there", lock(5, 4450, 4600, 5000), lock(2, 4500, 4700, 0), false},
+		{"the same, and its session on the other one lives on", lock(6, 4450, 4600, 5000), lock(2, 4500, 4700, 0), false},
+		{"granted before the process moved", lock(5, 4350, 4600, 5000), lock(2, 4500, 4700, 0), true},
 		{"of one process, which moved", lock(5, 4300, 4600, 5000), lock(5, 4500, 4700, 0), false},
+		{"of one process that moved, and was told late", lock(5, 4300, 4400, 4600), lock(5, 4500, 4700, 0), false},
 		{"of a process that was seen nowhere", lock(1, 3000, 4600, 5000), lock(4, 4500, 4700, 0), false},
-		{"granted before there were two", lock(1, 2000, 4600, 0), lock(2, 3000, 4700, 0), false},
+		{"granted before there were two", lock(1, 2000, 3900, 0), lock(2, 3500, 4700, 0), false},
 		{"granted after there were two", lock(1, 4500, 7000, 0), lock(2, 6000, 7000, 0), false},
+		{"two others accept writes", lock(2, 6000, 7000, 0), lock(3, 6500, 7000, 0), false},
 		{"the server ends sessions, and the news is under way", lock(1, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), true},
 		{"the same, on the side of a process elsewhere", lock(3, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), false},
 		{"the news came late", lock(1, 29000, 30010, 30400), lock(2, 30020, 30030, 30040), false},
@@ -208,9 +214,11 @@ func TestExcuse(t *testing.T) {
 		{"the same, and the news came late", lock(1, 64000, 65010, 65300), lock(3, 65020, 65030, 0), false},
 		{"one process alone loses its connection to HAProxy", lock(1, 67000, 68010, 68050), lock(3, 68020, 68030, 0), false},
 		{"a process without HAProxy loses its connection", lock(3, 69000, 70010, 70050), lock(1, 70020, 70030, 0), false},
-		{"a holder is cut off when its server ends", lock(1, 84000, 93000, 93100), lock(3, 89010, 89030, 0), true},
-		{"the same, and the lease is over", lock(1, 84000, 93000, 93300), lock(3, 89010, 89030, 0), false},
-		{"the same, and the holder is on the server's side", lock(3, 84000, 93000, 93100), lock(1, 89010, 89030, 0), false},
+		{"the leases of those that are cut off end on the server", lock(1, 84000, 87150, 87100), lock(3, 87005, 87300, 0), false},
+		{"a holder is cut off when its server ends", lock(1, 84000, 93000, 93100), lock(3, 88950, 89030, 0), true},
+		{"the same, and the lease is over", lock(1, 84000, 93000, 93300), lock(3, 88950, 89030, 0), false},
+		{"the same, and the holder is on the server's side", lock(3, 84000, 93000, 93100), lock(1, 88950, 89030, 0), false},
+		{"the same, and another server grants the key", lock(1, 84000, 93000, 93100), lock(4, 89200, 89230, 0), false},
 		{"a holder is cut off, and its server goes on", lock(1, 84000, 93000, 93100), lock(3, 87010, 87030, 0), false},
 		{"no server ended sessions", lock(1, 24000, 25010, 25050), lock(2, 25020, 25030, 0), false},
 	}
@@ -223,19 +231,49 @@ func TestExcuse(t *testing.T) {
 	}
 }
 
+// Each overlap is counted by what excused it.
 func TestOverlaps(t *testing.T) {
-	w := windowsOf([]cluster.Writable{{Node: "a", From: ms(0), To: ms(2000)}, {Node: "b", From: ms(1500), To: ms(9000)}})
+	w := windowsOf([]cluster.Writable{
+		found("a", "", 100, 2000), found("a", sessionName(1), 100, 2000), found("a", sessionName(3), 100, 2000),
+		found("b", "", 1500, 9000), found("b", sessionName(2), 1500, 9000),
+	})
 	all := []Outcome{{Row: loses, Begin: ms(1000)}, {Row: keeps, Begin: ms(5000)}}
-	overlaps(all, &check.Report{
-		Overlaps: []check.Overlap{{From: ms(6000), To: ms(6400)}},
-		Excused:  []check.Overlap{{From: ms(1600), To: ms(1700)}, {From: ms(8900), To: ms(8901)}},
-	}, w)
+	hold := func(process int, lock int64, from, valid int) []history.Event {
+		return []history.Event{
+			{Try: &history.Try{Process: process, Key: 1, Call: lock, Lock: lock, Begin: ms(from), End: ms(from), Result: history.OK}},
+			{Hold: &history.Hold{Process: process, Key: 1, Lock: lock, From: ms(from), Valid: ms(valid), UnlockBegin: ms(valid), Ended: ms(valid), Unlock: history.OK}},
+		}
+	}
+	events := slices.Concat(
+		hold(1, 11, 1000, 1700), hold(2, 12, 1600, 1650), // on two primaries
+		hold(1, 13, 1800, 2040), hold(3, 14, 2030, 2035), // as a server ends, with two primaries
+		hold(1, 15, 6000, 6400), hold(2, 16, 6300, 6500), // on one
+	)
+	overlaps(all, check.Sweep(events, check.WithExcuse(w.excuse)), w)
 	want := []Outcome{
-		{Row: loses, Begin: ms(1000), Excused: 1, Longest: 100 * time.Millisecond, Two: []time.Duration{500 * time.Millisecond}},
-		{Row: keeps, Begin: ms(5000), Overlaps: 1, News: 1, Longest: 400 * time.Millisecond},
+		{Row: loses, Begin: ms(1000), Excused: 1, News: 1, Longest: 50 * time.Millisecond, Two: []time.Duration{500 * time.Millisecond}},
+		{Row: keeps, Begin: ms(5000), Overlaps: 1, Longest: 100 * time.Millisecond},
 	}
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("got  %+v\nwant %+v", all, want)
+	}
+}
+
+// Processes on the given hosts reach a node that is cut off from the others.
+func TestIsolate(t *testing.T) {
+	r := &run{clients: []network.Host{{Name: "proxied"}, {Name: "direct"}}}
+	n := &cluster.Node{Host: network.Host{Name: "node1"}}
+	r.isolate(n)()
+	r.isolate(n, r.clients[0])()
+	var got []string
+	for _, i := range r.isolated {
+		got = append(got, fmt.Sprint(i.Node, i.Processes))
+		if i.From == 0 || i.To < i.From {
+			t.Errorf("%+v", i)
+		}
+	}
+	if want := []string{"node1[1 2 3 4]", "node1[3 4]"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -34,12 +33,12 @@ type Minority struct {
 	Rejected int // could not: one of the two primaries acknowledged nothing
 }
 
-// A doomed is a write on an old primary, made after the new one had acknowledged
-// a mark. Only one of the two databases remains, so only one of the two commits may
-// be stored.
-type doomed struct {
+// An oldWrite is a write on an old primary, made after the new one had
+// acknowledged a mark. Only one of the two databases remains, so only one of the
+// two commits may be stored.
+type oldWrite struct {
 	history.Write
-	mark int64
+	Mark int64
 }
 
 // marksSchema makes the table of marks.
@@ -126,6 +125,9 @@ func (m *minority) goOnIn(ctx context.Context, db *sql.DB) error {
 		return w.Result == history.Fenced || w.Result == history.Lost || w.Result == history.OK, nil
 	})
 	if err != nil {
+		if e := mark(ctx, db, m.run.number()); e == nil {
+			m.run.violated("the new primary stores a mark, and its fence did not decide on a write: %v", w.err)
+		}
 		return errors.Join(err, w.err)
 	}
 	switch w.Result {
@@ -139,9 +141,9 @@ func (m *minority) goOnIn(ctx context.Context, db *sql.DB) error {
 	}
 	switch err := mark(ctx, db, w.Number); {
 	case err == nil:
-		m.run.doomed = append(m.run.doomed, doomed{m.write(ctx, m.pool).Write, w.Number})
+		m.run.oldWrites = append(m.run.oldWrites, oldWrite{m.write(ctx, m.pool).Write, w.Number})
 	case isMistake(err):
-		return fmt.Errorf("mark: %w", err)
+		m.run.violated("a statement of the campaign is wrong: %v", err)
 	default:
 		m.outcome.Minority.Rejected++
 	}
@@ -201,9 +203,9 @@ func (m *minority) commit(ctx context.Context, db *sql.DB, w history.Write) erro
 	return errors.Join(fence, worker.Store(ctx, tx, w), tx.Commit())
 }
 
-// remained counts for each of the doomed whether it is stored, and returns those
+// remained counts for each of the writes whether it is stored, and returns those
 // that are stored together with their mark.
-func remained(all []Outcome, writes []doomed, rows []check.Stored, marks []int64) (both []doomed) {
+func remained(all []Outcome, writes []oldWrite, rows []check.Stored, marks []int64) (both []oldWrite) {
 	stored := map[int64]bool{}
 	for _, row := range rows {
 		stored[row.Number] = true
@@ -211,7 +213,7 @@ func remained(all []Outcome, writes []doomed, rows []check.Stored, marks []int64
 	for _, w := range writes {
 		o := at(all, w.Begin)
 		switch {
-		case stored[w.Number] && slices.Contains(marks, w.mark):
+		case stored[w.Number] && slices.Contains(marks, w.Mark):
 			both = append(both, w)
 		case w.Result != history.OK:
 			o.Minority.Rejected++

@@ -55,23 +55,31 @@ var (
 	clientNames = []string{"proxied", "direct"}
 )
 
+// Several clusters share the processors, and a fault takes much longer on a
+// machine without time left. So callers rest longer between two calls than
+// elsewhere, and look less often at the locks that they hold.
+const (
+	Pause = 40 * time.Millisecond // the longest between two calls
+	Look  = 4 * time.Millisecond
+)
+
 // A run is a round under way.
 type run struct {
 	Orders
-	rand    *rand.Rand
-	network *network.Network
-	cluster *cluster.Cluster
-	clients []network.Host
-	workers []*worker.Process
-	out     io.Writer
-	began   time.Time
-	result  *Result
-	seen    []cluster.Writable
-	starved []span
-	parted  []parting
-	events  []history.Event // of this process's own writes
-	doomed  []doomed
-	numbers int64
+	rand      *rand.Rand
+	network   *network.Network
+	cluster   *cluster.Cluster
+	clients   []network.Host
+	workers   []*worker.Process
+	out       io.Writer
+	began     time.Time
+	result    *Result
+	seen      []cluster.Writable
+	starved   []span
+	isolated  []isolation
+	events    []history.Event // of this process's own writes
+	oldWrites []oldWrite
+	numbers   int64
 }
 
 // Run carries out a round, in a sandbox, and writes its Result. The error says
@@ -89,21 +97,18 @@ func Run(o Orders) error {
 		primaries, done := r.cluster.Watch(watching)
 		overslept := starved(watching)
 		r.inject(ctx)
-		err = r.finish(ctx)
+		r.stick(r.finish(ctx))
 		stop()
 		<-done
 		r.seen, r.starved = primaries.Seen(), <-overslept
 	}
 	for _, w := range r.workers {
-		err = errors.Join(err, w.Kill())
+		r.stick(w.Kill())
 	}
-	if err == nil {
-		err = r.check()
-	}
-	switch {
-	case err != nil && len(r.result.Violations) == 0:
+	if err != nil { // there is nothing to check
 		return fmt.Errorf("round %d: %w", o.Index, err)
-	case err != nil: // no repetition may hide a violation
+	}
+	if err := r.check(); err != nil {
 		r.violated("the checks ended early: %v", err)
 	}
 	r.result.Took = time.Since(r.began)
@@ -117,6 +122,14 @@ func Run(o Orders) error {
 // say prints a line of progress.
 func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.out, "round %-3d %7s  %s\n", r.Index, time.Since(r.began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
+}
+
+// stick notes an error that kept the round from its regular end. Its last fault
+// counts for nothing, and what needs the database is not checked.
+func (r *run) stick(err error) {
+	if n := len(r.result.Outcomes); err != nil && n > 0 && !r.stuck() {
+		r.result.Outcomes[n-1].Stuck = "the end of the round: " + err.Error()
+	}
 }
 
 // setUp makes the network, the cluster, its database and the processes.
@@ -211,7 +224,7 @@ func (r *run) startWorker(i int) error {
 		Process: i + 1, Driver: driver(i + 1),
 		DSN: dsn, Direct: dsn,
 		History: filepath.Join(r.Dir, fmt.Sprintf("process-%d.jsonl", i+1)),
-		Lease:   r.Lease, Callers: r.Callers, Keys: r.Keys, Seed: r.rand.Uint64(),
+		Lease:   r.Lease, Callers: r.Callers, Keys: r.Keys, Pause: Pause, Look: Look, Seed: r.rand.Uint64(),
 	}, host.Env())
 	if err == nil {
 		r.workers = append(r.workers, w)

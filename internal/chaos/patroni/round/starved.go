@@ -38,7 +38,7 @@ func starved(ctx context.Context) <-chan []span {
 // within returns how much of the spans lies between from and to.
 func within(all []span, from, to history.Moment) (sum history.Moment) {
 	for _, s := range all {
-		sum += max(0, min(s.to, to)-max(s.from, from))
+		sum += max(0, min(s.To, to)-max(s.From, from))
 	}
 	return sum
 }
