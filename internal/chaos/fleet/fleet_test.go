@@ -39,6 +39,16 @@ func start(t *testing.T) *fleet.Fleet {
 	return f
 }
 
+func TestProcessEnds(t *testing.T) {
+	f := start(t)
+	if err := f.Members[1].Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Serving(t.Context(), time.Minute); !errors.Is(err, fleet.ErrProcessEnded) {
+		t.Errorf("%v, want ErrProcessEnded", err)
+	}
+}
+
 func TestFleet(t *testing.T) {
 	f := start(t)
 	ctx, m := t.Context(), f.Members[0]

@@ -47,7 +47,11 @@ func late(err error, end time.Time) bool {
 	return time.Until(end) < before && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded))
 }
 
-// Serving waits until each process has granted a lock that was asked for after
+// ErrProcessEnded is matched by Serving's error if a process ended that nobody
+// had ended.
+var ErrProcessEnded = errors.New("a process has ended by itself")
+
+// Serving waits until each process has granted a lock that was requested after
 // the call of Serving.
 func (f *Fleet) Serving(ctx context.Context, d time.Duration) error {
 	since := history.Now()
@@ -57,7 +61,7 @@ func (f *Fleet) Serving(ctx context.Context, d time.Duration) error {
 		for _, m := range f.Members {
 			select {
 			case <-m.Process.Ended():
-				return false, fmt.Errorf("process %d has ended", m.Process.Config.Process)
+				return false, fmt.Errorf("%w: process %d", ErrProcessEnded, m.Process.Config.Process)
 			default:
 			}
 			if s := m.Process.Status(); s.LastOK <= since {

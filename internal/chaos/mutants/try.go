@@ -119,7 +119,7 @@ func (c Command) inTree(tree string) Command {
 // of them.
 var violations = []string{
 	"VIOLATED", faults.ErrViolated.Error(), "campaign: holders were told too late", "campaign: losses were reported",
-	fleet.ErrLeftBehind.Error(), check.ErrSetInPart.Error(), check.ErrOverLimit.Error(), check.ErrOvertaken.Error(),
+	fleet.ErrLeftBehind.Error(), fleet.ErrProcessEnded.Error(), check.ErrSetInPart.Error(), check.ErrOverLimit.Error(), check.ErrOvertaken.Error(),
 	check.ErrOverlap.Error(), check.ErrResurrected.Error(), check.ErrToldLate.Error(), check.ErrSlow.Error(),
 	check.ErrLeaked.Error(), check.ErrLong.Error(), check.ErrFailed.Error(),
 	check.ErrIllegal.Error(), check.ErrTokenFell.Error(), check.ErrTokenShared.Error(), check.ErrTokenChanged.Error(),

@@ -78,6 +78,7 @@ func TestTryCampaign(t *testing.T) {
 		{"told late", "campaign: holders were told too late: row 7", "1", true},
 		{"a row", "2  frozen longer than the lease  1  3  VIOLATED", "1", true},
 		{"a guarantee of a row", "chaos: row 2, frozen: a guarantee was violated: process 3 has not noticed", "1", true},
+		{"a process that panicked", "chaos: fleet: every process to serve: a process has ended by itself: process 2", "1", true},
 		{"a row that was broken off", "22  PgBouncer, session mode, killed  1  0  broken off", "1", false},
 		{"all is well", "check: two locks of a key were valid at once", "0", false},
 		{"no server", "chaos: pgtest: initdb: no space left", "1", false},
