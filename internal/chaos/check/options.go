@@ -31,10 +31,10 @@ func WithCut(t Times) Option { return func(s *sweep) { s.cut = t } }
 // So it may take twice as long then. That does not hold for Unlock.
 func WithSlow(t Times) Option { return func(s *sweep) { s.slow = t } }
 
-// A Grant is a lock, and when the call that brought it had returned.
+// A Grant is a lock, with when the call that brought it began and had returned.
 type Grant struct {
 	history.Hold
-	Granted history.Moment
+	Requested, Granted history.Moment
 }
 
 // WithExcuse sets which two locks of a key may have been valid at once, and may

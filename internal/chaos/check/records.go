@@ -150,7 +150,7 @@ func (r *record) after(m history.Moment) int {
 // seen is when l was last seen to be valid; From if it never was.
 func (l *lock) seen() history.Moment { return max(l.From, l.Valid) }
 
-func (l *lock) grant() Grant { return Grant{l.Hold, l.granted} }
+func (l *lock) grant() Grant { return Grant{l.Hold, cmp.Or(l.asked, l.granted), l.granted} }
 
 // returned reports whether l was given back by its holder, for certain.
 func (l *lock) returned() bool { return l.Unlock == history.OK }

@@ -38,8 +38,10 @@ func rowOf(results []*round.Result, number int) row {
 			if o.Row != number {
 				continue
 			}
-			if o.Stuck != "" {
-				all.stuck++
+			if r.Stuck() {
+				if o.Stuck != "" {
+					all.stuck++
+				}
 				continue
 			}
 			all.times++
@@ -82,7 +84,7 @@ func (r row) cells(kind round.Kind) []string {
 		result += fmt.Sprintf("; %d standbys made anew by hand", r.Reinitialized)
 	}
 	if r.stuck > 0 {
-		result += fmt.Sprintf("; %d more not counted: the cluster did not become whole", r.stuck)
+		result += fmt.Sprintf("; %d rounds not counted: the cluster did not become whole", r.stuck)
 	}
 	if r.Cancelled > 0 {
 		missing += fmt.Sprintf(", and %d that were cancelled", r.Cancelled)
@@ -128,7 +130,7 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 func (o *options) how(results []*round.Result) string {
 	faults, operations, contended, stored, fenced, took := 0, 0, 0, 0, 0, time.Duration(0)
 	for _, r := range results {
-		faults += len(r.Outcomes)
+		faults += len(injected(r))
 		operations += r.Operations
 		contended += r.Contended
 		stored += r.Stored
@@ -154,7 +156,7 @@ func (o *options) markdown(results []*round.Result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n| %s |\n|%s\n", o.how(results), strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 	for _, kind := range round.Kinds {
-		if r := rowOf(results, kind.Number); r.times > 0 {
+		if r := rowOf(results, kind.Number); r.times+r.stuck > 0 {
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(r.cells(kind), " | "))
 		}
 	}

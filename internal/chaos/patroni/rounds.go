@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -114,10 +113,11 @@ func (o *options) resume() (*plan, error) {
 
 // injected returns the rows of the faults of r that count.
 func injected(r *round.Result) (rows []int) {
+	if r.Stuck() {
+		return nil
+	}
 	for _, o := range r.Outcomes {
-		if o.Stuck == "" {
-			rows = append(rows, o.Row)
-		}
+		rows = append(rows, o.Row)
 	}
 	return rows
 }
@@ -192,11 +192,10 @@ func (p *plan) done(orders round.Orders, result *round.Result, err error) error 
 	}
 	if result != nil {
 		p.results = append(p.results, result)
-		done := injected(result)
-		for _, row := range done {
+		for _, row := range injected(result) {
 			p.missing[row]--
 		}
-		if len(done) < len(result.Outcomes) {
+		if result.Stuck() {
 			err = errors.New("it was stuck")
 		}
 	} else {
@@ -224,7 +223,7 @@ func runRound(ctx context.Context, orders round.Orders, progress io.Writer) (*ro
 		return nil, fmt.Errorf("round %d failed: %w", orders.Index, err)
 	}
 	result, err := load(orders.Result)
-	if err == nil && len(result.Violations) == 0 && !slices.ContainsFunc(result.Outcomes, func(o round.Outcome) bool { return o.Stuck != "" }) {
+	if err == nil && len(result.Violations) == 0 && !result.Stuck() {
 		err = os.RemoveAll(orders.Dir)
 	}
 	return result, err

@@ -20,16 +20,24 @@ type Writable struct {
 	Node   string
 	Client string `json:",omitempty"` // the session's application_name; empty: the node accepts writes
 
-	From, To history.Moment // of the first look that found it, and of the last one
-
-	// Between which looks it began and ended: Before is when the last look before
-	// From began, and Gone is when the first one after To was over. 0: there was
-	// none.
-	Before, Gone history.Moment
+	// Between which looks it began and ended. It began after Before, when the last
+	// look before it began, and was there by From, when the first look that found it
+	// was over. It was there after To, when the last look that found it began, and
+	// had ended by Gone, when the next one was over. Before is 0 if the first look of
+	// all found it, and Gone is 0 if the last one did.
+	Before, From, To, Gone history.Moment
 }
 
 // Until returns when w had ended at the latest.
-func (w Writable) Until() history.Moment { return max(w.To, w.Gone) }
+func (w Writable) Until() history.Moment {
+	if w.Gone == 0 {
+		return Never
+	}
+	return w.Gone
+}
+
+// Never is later than every moment.
+const Never = history.Moment(1 << 62)
 
 // seeEvery is how often a node is looked at.
 const seeEvery = 50 * time.Millisecond
@@ -47,7 +55,9 @@ func (c *Cluster) Watch(ctx context.Context) (*Primaries, <-chan struct{}) {
 	var wg sync.WaitGroup
 	for _, n := range c.Nodes {
 		wg.Go(func() {
-			p.watch(ctx, n.Host.Name, n.socket()+" user=postgres dbname=postgres application_name=observer")
+			o := &observer{dsn: n.socket() + " user=postgres dbname=postgres application_name=observer"}
+			p.watch(ctx, n.Host.Name, o.look)
+			o.close(context.WithoutCancel(ctx))
 		})
 	}
 	go func() {
@@ -64,56 +74,57 @@ func (p *Primaries) Seen() []Writable {
 	return append([]Writable(nil), p.all...)
 }
 
-// look is the observer's query. A Session adds its own name to that of [Named].
-// Each session, and each start of the server, has an id of its own.
-const look = `SELECT NOT pg_is_in_recovery(), pg_postmaster_start_time()::text, coalesce(array_agg(application_name), '{}'), coalesce(array_agg(pid::text), '{}')
-	FROM pg_stat_activity WHERE application_name LIKE '% latchkey'`
-
-// lookTimeout bounds a look.
-const lookTimeout = 2 * time.Second
-
 // A sighting is what a look has found: a node that accepts writes, or a session.
 type sighting struct{ client, id string }
 
-// watch looks at a node, again and again.
-func (p *Primaries) watch(ctx context.Context, node, dsn string) {
-	var conn *pgx.Conn
+// watch looks at a node, again and again, until ctx ends.
+func (p *Primaries) watch(ctx context.Context, node string, look func(context.Context) ([]sighting, error)) {
 	last := map[sighting]int{}
 	var before history.Moment
 	for ctx.Err() == nil {
 		from := history.Now()
-		limited, cancel := context.WithTimeout(ctx, lookTimeout)
-		found, err := see(limited, &conn, dsn)
+		found, err := look(ctx)
 		if !provesNothing(err) {
 			last = p.note(node, last, found, before, from, history.Now())
 			before = from
 		}
-		cancel()
 		select {
 		case <-ctx.Done():
 		case <-time.After(seeEvery):
 		}
 	}
-	if conn != nil {
-		_ = conn.Close(context.WithoutCancel(ctx))
-	}
 }
 
-// see looks once, by conn, which it opens if it is nil. After an error conn is
-// nil.
-func see(ctx context.Context, conn **pgx.Conn, dsn string) (found []sighting, err error) {
-	if *conn == nil {
-		if *conn, err = pgx.Connect(ctx, dsn); err != nil {
-			*conn = nil
+// An observer looks at a server.
+type observer struct {
+	dsn  string
+	conn *pgx.Conn // nil: none
+}
+
+// lookQuery asks what a server is and whom it serves. A Session adds its own name
+// to that of [Named]. Each session, and each start of the server, has an id of its
+// own.
+const lookQuery = `SELECT NOT pg_is_in_recovery(), pg_postmaster_start_time()::text, coalesce(array_agg(application_name), '{}'), coalesce(array_agg(pid::text), '{}')
+	FROM pg_stat_activity WHERE application_name LIKE '% latchkey'`
+
+// lookTimeout bounds a look.
+const lookTimeout = 2 * time.Second
+
+// look looks once.
+func (o *observer) look(ctx context.Context) (found []sighting, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if o.conn == nil {
+		if o.conn, err = pgx.Connect(ctx, o.dsn); err != nil {
+			o.conn = nil
 			return nil, err
 		}
 	}
 	var writable bool
 	var started string
 	var clients, ids []string
-	if err := (*conn).QueryRow(ctx, look).Scan(&writable, &started, &clients, &ids); err != nil {
-		_ = (*conn).Close(ctx)
-		*conn = nil
+	if err := o.conn.QueryRow(ctx, lookQuery).Scan(&writable, &started, &clients, &ids); err != nil {
+		o.close(ctx)
 		return nil, err
 	}
 	if writable {
@@ -123,6 +134,14 @@ func see(ctx context.Context, conn **pgx.Conn, dsn string) (found []sighting, er
 		found = append(found, sighting{client, started + " " + ids[i]})
 	}
 	return found, nil
+}
+
+// close ends the observer's connection. The next look opens another one.
+func (o *observer) close(ctx context.Context) {
+	if o.conn != nil {
+		_ = o.conn.Close(ctx)
+		o.conn = nil
+	}
 }
 
 // provesNothing reports whether a look ended without an answer. Any other error
@@ -141,7 +160,7 @@ func (p *Primaries) note(node string, last map[sighting]int, found []sighting, b
 	for _, s := range found {
 		i, ok := last[s]
 		if !ok {
-			p.all = append(p.all, Writable{Node: node, Client: s.client, Before: before, From: from})
+			p.all = append(p.all, Writable{Node: node, Client: s.client, Before: before, From: until})
 			i = len(p.all) - 1
 		}
 		p.all[i].To = from

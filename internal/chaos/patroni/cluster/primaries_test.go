@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -28,7 +26,9 @@ func TestObserver(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	p, done := &Primaries{}, make(chan struct{})
 	go func() {
-		p.watch(ctx, "node", u.String())
+		o := &observer{dsn: u.String()}
+		p.watch(ctx, "node", o.look)
+		o.close(t.Context())
 		close(done)
 	}()
 	defer func() {
@@ -61,7 +61,7 @@ func TestObserver(t *testing.T) {
 			t.Error(err)
 		}
 		await(t, func() bool { return seen(name+" latchkey").Gone != 0 })
-		if w := seen(name + " latchkey"); w.Before == 0 || w.Before >= w.From || w.From > w.To || w.To >= w.Gone {
+		if w := seen(name + " latchkey"); w.Before == 0 || w.Before >= w.From || w.Before >= w.To || w.To >= w.Gone || w.From >= w.Gone {
 			t.Errorf("the session was seen %+v", w)
 		}
 		if w := seen(""); w.Gone != 0 {
@@ -77,12 +77,14 @@ func TestNote(t *testing.T) {
 	last := p.note("a", nil, []sighting{{id: "1"}, {"x", "1 7"}}, 0, 10, 11)
 	last = p.note("a", last, []sighting{{id: "1"}, {"x", "1 8"}}, 10, 20, 21)
 	last = p.note("a", last, []sighting{{id: "2"}}, 20, 30, 35)
-	p.note("a", last, nil, 30, 40, 41)
+	last = p.note("a", last, nil, 30, 40, 41)
+	p.note("a", last, []sighting{{id: "2"}}, 40, 50, 51)
 	want := []Writable{
-		{Node: "a", From: 10, To: 20, Gone: 35},
-		{Node: "a", Client: "x", From: 10, To: 10, Gone: 21},
-		{Node: "a", Client: "x", Before: 10, From: 20, To: 20, Gone: 35},
-		{Node: "a", Before: 20, From: 30, To: 30, Gone: 41},
+		{Node: "a", From: 11, To: 20, Gone: 35},
+		{Node: "a", Client: "x", From: 11, To: 10, Gone: 21},
+		{Node: "a", Client: "x", Before: 10, From: 21, To: 20, Gone: 35},
+		{Node: "a", Before: 20, From: 35, To: 30, Gone: 41},
+		{Node: "a", Before: 40, From: 51, To: 50},
 	}
 	if got := p.Seen(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -104,21 +106,32 @@ func TestLookWithoutAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range []struct {
-		name    string
-		address net.Addr
-		want    bool
-	}{{"no answer", silent.Addr(), true}, {"refused", closed.Addr(), false}} {
+	errs := map[string]error{}
+	for name, address := range map[string]net.Addr{"silent": silent.Addr(), "refused": closed.Addr()} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		var conn *pgx.Conn
-		_, err := see(ctx, &conn, "postgres://u@"+tt.address.String()+"/d?sslmode=disable")
+		o := &observer{dsn: "postgres://u@" + address.String() + "/d?sslmode=disable"}
+		_, errs[name] = o.look(ctx)
 		cancel()
-		if err == nil || provesNothing(err) != tt.want {
-			t.Errorf("%s: %v, which proves nothing: %t, want %t", tt.name, err, provesNothing(err), tt.want)
+		if errs[name] == nil || o.conn != nil {
+			t.Errorf("%s: %v, connection %v", name, errs[name], o.conn)
 		}
 	}
-	if provesNothing(nil) {
-		t.Error("a look that was answered proves nothing")
+	ctx, stop := context.WithCancel(t.Context())
+	looks := []error{nil, errs["silent"], nil, errs["refused"], nil}
+	p := &Primaries{}
+	p.watch(ctx, "a", func(context.Context) ([]sighting, error) {
+		err := looks[0]
+		if looks = looks[1:]; len(looks) == 0 {
+			stop()
+		}
+		if err != nil {
+			return nil, err
+		}
+		return []sighting{{id: "1"}}, nil
+	})
+	seen := p.Seen()
+	if len(seen) != 2 || seen[0].From >= seen[0].To || seen[0].To >= seen[0].Gone || seen[1].Before < seen[0].To || seen[1].Until() != Never {
+		t.Errorf("%+v", seen)
 	}
 }
 

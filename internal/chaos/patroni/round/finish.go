@@ -4,6 +4,7 @@ package round
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,9 +21,9 @@ import (
 )
 
 // finish ends the processes, checks that they leave nothing behind on any node,
-// and reads what was written.
+// and reads what was written. The error says what kept it from looking.
 func (r *run) finish(ctx context.Context) error {
-	if r.stuck() { // there may be no cluster to look at
+	if r.result.Stuck() { // there may be no cluster to look at
 		return nil
 	}
 	leader, err := r.leader(ctx)
@@ -40,17 +41,12 @@ func (r *run) finish(ctx context.Context) error {
 		}
 	}
 	for _, w := range r.workers {
-		r.expect(ctx, "its callers to end, and to hold nothing", func(context.Context) (bool, error) {
+		err = errors.Join(err, r.expect(ctx, "its callers to end, and to hold nothing", func(context.Context) (bool, error) {
 			s := w.Status()
 			return s.Rested && s.Holding == 0, nil
-		})
+		}))
 	}
-	count := func(query string) func(context.Context) (bool, error) {
-		return func(ctx context.Context) (none bool, err error) {
-			return none, db.QueryRowContext(ctx, query).Scan(&none)
-		}
-	}
-	r.expect(ctx, "no lock to be left in pg_locks", count("SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'"))
+	err = errors.Join(err, r.expect(ctx, "no lock to be left in pg_locks", none(db, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'")))
 	for _, w := range r.workers {
 		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 		report, err := w.Drain(limited)
@@ -63,9 +59,10 @@ func (r *run) finish(ctx context.Context) error {
 		}
 	}
 	for _, n := range r.cluster.Nodes {
-		if err := r.noSessions(ctx, n); err != nil {
-			return err
-		}
+		err = errors.Join(err, r.noSessions(ctx, n))
+	}
+	if err != nil {
+		return err
 	}
 	if r.result.writes, err = worker.Stored(ctx, db); err != nil {
 		return err
@@ -80,22 +77,34 @@ func (r *run) noSessions(ctx context.Context, n *cluster.Node) error {
 	if err != nil {
 		return err
 	}
-	r.expect(ctx, "no session to be left on "+n.Host.Name, func(ctx context.Context) (none bool, err error) {
-		return none, db.QueryRowContext(ctx, "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = '"+cluster.User+"'").Scan(&none)
-	})
-	return db.Close()
+	query := "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = '" + cluster.User + "'"
+	return errors.Join(r.expect(ctx, "no session to be left on "+n.Host.Name, none(db, query)), db.Close())
 }
 
-func (r *run) stuck() bool {
-	n := len(r.result.Outcomes)
-	return n > 0 && r.result.Outcomes[n-1].Stuck != ""
-}
-
-// expect notes a violation if a condition does not come.
-func (r *run) expect(ctx context.Context, what string, done func(context.Context) (bool, error)) {
-	if err := fleet.Poll(ctx, 10*time.Second+r.Lease, what, done); err != nil {
-		r.violated("%v", err)
+// none asks db for a truth.
+func none(db *sql.DB, query string) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (none bool, err error) {
+		return none, db.QueryRowContext(ctx, query).Scan(&none)
 	}
+}
+
+// expect notes a violation if a condition does not come. If its last look failed,
+// expect returns that error instead.
+func (r *run) expect(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
+	var failed error
+	err := fleet.Poll(ctx, 10*time.Second+r.Lease, what, func(ctx context.Context) (bool, error) {
+		ok, err := done(ctx)
+		failed = err
+		return ok && err == nil, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case failed != nil || !errors.Is(err, fleet.ErrTimeout):
+		return errors.Join(err, failed)
+	}
+	r.violated("%v", err)
+	return nil
 }
 
 func (r *run) violated(format string, args ...any) {
@@ -113,8 +122,8 @@ func (r *run) check() error {
 	measure(all, events)
 	w := windowsOf(r.seen, r.starved...)
 	w.isolated, w.lease = r.isolated, history.Moment(r.Lease)
-	options := []check.Option{check.WithExcuse(w.excuse)}
-	if !r.stuck() {
+	options := []check.Option{check.WithExcuse(w.excuse), check.WithStarved(timesOf(r.starved))}
+	if !r.result.Stuck() {
 		options = append(options, check.WithComplete())
 	}
 	report := check.Sweep(events, options...)
@@ -122,7 +131,7 @@ func (r *run) check() error {
 	r.result.Operations, r.result.Contended, r.result.Locks = report.Operations, report.Contended, report.Locks
 	r.result.Fenced = report.Writes[history.Fenced]
 	err = report.Err()
-	if !r.stuck() {
+	if !r.result.Stuck() {
 		rows := r.result.writes
 		r.result.Stored = len(rows)
 		without, lost := missing(all, events, rows, r.Orders.Cluster.Synchronous, w)

@@ -170,12 +170,13 @@ func cancelled(w history.Write) bool {
 
 // loser returns the fault that may have lost a commit; nil if there is none. A
 // fault of a kind that loses commits may lose those of the primaries that ended
-// in its time. They are asked for before the last of them has ceased to accept
-// writes. A network that was cut may deliver the answer later.
+// in its time. So may one that has made two primaries, as any may where a Patroni
+// gets no processor. The commits are requested before the last of these primaries
+// has ceased to accept writes. A network that was cut may deliver the answer later.
 func loser(all []Outcome, write history.Write, w *windows) *Outcome {
 	for i := range all {
 		o := &all[i]
-		if kindOf(o.Row).Loses && write.End >= o.Begin-behind && write.Begin <= w.changed(o) {
+		if (kindOf(o.Row).Loses || w.divided(o)) && write.End >= o.Begin-behind && write.Begin <= w.changed(o) {
 			return o
 		}
 	}

@@ -103,7 +103,11 @@ func TestMissing(t *testing.T) {
 		return history.Event{Write: &history.Write{Number: number, Begin: ms(at - 10), End: ms(at), Result: result}}
 	}
 	// The old primary goes on until 7500, after the fault of 6000 has begun.
-	w := windowsOf([]cluster.Writable{found("a", "", 0, 7500), {Node: "b", Before: ms(6950), From: ms(7000), To: ms(20000)}})
+	// In the switchover of 13000 nodes b and c accept writes at once.
+	w := windowsOf([]cluster.Writable{
+		found("a", "", 0, 7500), {Node: "b", Before: ms(6950), From: ms(7000), To: ms(13200), Gone: ms(13250)},
+		{Node: "c", Before: ms(13100), From: ms(13150), To: ms(20000)},
+	})
 	long := write(9, 6500, history.OK)
 	long.Write.Process = 2 // has lib/pq
 	long.Write.Begin = long.Write.End - history.Moment(worker.WriteTimeout)
@@ -130,6 +134,7 @@ func TestMissing(t *testing.T) {
 		{"lost to the fault that came next", write(9, 5500, history.OK), false, 1, 0, 0},
 		{"lost long before it", write(9, 3900, history.OK), false, 0, 0, 1},
 		{"lost to a switchover", write(9, 1500, history.OK), false, 0, 0, 1},
+		{"lost to two primaries in a switchover", write(9, 13100, history.OK), false, -1, 0, 0},
 		{"lost before any fault", write(9, 100, history.OK), false, 0, 0, 1},
 		{"lost with synchronous replication", write(9, 6500, history.OK), true, 0, 0, 1},
 		{"its context ended, with synchronous replication", long, true, 0, 1, 0},
@@ -137,16 +142,16 @@ func TestMissing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			all := []Outcome{{Row: keeps, Begin: ms(1000), Settled: ms(3000)}, {Row: loses, Begin: ms(6000), Settled: ms(9000)}}
+			all := []Outcome{{Row: keeps, Begin: ms(1000), Settled: ms(3000)}, {Row: loses, Begin: ms(6000), Settled: ms(9000)}, {Row: keeps, Begin: ms(13000), Settled: ms(15000)}}
 			before := *tt.event.Write
 			without, lost := missing(all, []history.Event{tt.event}, []check.Stored{{Number: 1}}, tt.synchronous, w)
-			if got := all[1].Missing; got != tt.missing || all[0].Missing != 0 || len(lost) != tt.violations || all[1].Cancelled != tt.cancelled {
+			if got := all[1].Missing - all[2].Missing; got != tt.missing || all[0].Missing != 0 || len(lost) != tt.violations || all[1].Cancelled != tt.cancelled {
 				t.Errorf("missing %d, cancelled %d, lost %v; want %d, %d and %d", got, all[1].Cancelled, lost, tt.missing, tt.cancelled, tt.violations)
 			}
 			if *tt.event.Write != before {
 				t.Error("the history itself was changed")
 			}
-			if found := without[0].Write.Result != before.Result; found != (tt.missing+tt.violations+tt.cancelled > 0) {
+			if found := without[0].Write.Result != before.Result; found != (tt.missing != 0 || tt.violations+tt.cancelled > 0) {
 				t.Errorf("the write is %s afterwards", without[0].Write.Result)
 			}
 		})
@@ -156,6 +161,11 @@ func TestMissing(t *testing.T) {
 // found is a time that the observer saw, with a look every 50 ms.
 func found(node, client string, from, to int) cluster.Writable {
 	return cluster.Writable{Node: node, Client: client, Before: ms(from - 50), From: ms(from), To: ms(to), Gone: ms(to + 50)}
+}
+
+// slow is the same with looks that took 200 ms.
+func slow(node, client string, from, to int) cluster.Writable {
+	return cluster.Writable{Node: node, Client: client, Before: ms(from - 400), From: ms(from), To: ms(to - 200), Gone: ms(to + 200)}
 }
 
 func TestTwoPrimaries(t *testing.T) {
@@ -175,17 +185,28 @@ func TestExcuse(t *testing.T) {
 	w := windowsOf([]cluster.Writable{
 		found("a", "", 100, 5000), session("a", 1, 100, 5000), session("a", 5, 100, 4400), session("a", 6, 100, 4900),
 		found("b", "", 4000, 9000), session("b", 2, 4000, 9000), session("b", 3, 4000, 9000), session("b", 5, 4400, 9000), session("b", 6, 4400, 9000),
-		found("f", "", 3000, 9000), session("f", 7, 3000, 9000),
+		found("f", "", 4000, 9000), session("f", 7, 3000, 9000),
 		found("c", "", 20000, 30000), session("c", 1, 20000, 30000), session("c", 2, 20000, 30000),
 		session("d", 1, 60000, 65000), session("d", 2, 60000, 65010), session("d", 3, 60000, 70000),
 		session("d", 1, 66000, 68000), session("d", 2, 66000, 70000), session("d", 3, 70100, 75000),
 		found("e", "", 80000, 89000), session("e", 1, 80000, 87000), session("e", 2, 80000, 87010), session("e", 3, 80000, 89000),
-		found("g", "", 89020, 99000), session("g", 4, 89020, 99000),
+		found("g", "", 89120, 99000), session("g", 4, 89120, 99000),
+		// The looks at h and i take 200 ms. Process 8 is granted a lock on h, and moves
+		// to i in the time of a look. Both accept writes meanwhile, for 40 ms.
+		slow("h", "", 100000, 101000), slow("h", sessionName(8), 100000, 101000),
+		slow("i", "", 101200, 105000), slow("i", sessionName(8), 101400, 105000), slow("i", sessionName(9), 101200, 105000),
+		// Nothing ends the server j. Process 10 is cut off from it, and k is promoted.
+		{Node: "j", Before: ms(110000), From: ms(110050), To: ms(119000)}, session("j", 10, 110050, 119000), session("j", 12, 110050, 119000),
+		found("k", "", 115000, 119000), session("k", 11, 115000, 119000),
 	}, span{ms(25000), ms(25100)}, span{ms(30030), ms(30130)})
-	w.isolated = []isolation{{"e", []int{1, 2}, span{ms(85000), ms(95000)}}}
+	w.isolated = []isolation{{"e", []int{1, 2}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(119000)}}}
 	w.lease = ms(10000)
 	lock := func(process, from, valid, told int) check.Grant {
-		return check.Grant{Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
+		return check.Grant{Requested: ms(from), Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
+	}
+	late := func(g check.Grant, requested int) check.Grant {
+		g.Requested = ms(requested)
+		return g
 	}
 	tests := []struct {
 		name string
@@ -193,6 +214,7 @@ func TestExcuse(t *testing.T) {
 		want bool
 	}{
 		{"granted by the second of two primaries", lock(1, 3000, 4600, 5000), lock(2, 4500, 4700, 0), true},
+		{"the same, and told long after the first one had ended", lock(1, 3000, 4600, 5400), lock(2, 4500, 4700, 0), false},
 		{"the same, in the other order", lock(2, 4500, 4700, 0), lock(1, 3000, 4600, 5000), true},
 		{"both granted by one of two primaries", lock(3, 4300, 4600, 5000), lock(2, 4500, 4700, 0), false},
 		{"the same, by a process that has just moved there", lock(5, 4450, 4600, 5000), lock(2, 4500, 4700, 0), false},
@@ -201,14 +223,14 @@ func TestExcuse(t *testing.T) {
 		{"of one process, which moved", lock(5, 4300, 4600, 5000), lock(5, 4500, 4700, 0), false},
 		{"of one process that moved, and was told late", lock(5, 4300, 4400, 4600), lock(5, 4500, 4700, 0), false},
 		{"of a process that was seen nowhere", lock(1, 3000, 4600, 5000), lock(4, 4500, 4700, 0), false},
-		{"granted before there were two", lock(1, 2000, 3900, 0), lock(2, 3500, 4700, 0), false},
+		{"granted before there were two", lock(7, 3100, 3900, 0), lock(1, 2900, 3900, 0), false},
 		{"granted after there were two", lock(1, 4500, 7000, 0), lock(2, 6000, 7000, 0), false},
 		{"two others accept writes", lock(2, 6000, 7000, 0), lock(3, 6500, 7000, 0), false},
 		{"the server ends sessions, and the news is under way", lock(1, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), true},
 		{"the same, on the side of a process elsewhere", lock(3, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), false},
-		{"the news came late", lock(1, 29000, 30010, 30400), lock(2, 30020, 30030, 30040), false},
+		{"the news came late", lock(1, 29000, 30010, 30410), lock(2, 30020, 30030, 30040), false},
 		{"the news came late, but for a time without a processor", lock(1, 29000, 30010, 30360), lock(2, 30020, 30030, 30040), true},
-		{"still taken for valid", lock(1, 29000, 30400, 0), lock(2, 30020, 30030, 30040), false},
+		{"still taken for valid", lock(1, 29000, 30410, 0), lock(2, 30020, 30030, 30040), false},
 		{"HAProxy closes its connections to a node", lock(1, 64000, 65010, 65050), lock(3, 65020, 65030, 0), true},
 		{"the same, and a process elsewhere loses its lock", lock(3, 64000, 65010, 65050), lock(1, 65020, 65030, 0), false},
 		{"the same, and the news came late", lock(1, 64000, 65010, 65300), lock(3, 65020, 65030, 0), false},
@@ -220,6 +242,16 @@ func TestExcuse(t *testing.T) {
 		{"the same, and the holder is on the server's side", lock(3, 84000, 93000, 93100), lock(1, 88950, 89030, 0), false},
 		{"the same, and another server grants the key", lock(1, 84000, 93000, 93100), lock(4, 89200, 89230, 0), false},
 		{"a holder is cut off, and its server goes on", lock(1, 84000, 93000, 93100), lock(3, 87010, 87030, 0), false},
+		{"the same, and the other process is cut off too", lock(1, 84000, 93000, 93100), lock(2, 86000, 86030, 0), false},
+		{"before the server ends sessions", lock(1, 29000, 29710, 29800), lock(2, 29700, 29730, 0), false},
+		{"after the server has ended sessions", lock(1, 29000, 30320, 30330), lock(2, 30310, 30330, 0), false},
+		{"two primaries between two looks", lock(8, 101010, 101060, 101070), lock(9, 101030, 101090, 0), true},
+		{"a lease ends in time, with two primaries", lock(10, 111000, 120000, 120100), lock(11, 116000, 120000, 0), true},
+		{"a lease ends too late, with two primaries", lock(10, 111000, 120000, 120300), lock(11, 116000, 120000, 0), false},
+		{"the server goes on, and grants a lock again", lock(12, 111000, 119000, 119010), lock(12, 118950, 119000, 0), false},
+		{"a server that goes on has not ended", lock(10, 111000, 119000, 119010), lock(12, 118950, 119010, 0), false},
+		{"noted in the other order than granted", late(lock(1, 65200, 65230, 65240), 64900), late(lock(3, 65100, 65240, 0), 65000), true},
+		{"the same, but not requested in time", late(lock(1, 65200, 65230, 65240), 65150), late(lock(3, 65100, 65240, 0), 65000), false},
 		{"no server ended sessions", lock(1, 24000, 25010, 25050), lock(2, 25020, 25030, 0), false},
 	}
 	for _, tt := range tests {

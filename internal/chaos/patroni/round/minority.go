@@ -122,11 +122,11 @@ func (m *minority) goOnIn(ctx context.Context, db *sql.DB) error {
 	var w written
 	err := fleet.Poll(ctx, 20*time.Second, "a new primary to decide on a write", func(ctx context.Context) (bool, error) {
 		w = m.write(ctx, db)
-		return w.Result == history.Fenced || w.Result == history.Lost || w.Result == history.OK, nil
+		return decided(w), nil
 	})
 	if err != nil {
-		if e := mark(ctx, db, m.run.number()); e == nil {
-			m.run.violated("the new primary stores a mark, and its fence did not decide on a write: %v", w.err)
+		if mark(ctx, db, m.run.number()) == nil && !decided(m.write(ctx, db)) {
+			m.run.violated("the new primary stores a mark, and its fence does not decide on a write: %v", w.err)
 		}
 		return errors.Join(err, w.err)
 	}
@@ -148,6 +148,11 @@ func (m *minority) goOnIn(ctx context.Context, db *sql.DB) error {
 		m.outcome.Minority.Rejected++
 	}
 	return nil
+}
+
+// decided reports whether a fence has let a write through, or refused it.
+func decided(w written) bool {
+	return w.Result == history.Fenced || w.Result == history.Lost || w.Result == history.OK
 }
 
 // mark stores a mark.

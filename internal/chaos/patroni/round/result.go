@@ -27,6 +27,13 @@ type Result struct {
 	marks  []int64
 }
 
+// Stuck reports whether the round ended before its time. Its last fault was stuck
+// then. The database was not looked at, so no fault of the round counts.
+func (r *Result) Stuck() bool {
+	n := len(r.Outcomes)
+	return n > 0 && r.Outcomes[n-1].Stuck != ""
+}
+
 // An Outcome is one fault with what it has done.
 type Outcome struct {
 	Row           int
@@ -35,7 +42,7 @@ type Outcome struct {
 	Settled       history.Moment // when each process served and the cluster was whole
 	Reinitialized int            // standbys that Patroni did not rewind by itself
 
-	Stuck string // why the cluster did not become whole; the round ended, and this fault counts for nothing
+	Stuck string // why the cluster did not become whole, or the round had no regular end
 
 	Lost     int             // locks
 	Told     []time.Duration // from Begin until the holders of those held then were told
@@ -44,7 +51,7 @@ type Outcome struct {
 	Overlaps int             // of two locks of a key
 	Longest  time.Duration   // of these
 	Excused  int             // more of them, while two nodes accepted writes
-	News     int             // more of them, while a server ended its sessions
+	News     int             // more of them, while a server ended its sessions, or HAProxy its connections
 	Two      []time.Duration // for which two nodes accepted writes
 	Missing  int             // writes that were acknowledged and are not stored
 	Fenced   int             // writes that the fence refused

@@ -98,15 +98,13 @@ func Run(o Orders) error {
 		overslept := starved(watching)
 		r.inject(ctx)
 		r.stick(r.finish(ctx))
-		stop()
+		r.stick(r.kill())
+		stop() // what a process did is seen to its end
 		<-done
 		r.seen, r.starved = primaries.Seen(), <-overslept
 	}
-	for _, w := range r.workers {
-		r.stick(w.Kill())
-	}
 	if err != nil { // there is nothing to check
-		return fmt.Errorf("round %d: %w", o.Index, err)
+		return fmt.Errorf("round %d: %w", o.Index, errors.Join(err, r.kill()))
 	}
 	if err := r.check(); err != nil {
 		r.violated("the checks ended early: %v", err)
@@ -124,10 +122,17 @@ func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.out, "round %-3d %7s  %s\n", r.Index, time.Since(r.began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 }
 
-// stick notes an error that kept the round from its regular end. Its last fault
-// counts for nothing, and what needs the database is not checked.
+// kill ends the processes that are left.
+func (r *run) kill() (err error) {
+	for _, w := range r.workers {
+		err = errors.Join(err, w.Kill())
+	}
+	return err
+}
+
+// stick notes an error that kept the round from its regular end.
 func (r *run) stick(err error) {
-	if n := len(r.result.Outcomes); err != nil && n > 0 && !r.stuck() {
+	if n := len(r.result.Outcomes); err != nil && n > 0 && !r.result.Stuck() {
 		r.result.Outcomes[n-1].Stuck = "the end of the round: " + err.Error()
 	}
 }

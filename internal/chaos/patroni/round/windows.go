@@ -21,10 +21,11 @@ import (
 //     locks.
 //   - The server of the earlier lock was ending its sessions, or HAProxy those
 //     of a node. The lock was free a moment before the holder heard of it (the
-//     fourth assumption of docs/safety.md). A holder that was cut off from that
-//     server hears nothing, and its lease ends the lock.
+//     fourth assumption of docs/safety.md).
 //
-// Nothing excuses two locks of one process.
+// A holder must know of the end of its server all the same, and soon. One that is
+// cut off from its server hears nothing, and its lease ends the lock. Nothing
+// excuses two locks of one process.
 
 // A span is a time.
 type span struct{ From, To history.Moment }
@@ -63,8 +64,8 @@ func windowsOf(seen []cluster.Writable, starved ...span) *windows {
 	}
 	for i, a := range w.servers {
 		for _, b := range w.servers[i+1:] {
-			if a.Node != b.Node && b.From <= a.To {
-				w.split = append(w.split, span{b.From, min(a.To, b.To)})
+			if from, to := max(a.From, b.From), min(a.To, b.To); a.Node != b.Node && from <= to {
+				w.split = append(w.split, span{from, to})
 			}
 		}
 	}
@@ -99,18 +100,19 @@ func (w *windows) on(node string, process int, m history.Moment) bool {
 	return slices.ContainsFunc(w.sessionsAt(process, m), func(s cluster.Writable) bool { return s.Node == node })
 }
 
-// inSplit reports whether two nodes accepted writes when second was granted, and
-// one granted it and the other one first.
+// inSplit reports whether two nodes may have accepted writes when second was
+// granted, of which one granted it and the other one first. The holder of first
+// knew in time what it could know.
 func (w *windows) inSplit(first, second check.Grant) bool {
 	m := second.Granted
 	for i, a := range w.servers {
 		for _, b := range w.servers[i+1:] {
-			both := a.Node != b.Node && b.From <= a.To
-			if !both || m < max(a.Before, b.Before) || m > min(a.Until(), b.Until())+news {
+			from, to := max(a.Before, b.Before), min(a.Until(), b.Until())
+			if a.Node == b.Node || from > to || m < from || m > to+news {
 				continue
 			}
-			for _, nodes := range [][2]string{{a.Node, b.Node}, {b.Node, a.Node}} {
-				if w.on(nodes[0], first.Process, first.Granted) && w.on(nodes[1], second.Process, m) {
+			for _, s := range [][2]cluster.Writable{{a, b}, {b, a}} {
+				if w.on(s[0].Node, first.Process, first.Granted) && w.on(s[1].Node, second.Process, m) && w.knew(first, s[0], m, true) {
 					return true
 				}
 			}
@@ -119,12 +121,31 @@ func (w *windows) inSplit(first, second check.Grant) bool {
 	return false
 }
 
-// ends reports whether s ended shortly before m, or will at once.
-func ends(s cluster.Writable, m history.Moment) bool { return m >= s.To-news && m <= s.Until()+news }
+// knew reports whether the holder of a lock knew in time that server, which
+// granted it, may have granted it again, or ended, at m. Cut off, it gives up four
+// fifths of the lease after it heard of the server last.
+func (w *windows) knew(lock check.Grant, server cluster.Writable, m history.Moment, leased bool) bool {
+	limit := max(m, server.Until())
+	if i := w.isolation(server.Node, lock.Process, m); i != nil && leased {
+		limit = i.From + w.lease*4/5
+	}
+	known := max(lock.Valid, lock.Told)
+	return known-within(w.starved, m, known) <= limit+news
+}
 
-// endedBy reports whether the server of s ended its sessions around m.
-func (w *windows) endedBy(s cluster.Writable, m history.Moment) bool {
-	return slices.ContainsFunc(w.servers, func(server cluster.Writable) bool { return server.Node == s.Node && ends(server, m) })
+// ends reports whether s ended shortly before m, or will at once.
+func ends(s cluster.Writable, m history.Moment) bool {
+	return s.Gone != 0 && m >= s.To-news && m <= s.Gone+news
+}
+
+// endedBy returns the server of s that ended its sessions around m; nil if there
+// is none.
+func (w *windows) endedBy(s cluster.Writable, m history.Moment) *cluster.Writable {
+	i := slices.IndexFunc(w.servers, func(server cluster.Writable) bool { return server.Node == s.Node && ends(server, m) })
+	if i < 0 {
+		return nil
+	}
+	return &w.servers[i]
 }
 
 // closedBy reports whether HAProxy ended its connections to the node of s around
@@ -153,27 +174,24 @@ func (w *windows) isolation(node string, process int, m history.Moment) *isolati
 }
 
 // inNews reports whether first's lock ended on its server around the time when
-// second was granted, and its holder knew of it in time.
+// second was granted, and its holder knew of it in time. The lease counts only
+// when that server granted second too: its sessions end one after the other.
 func (w *windows) inNews(first, second check.Grant) bool {
 	m := second.Granted
-	known := max(first.Valid, first.Told)
-	known -= within(w.starved, m, known)
-	for _, s := range w.sessionsAt(first.Process, first.Granted) {
-		if !w.endedBy(s, m) && !w.closedBy(s, first.Process, m) {
-			continue
+	return slices.ContainsFunc(w.sessionsAt(first.Process, first.Granted), func(s cluster.Writable) bool {
+		ended := w.endedBy(s, m)
+		switch {
+		case ended != nil:
+			leased := w.on(s.Node, second.Process, m) && w.isolation(s.Node, second.Process, m) == nil
+			if i := w.isolation(s.Node, first.Process, m); i != nil && !leased {
+				return false
+			}
+			return w.knew(first, *ended, m, leased)
+		case w.closedBy(s, first.Process, m):
+			return w.knew(first, cluster.Writable{Node: s.Node, Gone: m}, m, false)
 		}
-		heard := m
-		// A holder that is cut off gives up four fifths of the lease after it heard
-		// of its server last. The server may grant its key to others meanwhile, as its
-		// sessions end one after the other.
-		if i := w.isolation(s.Node, first.Process, m); i != nil && w.on(s.Node, second.Process, m) && w.isolation(s.Node, second.Process, m) == nil {
-			heard = max(heard, i.From+w.lease*4/5)
-		}
-		if known <= heard+news {
-			return true
-		}
-	}
-	return false
+		return false
+	})
 }
 
 // excuse reports whether a and b may have been valid at once; see
@@ -183,14 +201,37 @@ func (w *windows) excuse(a, b check.Grant) bool {
 	if first.Granted > second.Granted {
 		first, second = second, first
 	}
-	switch {
-	case first.Process == second.Process:
+	if first.Process == second.Process {
 		return false
-	case w.inSplit(first, second):
-		return true
-	case w.inNews(first, second):
-		w.late[[2]int64{a.Lock, b.Lock}] = true
-		return true
+	}
+	orders := [][2]check.Grant{{first, second}}
+	if second.Requested <= first.Granted { // the server may have granted them in the other order
+		orders = append(orders, [2]check.Grant{second, first})
+	}
+	for _, o := range orders {
+		if w.inSplit(o[0], o[1]) {
+			return true
+		}
+	}
+	for _, o := range orders {
+		if w.inNews(o[0], o[1]) {
+			w.late[[2]int64{a.Lock, b.Lock}] = true
+			return true
+		}
+	}
+	return false
+}
+
+// divided reports whether two nodes may have accepted writes at once in the time
+// of o.
+func (w *windows) divided(o *Outcome) bool {
+	for i, a := range w.servers {
+		for _, b := range w.servers[i+1:] {
+			from, to := max(a.Before, b.Before), min(a.Until(), b.Until())
+			if a.Node != b.Node && from <= to && from <= o.Settled && to >= o.Begin {
+				return true
+			}
+		}
 	}
 	return false
 }
@@ -200,7 +241,7 @@ func (w *windows) excuse(a, b check.Grant) bool {
 func (w *windows) changed(o *Outcome) history.Moment {
 	last := o.Begin
 	for _, s := range w.servers {
-		if s.Gone >= o.Begin && s.To <= o.Settled {
+		if s.Gone != 0 && s.Gone >= o.Begin && s.To <= o.Settled {
 			last = max(last, s.Gone)
 		}
 	}
