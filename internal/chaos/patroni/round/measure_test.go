@@ -189,7 +189,7 @@ func TestExcuse(t *testing.T) {
 		found("c", "", 20000, 30000), session("c", 1, 20000, 30000), session("c", 2, 20000, 30000),
 		session("d", 1, 60000, 65000), session("d", 2, 60000, 65010), session("d", 3, 60000, 70000),
 		session("d", 1, 66000, 68000), session("d", 2, 66000, 70000), session("d", 3, 70100, 75000),
-		found("e", "", 80000, 89000), session("e", 1, 80000, 87000), session("e", 2, 80000, 87010), session("e", 3, 80000, 89000),
+		found("e", "", 80000, 89000), session("e", 1, 80000, 87000), session("e", 2, 80000, 87010), session("e", 3, 80000, 89000), session("e", 15, 80000, 89000),
 		found("g", "", 89120, 99000), session("g", 4, 89120, 99000),
 		// The looks at h and i take 200 ms. Process 8 is granted a lock on h, and moves
 		// to i in the time of a look. Both accept writes meanwhile, for 40 ms.
@@ -199,7 +199,7 @@ func TestExcuse(t *testing.T) {
 		{Node: "j", Before: ms(110000), From: ms(110050), To: ms(119000)}, session("j", 10, 110050, 119000), session("j", 12, 110050, 119000),
 		found("k", "", 115000, 119000), session("k", 11, 115000, 119000),
 	}, span{ms(25000), ms(25100)}, span{ms(30030), ms(30130)})
-	w.isolated = []isolation{{"e", []int{1, 2}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(119000)}}}
+	w.isolated = []isolation{{"e", []int{1, 2, 15}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(119000)}}}
 	w.lease = ms(10000)
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Requested: ms(from), Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
@@ -225,8 +225,10 @@ func TestExcuse(t *testing.T) {
 		{"of a process that was seen nowhere", lock(1, 3000, 4600, 5000), lock(4, 4500, 4700, 0), false},
 		{"granted before there were two", lock(7, 3100, 3900, 0), lock(1, 2900, 3900, 0), false},
 		{"granted after there were two", lock(1, 4500, 7000, 0), lock(2, 6000, 7000, 0), false},
+		{"granted long after there were two, and told soon", lock(1, 4500, 6050, 6100), lock(2, 6000, 7000, 0), false},
 		{"two others accept writes", lock(2, 6000, 7000, 0), lock(3, 6500, 7000, 0), false},
 		{"the server ends sessions, and the news is under way", lock(1, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), true},
+		{"told soon after the grant", lock(1, 29000, 30240, 30400), lock(2, 30200, 30230, 30240), true},
 		{"the same, on the side of a process elsewhere", lock(3, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), false},
 		{"the news came late", lock(1, 29000, 30010, 30410), lock(2, 30020, 30030, 30040), false},
 		{"the news came late, but for a time without a processor", lock(1, 29000, 30010, 30360), lock(2, 30020, 30030, 30040), true},
@@ -242,7 +244,7 @@ func TestExcuse(t *testing.T) {
 		{"the same, and the holder is on the server's side", lock(3, 84000, 93000, 93100), lock(1, 88950, 89030, 0), false},
 		{"the same, and another server grants the key", lock(1, 84000, 93000, 93100), lock(4, 89200, 89230, 0), false},
 		{"a holder is cut off, and its server goes on", lock(1, 84000, 93000, 93100), lock(3, 87010, 87030, 0), false},
-		{"the same, and the other process is cut off too", lock(1, 84000, 93000, 93100), lock(2, 86000, 86030, 0), false},
+		{"the same, and the other process is cut off too", lock(1, 84000, 93000, 93100), lock(15, 88950, 89030, 0), false},
 		{"before the server ends sessions", lock(1, 29000, 29710, 29800), lock(2, 29700, 29730, 0), false},
 		{"after the server has ended sessions", lock(1, 29000, 30320, 30330), lock(2, 30310, 30330, 0), false},
 		{"two primaries between two looks", lock(8, 101010, 101060, 101070), lock(9, 101030, 101090, 0), true},

@@ -112,7 +112,7 @@ func (w *windows) inSplit(first, second check.Grant) bool {
 				continue
 			}
 			for _, s := range [][2]cluster.Writable{{a, b}, {b, a}} {
-				if w.on(s[0].Node, first.Process, first.Granted) && w.on(s[1].Node, second.Process, m) && w.knew(first, s[0], m, true) {
+				if w.on(s[0].Node, first.Process, first.Granted) && w.on(s[1].Node, second.Process, m) && w.knew(first, s[0], m) {
 					return true
 				}
 			}
@@ -124,9 +124,9 @@ func (w *windows) inSplit(first, second check.Grant) bool {
 // knew reports whether the holder of a lock knew in time that server, which
 // granted it, may have granted it again, or ended, at m. Cut off, it gives up four
 // fifths of the lease after it heard of the server last.
-func (w *windows) knew(lock check.Grant, server cluster.Writable, m history.Moment, leased bool) bool {
+func (w *windows) knew(lock check.Grant, server cluster.Writable, m history.Moment) bool {
 	limit := max(m, server.Until())
-	if i := w.isolation(server.Node, lock.Process, m); i != nil && leased {
+	if i := w.isolation(server.Node, lock.Process, m); i != nil {
 		limit = i.From + w.lease*4/5
 	}
 	known := max(lock.Valid, lock.Told)
@@ -135,7 +135,7 @@ func (w *windows) knew(lock check.Grant, server cluster.Writable, m history.Mome
 
 // ends reports whether s ended shortly before m, or will at once.
 func ends(s cluster.Writable, m history.Moment) bool {
-	return s.Gone != 0 && m >= s.To-news && m <= s.Gone+news
+	return m >= s.To-news && m <= s.Gone+news
 }
 
 // endedBy returns the server of s that ended its sessions around m; nil if there
@@ -174,21 +174,19 @@ func (w *windows) isolation(node string, process int, m history.Moment) *isolati
 }
 
 // inNews reports whether first's lock ended on its server around the time when
-// second was granted, and its holder knew of it in time. The lease counts only
-// when that server granted second too: its sessions end one after the other.
+// second was granted, and its holder knew of it in time. A holder that is cut off
+// from its server is excused only if that server granted second too, to a process
+// on its side: its sessions end one after the other.
 func (w *windows) inNews(first, second check.Grant) bool {
 	m := second.Granted
 	return slices.ContainsFunc(w.sessionsAt(first.Process, first.Granted), func(s cluster.Writable) bool {
 		ended := w.endedBy(s, m)
 		switch {
 		case ended != nil:
-			leased := w.on(s.Node, second.Process, m) && w.isolation(s.Node, second.Process, m) == nil
-			if i := w.isolation(s.Node, first.Process, m); i != nil && !leased {
-				return false
-			}
-			return w.knew(first, *ended, m, leased)
+			onItsSide := w.on(s.Node, second.Process, m) && w.isolation(s.Node, second.Process, m) == nil
+			return (onItsSide || w.isolation(s.Node, first.Process, m) == nil) && w.knew(first, *ended, m)
 		case w.closedBy(s, first.Process, m):
-			return w.knew(first, cluster.Writable{Node: s.Node, Gone: m}, m, false)
+			return w.knew(first, cluster.Writable{Node: s.Node, Gone: m}, m)
 		}
 		return false
 	})
