@@ -122,7 +122,7 @@ func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.out, "round %-3d %7s  %s\n", r.Index, time.Since(r.began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 }
 
-// kill ends the processes that are left.
+// kill ends the processes that are still alive.
 func (r *run) kill() (err error) {
 	for _, w := range r.workers {
 		err = errors.Join(err, w.Kill())

@@ -174,9 +174,9 @@ func (w *windows) isolation(node string, process int, m history.Moment) *isolati
 }
 
 // inNews reports whether first's lock ended on its server around the time when
-// second was granted, and its holder knew of it in time. A holder that is cut off
-// from its server is excused only if that server granted second too, to a process
-// on its side: its sessions end one after the other.
+// second was granted, and its holder knew of it in time. A server's sessions end
+// one after the other. So it may grant the key of a holder that is cut off to a
+// process on its side, and only that is excused.
 func (w *windows) inNews(first, second check.Grant) bool {
 	m := second.Granted
 	return slices.ContainsFunc(w.sessionsAt(first.Process, first.Granted), func(s cluster.Writable) bool {
