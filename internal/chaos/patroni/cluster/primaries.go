@@ -101,9 +101,9 @@ type observer struct {
 	conn *pgx.Conn // nil: none
 }
 
-// lookQuery asks for the role of a server, and for its Sessions. A Session adds its own name
-// to that of [Named]. Each session, and each start of the server, has an id of its
-// own.
+// lookQuery asks for the role of a server, and for its Sessions. A Session adds
+// its own name to that of [Named]. Each session, and each start of the server, has
+// an id of its own.
 const lookQuery = `SELECT NOT pg_is_in_recovery(), pg_postmaster_start_time()::text, coalesce(array_agg(application_name), '{}'), coalesce(array_agg(pid::text), '{}')
 	FROM pg_stat_activity WHERE application_name LIKE '% latchkey'`
 
