@@ -76,7 +76,7 @@ freeze: deps ## redraw docs/freeze.svg, from a short campaign that freezes proce
 chaos-soak: deps ## run the fault campaign on all stores for HOURS (1) in all, and write its report into docs/campaign.md
 	@cd internal/chaos && $(GO) run . -stores all -duration $(HOURS)h -callers 8 -keys 24 -mixed 4 -brisk 2 -services 1 -report ../../docs/campaign.md
 
-failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (30 min)
+failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (1 h)
 	@cd internal/chaos && $(GO) run ./patroni -each $(EACH)
 
 mutants: deps ## plant each known bug in a copy of the tree, check that only then a test fails, and write docs/planted-bugs.md (SLICE=1/8: a part)

@@ -5,7 +5,7 @@
 // killed and cut off. Everything that they saw is checked.
 //
 //	go run ./patroni -each 20
-//	go run ./patroni -each 200 -clusters 3 -for 2h -out failovers -table ../../docs/databases/patroni.md
+//	go run ./patroni -each 200 -clusters 4 -for 2h -out failovers -table ../../docs/databases/patroni.md
 //	go run ./patroni -each 3 -rows 4,5 -ttl 30s -loop 10s -retry 10s -lease 10s
 //
 // A campaign with -out goes on where it was interrupted, or where -for ended it.
