@@ -84,7 +84,7 @@ func (r row) cells(kind round.Kind) []string {
 		result += fmt.Sprintf("; %d standbys made anew by hand", r.Reinitialized)
 	}
 	if r.stuck > 0 {
-		result += fmt.Sprintf("; %d rounds not counted: the cluster did not become whole", r.stuck)
+		result += fmt.Sprintf("; %d more, and all of their rounds, not counted: the round had no regular end", r.stuck)
 	}
 	if r.Cancelled > 0 {
 		missing += fmt.Sprintf(", and %d that were cancelled", r.Cancelled)
@@ -128,14 +128,18 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 // how returns the settings and the size of the campaign, a sentence on each
 // line.
 func (o *options) how(results []*round.Result) string {
-	faults, operations, contended, stored, fenced, took := 0, 0, 0, 0, 0, time.Duration(0)
+	faults, operations, contended, stored, fenced, took, blind := 0, 0, 0, 0, 0, time.Duration(0), time.Duration(0)
 	for _, r := range results {
+		took += r.Took
+		if r.Stuck() {
+			continue
+		}
+		blind = max(blind, r.Blind)
 		faults += len(injected(r))
 		operations += r.Operations
 		contended += r.Contended
 		stored += r.Stored
 		fenced += r.Fenced
-		took += r.Took
 	}
 	s := o.settings
 	mode := "off"
@@ -145,9 +149,10 @@ func (o *options) how(results []*round.Result) string {
 	return fmt.Sprintf(`%v in %d rounds, each with a cluster of its own: `+"`go run ./patroni%s -seed=%d`"+`.
 %s, %s, %d processors.
 Patroni has ttl %v, loop_wait %v, retry_timeout %v and synchronous_mode %s; each Session has a lease of %v.
-%d faults; %d operations, of which another process contended %d; %d fenced writes stored, and %d refused by the fence.`,
+%d faults; %d operations, of which another process contended %d; %d fenced writes stored, and %d refused by the fence.
+What a server did is known to %d ms.`,
 		took.Round(time.Second), len(results), o.others, o.seed, results[0].Server, runtime.Version(), runtime.NumCPU(),
-		s.TTL, s.LoopWait, s.RetryTimeout, mode, o.lease, faults, operations, contended, stored, fenced)
+		s.TTL, s.LoopWait, s.RetryTimeout, mode, o.lease, faults, operations, contended, stored, fenced, blind.Milliseconds())
 }
 
 // markdown returns the table, with how it came about.

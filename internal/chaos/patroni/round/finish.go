@@ -88,13 +88,20 @@ func none(db *sql.DB, query string) func(context.Context) (bool, error) {
 	}
 }
 
-// expect notes a violation if a condition does not come. If its last look failed,
-// expect returns that error instead.
+// expect notes a violation if a condition does not come soon.
 func (r *run) expect(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
+	return r.expectIn(ctx, 10*time.Second+r.Lease, what, done)
+}
+
+// expectIn notes a violation if a condition does not come within d. If the last
+// look failed, it returns that error instead.
+func (r *run) expectIn(ctx context.Context, d time.Duration, what string, done func(context.Context) (bool, error)) error {
 	var failed error
-	err := fleet.Poll(ctx, 10*time.Second+r.Lease, what, func(ctx context.Context) (bool, error) {
+	err := fleet.Poll(ctx, d, what, func(ctx context.Context) (bool, error) {
 		ok, err := done(ctx)
-		failed = err
+		if ctx.Err() == nil { // a look that the end of the time cut short says nothing
+			failed = err
+		}
 		return ok && err == nil, nil
 	})
 	switch {
@@ -111,6 +118,10 @@ func (r *run) violated(format string, args ...any) {
 	r.result.Violations = append(r.result.Violations, fmt.Sprintf(format, args...))
 }
 
+// maxBlind is how long the observer may see nothing. What happens in that time
+// cannot be judged.
+const maxBlind = 3 * time.Second
+
 // check checks what the processes have written down.
 func (r *run) check() error {
 	events, err := r.read()
@@ -122,7 +133,10 @@ func (r *run) check() error {
 	measure(all, events)
 	w := windowsOf(r.seen, r.starved...)
 	w.isolated, w.lease = r.isolated, history.Moment(r.Lease)
-	options := []check.Option{check.WithExcuse(w.excuse), check.WithStarved(timesOf(r.starved))}
+	if r.result.Blind = time.Duration(w.blind()); r.result.Blind > maxBlind {
+		r.stick(fmt.Errorf("the observer saw nothing for %v", r.result.Blind))
+	}
+	options := []check.Option{check.WithExcuse(w.excuse)}
 	if !r.result.Stuck() {
 		options = append(options, check.WithComplete())
 	}

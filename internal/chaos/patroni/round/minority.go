@@ -110,25 +110,28 @@ func (m *minority) goOn(ctx context.Context, leader *cluster.Node) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(m.goOnIn(ctx, db), db.Close())
+	return errors.Join(m.goOnIn(ctx, db, 20*time.Second), db.Close())
 }
 
-// goOnIn is goOn with the pool of a new primary.
-func (m *minority) goOnIn(ctx context.Context, db *sql.DB) error {
+// goOnIn is goOn with the pool of a new primary, which decides within d.
+func (m *minority) goOnIn(ctx context.Context, db *sql.DB, d time.Duration) error {
 	if m.lock.Err() != nil {
 		m.outcome.Minority.Told++
 		return nil
 	}
 	var w written
-	err := fleet.Poll(ctx, 20*time.Second, "a new primary to decide on a write", func(ctx context.Context) (bool, error) {
+	err := fleet.Poll(ctx, d, "a new primary to decide on a write", func(ctx context.Context) (bool, error) {
 		w = m.write(ctx, db)
 		return decided(w), nil
 	})
 	if err != nil {
-		if mark(ctx, db, m.run.number()) == nil && !decided(m.write(ctx, db)) {
-			m.run.violated("the new primary stores a mark, and its fence does not decide on a write: %v", w.err)
+		if mark(ctx, db, m.run.number()) != nil {
+			return errors.Join(err, w.err)
 		}
-		return errors.Join(err, w.err)
+		if w = m.write(ctx, db); !decided(w) {
+			m.run.violated("the new primary stores a mark, and its fence does not decide on a write: %v", w.err)
+			return errors.Join(err, w.err)
+		}
 	}
 	switch w.Result {
 	case history.Fenced:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
@@ -38,7 +39,7 @@ func TestMinority(t *testing.T) {
 		t.Fatal(err)
 	}
 	next = openCluster(t, standby)
-	if err := m.goOnIn(t.Context(), next); err != nil {
+	if err := m.goOnIn(t.Context(), next, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if want := (Minority{Refused: 1}); o.Minority != want || len(r.oldWrites) != 1 || len(r.result.Violations) > 0 {
@@ -80,7 +81,7 @@ func TestMinority(t *testing.T) {
 	}
 
 	// Without a new primary the write goes through, and that is a violation.
-	if err := m.goOnIn(t.Context(), pool); err != nil || len(r.result.Violations) != 1 || !strings.Contains(r.result.Violations[0], "let a holder of the old one write") {
+	if err := m.goOnIn(t.Context(), pool, time.Minute); err != nil || len(r.result.Violations) != 1 || !strings.Contains(r.result.Violations[0], "let a holder of the old one write") {
 		t.Errorf("%v, %v", err, r.result.Violations)
 	}
 	oldRows, oldMark = storedIn(t, pool)
@@ -92,19 +93,37 @@ func TestMinority(t *testing.T) {
 	if _, err := next.ExecContext(t.Context(), "ALTER TABLE marks ADD CHECK (number < 0) NOT VALID"); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.goOnIn(t.Context(), next); err != nil || o.Minority.Rejected != 1 || len(r.oldWrites) != 2 {
+	if err := m.goOnIn(t.Context(), next, time.Minute); err != nil || o.Minority.Rejected != 1 || len(r.oldWrites) != 2 {
 		t.Errorf("%v, %+v, %d old writes", err, o.Minority, len(r.oldWrites))
 	}
 	if _, err := next.ExecContext(t.Context(), "DROP TABLE marks"); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.goOnIn(t.Context(), next); err != nil || len(r.result.Violations) != 2 || !strings.Contains(r.result.Violations[1], "marks") || len(r.oldWrites) != 2 {
+	if err := m.goOnIn(t.Context(), next, time.Minute); err != nil || len(r.result.Violations) != 2 || !strings.Contains(r.result.Violations[1], "marks") || len(r.oldWrites) != 2 {
 		t.Errorf("%v, %v, %d old writes", err, r.result.Violations, len(r.oldWrites))
+	}
+
+	// A fence that does not decide is a violation, if the new primary stores marks.
+	if _, err := next.ExecContext(t.Context(), marksSchema); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := next.BeginTx(t.Context(), nil)
+	if err == nil {
+		_, err = tx.ExecContext(t.Context(), "LOCK TABLE latchkey_fence")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.goOnIn(t.Context(), next, time.Millisecond); err == nil || len(r.result.Violations) != 3 || !strings.Contains(r.result.Violations[2], "does not decide") {
+		t.Errorf("%v, %v", err, r.result.Violations)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
 	}
 
 	// A holder that was told does not write.
 	m.end()
-	if err := m.goOnIn(t.Context(), next); err != nil || o.Minority.Told != 1 {
+	if err := m.goOnIn(t.Context(), next, time.Minute); err != nil || o.Minority.Told != 1 {
 		t.Errorf("%v, %+v", err, o.Minority)
 	}
 }

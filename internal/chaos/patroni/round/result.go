@@ -23,12 +23,15 @@ type Result struct {
 	Fenced     int      // writes that the fence refused
 	Violations []string // what was promised and did not hold
 
+	Blind time.Duration // the longest between two looks of the observer around a change
+
 	writes []check.Stored
 	marks  []int64
 }
 
-// Stuck reports whether the round ended before its time. Its last fault was stuck
-// then. The database was not looked at, so no fault of the round counts.
+// Stuck reports whether the cluster did not become whole, or the round had no
+// regular end. Its last fault is stuck then. The database was not looked at, so no
+// fault of the round counts.
 func (r *Result) Stuck() bool {
 	n := len(r.Outcomes)
 	return n > 0 && r.Outcomes[n-1].Stuck != ""

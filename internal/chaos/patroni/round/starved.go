@@ -6,7 +6,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
@@ -42,13 +41,4 @@ func within(all []span, from, to history.Moment) (sum history.Moment) {
 		sum += max(0, min(s.To, to)-max(s.From, from))
 	}
 	return sum
-}
-
-// timesOf returns the spans as times of all processes.
-func timesOf(all []span) check.Times {
-	var events []history.Event
-	for _, s := range all {
-		events = append(events, history.Event{Fault: &history.Fault{Begin: s.From, End: s.To}})
-	}
-	return check.TimesOf(events, 0)
 }

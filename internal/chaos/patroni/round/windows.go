@@ -80,39 +80,43 @@ var proxied = []int{1, 2}
 func clientName(i int) string  { return fmt.Sprintf("process-%d", i) }
 func sessionName(i int) string { return clientName(i) + " latchkey" }
 
-// sessionsAt returns the sessions that may have granted a lock to a process at m.
-// A process opens another session when it has given up the one before.
-func (w *windows) sessionsAt(process int, m history.Moment) (all []cluster.Writable) {
-	for _, s := range w.sessions[sessionName(process)] {
-		if m < s.Before || m > s.Until()+news {
-			continue
+// sessionsOf returns the sessions that may have granted g. A process opens
+// another session when it has given up the one before.
+func (w *windows) sessionsOf(g check.Grant) (all []cluster.Writable) {
+	sessions := w.sessions[sessionName(g.Process)]
+	for _, s := range sessions {
+		succeeded := slices.ContainsFunc(sessions, func(later cluster.Writable) bool {
+			return s.From <= later.Before && later.From <= g.Requested && later.Until() >= w.noted(g)
+		})
+		if !succeeded && g.Granted >= s.Before && w.noted(g) <= s.Until()+news {
+			all = append(all, s)
 		}
-		if s.From <= m {
-			all = all[:0] // s was there already, and those before it are older
-		}
-		all = append(all, s)
 	}
 	return all
 }
 
-// on reports whether a process may have been granted a lock by node at m.
-func (w *windows) on(node string, process int, m history.Moment) bool {
-	return slices.ContainsFunc(w.sessionsAt(process, m), func(s cluster.Writable) bool { return s.Node == node })
+// noted is when the process of g would have noted it, had it not been starved.
+func (w *windows) noted(g check.Grant) history.Moment {
+	return g.Granted - within(w.starved, g.Requested, g.Granted)
+}
+
+// by reports whether node may have granted g.
+func (w *windows) by(node string, g check.Grant) bool {
+	return slices.ContainsFunc(w.sessionsOf(g), func(s cluster.Writable) bool { return s.Node == node })
 }
 
 // inSplit reports whether two nodes may have accepted writes when second was
-// granted, of which one granted it and the other one first. The holder of first
-// knew in time what it could know.
+// granted, of which one granted it and the other one first. The holders knew in
+// time what they could know.
 func (w *windows) inSplit(first, second check.Grant) bool {
-	m := second.Granted
 	for i, a := range w.servers {
 		for _, b := range w.servers[i+1:] {
 			from, to := max(a.Before, b.Before), min(a.Until(), b.Until())
-			if a.Node == b.Node || from > to || m < from || m > to+news {
+			if a.Node == b.Node || from > to || second.Granted < from || w.noted(second) > to+news {
 				continue
 			}
 			for _, s := range [][2]cluster.Writable{{a, b}, {b, a}} {
-				if w.on(s[0].Node, first.Process, first.Granted) && w.on(s[1].Node, second.Process, m) && w.knew(first, s[0], m) {
+				if w.by(s[0].Node, first) && w.by(s[1].Node, second) && w.knew(first, s[0], second.Granted) && w.knew(second, s[1], second.Granted) {
 					return true
 				}
 			}
@@ -130,32 +134,33 @@ func (w *windows) knew(lock check.Grant, server cluster.Writable, m history.Mome
 		limit = i.From + w.lease*4/5
 	}
 	known := max(lock.Valid, lock.Told)
-	return known-within(w.starved, m, known) <= limit+news
+	return known-within(w.starved, limit, known) <= limit+news
 }
 
-// ends reports whether s ended shortly before m, or will at once.
-func ends(s cluster.Writable, m history.Moment) bool {
-	return m >= s.To-news && m <= s.Gone+news
+// ends reports whether s ended shortly before g was granted, or at once after it.
+func (w *windows) ends(s cluster.Writable, g check.Grant) bool {
+	return g.Granted >= s.To-news && w.noted(g) <= s.Gone+news
 }
 
-// endedBy returns the server of s that ended its sessions around m; nil if there
-// is none.
-func (w *windows) endedBy(s cluster.Writable, m history.Moment) *cluster.Writable {
-	i := slices.IndexFunc(w.servers, func(server cluster.Writable) bool { return server.Node == s.Node && ends(server, m) })
+// endedBy returns the server of s that ended its sessions when g was granted; nil
+// if there is none.
+func (w *windows) endedBy(s cluster.Writable, g check.Grant) *cluster.Writable {
+	i := slices.IndexFunc(w.servers, func(server cluster.Writable) bool { return server.Node == s.Node && w.ends(server, g) })
 	if i < 0 {
 		return nil
 	}
 	return &w.servers[i]
 }
 
-// closedBy reports whether HAProxy ended its connections to the node of s around
-// m: those of all its processes. It cannot do so for a node that it does not reach.
-func (w *windows) closedBy(s cluster.Writable, process int, m history.Moment) bool {
-	if !slices.Contains(proxied, process) || w.isolation(s.Node, process, m) != nil {
+// closedBy reports whether HAProxy ended its connections to the node of s, a
+// session of process, when g was granted: those of all its processes. It cannot do
+// so for a node that it does not reach.
+func (w *windows) closedBy(s cluster.Writable, process int, g check.Grant) bool {
+	if !slices.Contains(proxied, process) || w.isolation(s.Node, process, g.Granted) != nil {
 		return false
 	}
 	for _, p := range proxied {
-		if !slices.ContainsFunc(w.sessions[sessionName(p)], func(o cluster.Writable) bool { return o.Node == s.Node && ends(o, m) }) {
+		if !slices.ContainsFunc(w.sessions[sessionName(p)], func(o cluster.Writable) bool { return o.Node == s.Node && w.ends(o, g) }) {
 			return false
 		}
 	}
@@ -179,16 +184,24 @@ func (w *windows) isolation(node string, process int, m history.Moment) *isolati
 // process on its side, and only that is excused.
 func (w *windows) inNews(first, second check.Grant) bool {
 	m := second.Granted
-	return slices.ContainsFunc(w.sessionsAt(first.Process, first.Granted), func(s cluster.Writable) bool {
-		ended := w.endedBy(s, m)
-		switch {
+	return slices.ContainsFunc(w.sessionsOf(first), func(s cluster.Writable) bool {
+		switch ended := w.endedBy(s, second); {
 		case ended != nil:
-			onItsSide := w.on(s.Node, second.Process, m) && w.isolation(s.Node, second.Process, m) == nil
+			onItsSide := w.by(s.Node, second) && w.isolation(s.Node, second.Process, m) == nil
 			return (onItsSide || w.isolation(s.Node, first.Process, m) == nil) && w.knew(first, *ended, m)
-		case w.closedBy(s, first.Process, m):
+		case w.closedBy(s, first.Process, second):
 			return w.knew(first, cluster.Writable{Node: s.Node, Gone: m}, m)
 		}
 		return false
+	})
+}
+
+// knewOfItsEnd reports whether the holder of g knew in time of the end of the
+// server that granted it, if that has ended.
+func (w *windows) knewOfItsEnd(g check.Grant) bool {
+	return !slices.ContainsFunc(w.servers, func(server cluster.Writable) bool {
+		granted := g.Granted >= server.Before && w.noted(g) <= server.Until()+news && w.by(server.Node, g)
+		return granted && !w.knew(g, server, g.Granted)
 	})
 }
 
@@ -212,7 +225,7 @@ func (w *windows) excuse(a, b check.Grant) bool {
 		}
 	}
 	for _, o := range orders {
-		if w.inNews(o[0], o[1]) {
+		if w.inNews(o[0], o[1]) && w.knewOfItsEnd(o[1]) {
 			w.late[[2]int64{a.Lock, b.Lock}] = true
 			return true
 		}
@@ -220,18 +233,23 @@ func (w *windows) excuse(a, b check.Grant) bool {
 	return false
 }
 
-// divided reports whether two nodes may have accepted writes at once in the time
-// of o.
+// divided reports whether two nodes accepted writes at once in the time of o.
 func (w *windows) divided(o *Outcome) bool {
-	for i, a := range w.servers {
-		for _, b := range w.servers[i+1:] {
-			from, to := max(a.Before, b.Before), min(a.Until(), b.Until())
-			if a.Node != b.Node && from <= to && from <= o.Settled && to >= o.Begin {
-				return true
-			}
+	return slices.ContainsFunc(w.split, func(s span) bool { return s.From <= o.Settled && s.To >= o.Begin })
+}
+
+// blind is the longest time in which a server began to accept writes, or ceased
+// to, without being seen.
+func (w *windows) blind() (longest history.Moment) {
+	for _, s := range w.servers {
+		if s.Before != 0 {
+			longest = max(longest, s.From-s.Before)
+		}
+		if s.Gone != 0 {
+			longest = max(longest, s.Gone-s.To)
 		}
 	}
-	return false
+	return longest
 }
 
 // changed returns the last moment at which a node ceased to accept writes in the
