@@ -251,7 +251,7 @@ func TestExcuse(t *testing.T) {
 		found("p", "", 139000, 150000), session("p", 19, 139000, 150000),
 		found("q", "", 139000, 150000), session("q", 18, 141550, 150000),
 		{Node: "p", Client: sessionName(18), Before: ms(139990), From: ms(141900), To: ms(140000), Gone: ms(142050)},
-	}, span{ms(25000), ms(25100)}, span{ms(30300), ms(30400)}, span{ms(131020), ms(131380)})
+	}, span{ms(25000), ms(25100)}, span{ms(30300), ms(30400)}, span{ms(90000), ms(90200)}, span{ms(131020), ms(131380)})
 	w.isolated = []isolation{{"e", []int{1, 2, 15}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(119000)}}}
 	w.lease = ms(10000)
 	lock := func(process, from, valid, told int) check.Grant {
@@ -280,7 +280,7 @@ func TestExcuse(t *testing.T) {
 		{"granted long after there were two, and told soon", lock(1, 4500, 6050, 6100), lock(2, 6000, 7000, 0), false},
 		{"two others accept writes", lock(2, 6000, 7000, 0), lock(3, 6500, 7000, 0), false},
 		{"the server ends sessions, and the news is under way", lock(1, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), true},
-		{"told soon after the grant", lock(1, 29000, 30240, 30400), lock(2, 30200, 30230, 30240), true},
+		{"told soon after the grant", lock(1, 29000, 30240, 30440), lock(2, 30200, 30230, 30240), true},
 		{"the same, on the side of a process elsewhere", lock(3, 29000, 30010, 30050), lock(2, 30020, 30030, 30040), false},
 		{"the news came late", lock(1, 29000, 30010, 30410), lock(2, 30020, 30030, 30040), false},
 		{"the news came late, but for a time without a processor", lock(1, 29000, 30010, 30390), lock(2, 30020, 30030, 30040), true},

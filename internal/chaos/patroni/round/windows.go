@@ -86,7 +86,7 @@ func (w *windows) sessionsOf(g check.Grant) (all []cluster.Writable) {
 	sessions := w.sessions[sessionName(g.Process)]
 	for _, s := range sessions {
 		succeeded := slices.ContainsFunc(sessions, func(later cluster.Writable) bool {
-			return s.From <= later.Before && later.From <= g.Requested && later.Until() >= w.noted(g)
+			return s.From <= later.Before && later.From <= g.Requested
 		})
 		if !succeeded && g.Granted >= s.Before && w.noted(g) <= s.Until()+news {
 			all = append(all, s)
