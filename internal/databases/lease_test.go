@@ -176,15 +176,23 @@ func TestLeaseTableServerRestarts(t *testing.T) {
 			}
 			o := lockertest.Orders{Driver: driver, DSN: dsn, LeaseTable: true}
 			s, other := process(t, o, sqllock.WithLease(time.Minute)), process(t, o, sqllock.WithLease(time.Minute))
-			for _, immediate := range []bool{false, true} {
+			for _, stop := range []func() error{cluster.Stop, cluster.Kill} {
 				lock := mustLock(t, s, sqllock.ID(1))
-				if err := cluster.Restart(immediate); err != nil {
+				if err := stop(); err != nil {
 					t.Fatal(err)
 				}
-				lockertest.Eventually(t, "the server grants again", func() bool {
-					lock, err := other.TryLock(t.Context(), sqllock.ID(2))
-					return err == nil && lock.Unlock() == nil
-				})
+				if _, err := s.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrUnavailable) {
+					t.Errorf("TryLock without a server: %v, want ErrUnavailable", err)
+				}
+				if err := cluster.StartAgain(); err != nil {
+					t.Fatal(err)
+				}
+				for _, l := range []sqllock.Locker{s, other} { // each asks the server again after a pause
+					lockertest.Eventually(t, "the server grants again", func() bool {
+						lock, err := l.TryLock(t.Context(), sqllock.ID(2))
+						return err == nil && lock.Unlock() == nil
+					})
+				}
 				if _, err := other.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
 					t.Errorf("TryLock of a key that is held since before the restart: %v, want ErrHeld", err)
 				}
