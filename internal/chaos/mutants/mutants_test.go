@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 var (
@@ -122,11 +123,12 @@ func plant(t *testing.T, bench *Bench, m Mutant) Times {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report(t, m.Catch, result.Test)
+	var times Times
+	times.Test = report(t, m.Catch, result.Test)
 	if len(m.Campaign.Words) > 0 {
-		report(t, m.Campaign, result.Campaign)
+		times.Campaign = report(t, m.Campaign, result.Campaign)
 	}
-	return Times{result.Test.Took, result.Campaign.Took}
+	return times
 }
 
 // TestPage sees that the page has the bugs of this folder, with their texts. If
@@ -149,13 +151,16 @@ func TestPage(t *testing.T) {
 	}
 }
 
-func report(t *testing.T, c Command, o Outcome) {
+// report logs how a command ended, and returns how long it took to catch the bug;
+// 0 if it has not.
+func report(t *testing.T, c Command, o Outcome) time.Duration {
 	t.Helper()
-	if o.Caught {
-		t.Logf("caught by %v in %.1f s\n%s", c, o.Took.Seconds(), excerpt(o.Output))
-	} else {
+	if !o.Caught {
 		t.Errorf("survived %v\n%s", c, o.Output)
+		return 0
 	}
+	t.Logf("caught by %v in %.1f s\n%s", c, o.Took.Seconds(), excerpt(o.Output))
+	return o.Took
 }
 
 // excerpt is how output begins, where a test says what was wrong, and how it ends, where
