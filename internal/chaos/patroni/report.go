@@ -150,7 +150,7 @@ func (o *options) how(results []*round.Result) string {
 %s, %s, %d processors.
 Patroni has ttl %v, loop_wait %v, retry_timeout %v and synchronous_mode %s; each Session has a lease of %v.
 %d faults; %d operations, of which another process contended %d; %d fenced writes stored, and %d refused by the fence.
-What a server did is known to %d ms.`,
+When a server began or ceased to accept writes is known to within %d ms.`,
 		took.Round(time.Second), len(results), o.others, o.seed, results[0].Server, runtime.Version(), runtime.NumCPU(),
 		s.TTL, s.LoopWait, s.RetryTimeout, mode, o.lease, faults, operations, contended, stored, fenced, blind.Milliseconds())
 }
