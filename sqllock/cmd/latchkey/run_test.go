@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -126,6 +128,9 @@ func TestSignals(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
 	file := filepath.Join(t.TempDir(), "work")
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // under nohup the command would ignore it
+	defer signal.Stop(hangups)
 	p := start(t, address, append([]string{"run", "a:b"}, worker("signals", file)...)...)
 	p.wantLine("ready")
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTERM} {
