@@ -212,7 +212,7 @@ func thousandRounds(t *testing.T, fleet Fleet) {
 			}
 			other, err := b.TryLock(t.Context(), key)
 			if other != nil {
-				return errors.New("TryLock of a held key has granted it")
+				return errors.New("a held key was granted")
 			}
 			if !errors.Is(err, sqllock.ErrHeld) {
 				return errors.Join(fmt.Errorf("TryLock of a held key: %w, want ErrHeld", err), lock.Unlock())
