@@ -18,10 +18,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-const (
-	namespace sqllock.Namespace = "test"
-	alice                       = "alice" // the user whose id must be nowhere
+const namespace sqllock.Namespace = "test"
 
+const (
+	alice    = "alice"          // the user whose id must be nowhere
 	patience = 20 * time.Second // never waited out if all is well
 	service  = "/test.v1.TestService/"
 )

@@ -208,20 +208,20 @@ func thousandRounds(t *testing.T, fleet Fleet) {
 		answered(func() error {
 			lock, err := a.TryLock(t.Context(), key)
 			if err != nil {
-				return fmt.Errorf("TryLock of a free key: %w", err)
+				return fmt.Errorf("a free key: TryLock: %w", err)
 			}
 			other, err := b.TryLock(t.Context(), key)
 			if other != nil {
 				return errors.New("a held key was granted")
 			}
 			if !errors.Is(err, sqllock.ErrHeld) {
-				return errors.Join(fmt.Errorf("TryLock of a held key: %w, want ErrHeld", err), lock.Unlock())
+				return errors.Join(fmt.Errorf("a held key: TryLock: %w, want ErrHeld", err), lock.Unlock())
 			}
 			if err := lock.Unlock(); err != nil {
-				return fmt.Errorf("Unlock: %w", err)
+				return fmt.Errorf("a held key: Unlock: %w", err)
 			}
 			if lock, err = b.TryLock(t.Context(), key); err != nil {
-				return fmt.Errorf("TryLock of a free key: %w", err)
+				return fmt.Errorf("a free key: TryLock: %w", err)
 			}
 			return lock.Unlock()
 		})
