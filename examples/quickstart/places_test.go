@@ -29,7 +29,7 @@ var given = []place{
 	{"MariaDB", "MariaDB", "connection", func(t *testing.T) string { return mariadbtest.Database(t) }},
 }
 
-// nothingHeld waits until nothing of latchkey is left in a database.
+// nothingHeld polls until nothing of latchkey is left in a database.
 func nothingHeld(t *testing.T, databaseURL string) {
 	t.Helper()
 	for deadline := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {

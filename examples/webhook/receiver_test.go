@@ -202,6 +202,8 @@ func TestDuplicateWaits(t *testing.T) {
 	wantEntries(t, rc.db, 1)
 }
 
+// eventually polls until ok returns true, and fails the test if that takes too
+// long.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {

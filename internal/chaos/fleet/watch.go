@@ -47,8 +47,8 @@ func late(err error, end time.Time) bool {
 	return time.Until(end) < before && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded))
 }
 
-// ErrProcessEnded is matched by Serving's error if a process ended that nobody
-// had ended.
+// ErrProcessEnded is matched by Serving's error if a process under test has
+// crashed or exited, although the campaign did not end it.
 var ErrProcessEnded = errors.New("a process has ended by itself")
 
 // Serving waits until each process has granted a lock that was requested after

@@ -32,7 +32,8 @@ func (a *aim) at(kind Request) <-chan history.Moment {
 	return a.lost
 }
 
-// sent is called with the requests in a message that is about to be passed on.
+// sent is called with the requests in a message, before the proxy passes the
+// message on.
 func (a *aim) sent(carried Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
