@@ -31,6 +31,11 @@ func newError(s rpclimit.Status) *connect.Error {
 	return err
 }
 
+// faultError returns the error of a call that the server is at fault for.
+func faultError(text string) *connect.Error {
+	return connect.NewError(connect.CodeInternal, errors.New(text))
+}
+
 // limit returns what the errors say about l.
 func (i *Interceptor) limit(l *ratelimit.Limiter) rpclimit.Limit {
 	return rpclimit.Limit{
@@ -74,7 +79,7 @@ func (i *Interceptor) keyRejection(ctx context.Context, l *ratelimit.Limiter, ca
 		return newError(rpclimit.Away())
 	default:
 		i.report(ctx, call, slog.LevelError, failedText, named(l), slog.Any("error", err))
-		return connect.NewError(connect.CodeInternal, errors.New(rpclimit.FaultText))
+		return faultError(rpclimit.FaultText)
 	}
 	return connect.NewError(connect.CodeInvalidArgument, errors.New(text))
 }
@@ -90,7 +95,7 @@ func (i *Interceptor) limiterRejection(ctx context.Context, err error) *connect.
 	}
 	switch {
 	case errors.Is(err, ratelimit.ErrPolicy):
-		return connect.NewError(connect.CodeInternal, errors.New(rpclimit.PolicyText))
+		return faultError(rpclimit.PolicyText)
 	case errors.Is(err, ratelimit.ErrBadID):
 		return connect.NewError(connect.CodeInvalidArgument, errors.New(err.Error())) // the text has the reason, not the key
 	}

@@ -23,8 +23,9 @@ type Writable struct {
 	// Between which looks it began and ended. It began after Before, when the last
 	// look before it began, and was there by From, when the first look that found it
 	// was over. It was there after To, when the last look that found it began, and
-	// had ended by Gone, when the next one was over. Before is 0 if the first look of
-	// all found it, and Gone is 0 if the last one did.
+	// not by Gone, when the next one was over. If the server refused that look, other
+	// sessions may have ended some milliseconds later. Before is 0 if the first look
+	// of all found it, and Gone is 0 if the last one did.
 	Before, From, To, Gone history.Moment
 }
 
@@ -145,7 +146,7 @@ func (o *observer) close(ctx context.Context) {
 }
 
 // provesNothing reports whether a look ended without an answer. Any other error
-// comes from a server that ends its sessions, or from its absence.
+// is taken for that of a server that ends its sessions, or is not there.
 func provesNothing(err error) bool {
 	return pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

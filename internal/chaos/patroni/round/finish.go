@@ -24,6 +24,7 @@ import (
 // and reads what was written. The error says what kept it from looking.
 func (r *run) finish(ctx context.Context) error {
 	if r.result.Stuck() { // there may be no cluster to look at
+		r.alive()
 		return nil
 	}
 	leader, err := r.leader(ctx)
@@ -71,6 +72,17 @@ func (r *run) finish(ctx context.Context) error {
 	return err
 }
 
+// alive notes a violation for each process that has ended by itself.
+func (r *run) alive() {
+	for _, w := range r.workers {
+		select {
+		case <-w.Ended():
+			r.violated("process %d has ended", w.Config.Process)
+		default:
+		}
+	}
+}
+
 // noSessions expects that no client has a session on n.
 func (r *run) noSessions(ctx context.Context, n *cluster.Node) error {
 	db, err := r.cluster.Open(n, "postgres")
@@ -94,20 +106,21 @@ func (r *run) expect(ctx context.Context, what string, done func(context.Context
 }
 
 // expectIn notes a violation if a condition does not come within d. If the last
-// look failed, it returns that error instead.
+// look failed, or none ended, it returns an error instead.
 func (r *run) expectIn(ctx context.Context, d time.Duration, what string, done func(context.Context) (bool, error)) error {
 	var failed error
+	looked := false
 	err := fleet.Poll(ctx, d, what, func(ctx context.Context) (bool, error) {
 		ok, err := done(ctx)
 		if ctx.Err() == nil { // a look that the end of the time cut short says nothing
-			failed = err
+			failed, looked = err, true
 		}
 		return ok && err == nil, nil
 	})
 	switch {
 	case err == nil:
 		return nil
-	case failed != nil || !errors.Is(err, fleet.ErrTimeout):
+	case failed != nil || !looked || !errors.Is(err, fleet.ErrTimeout):
 		return errors.Join(err, failed)
 	}
 	r.violated("%v", err)
@@ -133,11 +146,12 @@ func (r *run) check() error {
 	measure(all, events)
 	w := windowsOf(r.seen, r.starved...)
 	w.isolated, w.lease = r.isolated, history.Moment(r.Lease)
+	looked := !r.result.Stuck()
 	if r.result.Blind = time.Duration(w.blind()); r.result.Blind > maxBlind {
 		r.stick(fmt.Errorf("the observer saw nothing for %v", r.result.Blind))
 	}
 	options := []check.Option{check.WithExcuse(w.excuse)}
-	if !r.result.Stuck() {
+	if looked {
 		options = append(options, check.WithComplete())
 	}
 	report := check.Sweep(events, options...)
@@ -145,11 +159,11 @@ func (r *run) check() error {
 	r.result.Operations, r.result.Contended, r.result.Locks = report.Operations, report.Contended, report.Locks
 	r.result.Fenced = report.Writes[history.Fenced]
 	err = report.Err()
-	if !r.result.Stuck() {
+	if looked {
 		rows := r.result.writes
 		r.result.Stored = len(rows)
 		without, lost := missing(all, events, rows, r.Orders.Cluster.Synchronous, w)
-		if len(lost) > 0 {
+		if len(lost) > 0 && !r.result.Stuck() {
 			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them, first %+v", len(lost), lost[0])
 		}
 		for _, w := range remained(all, r.oldWrites, rows, r.result.marks) {

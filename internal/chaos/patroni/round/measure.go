@@ -47,10 +47,6 @@ func measure(all []Outcome, events []history.Event) {
 			grants[e.Try.Process] = append(grants[e.Try.Process], e.Try.End)
 		case e.Try != nil && e.Try.Result == history.Unavailable:
 			refused[e.Try.Process] = append(refused[e.Try.Process], e.Try.End)
-		case e.Write != nil && e.Write.Result == history.Fenced && e.Write.Process != minorityProcess:
-			if o := at(all, e.Write.End); o != nil {
-				o.Fenced++
-			}
 		}
 	}
 	for _, h := range holds {
@@ -118,7 +114,7 @@ func overlaps(all []Outcome, r *check.Report, w *windows) {
 		o := at(all, v.From)
 		switch {
 		case o == nil:
-		case w.late[[2]int64{v.First, v.Second}]:
+		case w.byNews[[2]int64{v.First, v.Second}]:
 			o.News++
 		default:
 			o.Excused++

@@ -43,7 +43,6 @@ func TestMeasure(t *testing.T) {
 		{Hold: &history.Hold{Lock: 3, From: ms(1001), Told: ms(1300)}}, // not held when the fault began
 		{Hold: &history.Hold{Lock: 4, From: ms(5900)}},                 // not lost
 		{Hold: &history.Hold{Lock: 5, From: ms(10), Told: ms(20)}},     // before all faults
-		{Write: &history.Write{Result: history.Fenced, End: ms(6100)}},
 	}
 	for at := 0; at < 12000; at += 100 {
 		if at <= 1000 || at >= 4000 {
@@ -61,7 +60,7 @@ func TestMeasure(t *testing.T) {
 			Row: keeps, Begin: ms(1000), Settled: ms(5000), Lost: 3, Spared: 1,
 			Told: []time.Duration{100 * time.Millisecond, 200 * time.Millisecond}, Served: []time.Duration{3 * time.Second},
 		},
-		{Row: loses, Begin: ms(6000), Settled: ms(9000), Spared: 1, Served: []time.Duration{2600 * time.Millisecond}, Fenced: 1},
+		{Row: loses, Begin: ms(6000), Settled: ms(9000), Spared: 1, Served: []time.Duration{2600 * time.Millisecond}},
 	}
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("got  %+v\nwant %+v", all, want)
@@ -208,8 +207,13 @@ func TestExpect(t *testing.T) {
 }
 
 func TestBlind(t *testing.T) {
-	if got := windowsOf([]cluster.Writable{found("a", "", 100, 900), slow("b", "", 2000, 3000), {Node: "c", From: ms(5000), To: ms(9000)}}).blind(); got != ms(400) {
+	seen := []cluster.Writable{found("a", "", 100, 900), slow("b", "", 2000, 3000), {Node: "c", From: ms(5000), To: ms(9000)}}
+	if got := windowsOf(seen).blind(); got != ms(400) {
 		t.Errorf("blind for %v, want 400 ms", time.Duration(got))
+	}
+	seen = append(seen, cluster.Writable{Node: "b", Client: sessionName(1), Before: ms(2000), From: ms(2500), To: ms(3000)})
+	if got := windowsOf(seen).blind(); got != ms(500) {
+		t.Errorf("blind for %v with a session, want 500 ms", time.Duration(got))
 	}
 }
 
@@ -234,7 +238,7 @@ func TestExcuse(t *testing.T) {
 		found("c", "", 20000, 30000), session("c", 1, 20000, 30000), session("c", 2, 20000, 30000),
 		session("d", 1, 60000, 65000), session("d", 2, 60000, 65010), session("d", 3, 60000, 70000),
 		session("d", 1, 66000, 68000), session("d", 2, 66000, 70000), session("d", 3, 70100, 75000),
-		found("e", "", 80000, 89000), session("e", 1, 80000, 87000), session("e", 2, 80000, 87010), session("e", 3, 80000, 89000), session("e", 15, 80000, 89000),
+		found("e", "", 80000, 89000), session("e", 1, 80000, 87000), session("e", 2, 80000, 87010), session("e", 3, 80000, 89000), session("e", 15, 80000, 89000), session("e", 20, 80000, 89000),
 		found("g", "", 89120, 99000), session("g", 4, 89120, 99000),
 		// The looks at h and i take 200 ms. Process 8 is granted a lock on h, and moves
 		// to i in the time of a look. Both accept writes meanwhile, for 40 ms.
@@ -251,8 +255,24 @@ func TestExcuse(t *testing.T) {
 		found("p", "", 139000, 150000), session("p", 19, 139000, 150000),
 		found("q", "", 139000, 150000), session("q", 18, 141550, 150000),
 		{Node: "p", Client: sessionName(18), Before: ms(139990), From: ms(141900), To: ms(140000), Gone: ms(142050)},
-	}, span{ms(25000), ms(25100)}, span{ms(30300), ms(30400)}, span{ms(90000), ms(90200)}, span{ms(131020), ms(131380)})
-	w.isolated = []isolation{{"e", []int{1, 2, 15}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(119000)}}}
+		// Process 21 moves when r ends. Process 23 is cut off from r.
+		found("r", "", 160000, 165000), session("r", 21, 160000, 165000), session("r", 23, 160000, 165000),
+		found("s", "", 164000, 175000), session("s", 21, 165080, 175000), session("s", 22, 164000, 175000),
+		found("t", "", 165110, 175000), session("t", 32, 165110, 175000),
+		// The server on u is started again, and later v is promoted.
+		found("u", "", 200000, 205000), session("u", 24, 200000, 205000), found("u", "", 205200, 220000),
+		found("v", "", 206000, 215000), session("v", 25, 206000, 215000),
+		// Nobody gets a processor until w ends.
+		found("w", "", 230000, 235000), session("w", 26, 230000, 235000), found("x", "", 234000, 245000), session("x", 27, 234000, 245000),
+		// Both accept writes. Processes 28 and 29 are cut off from y, for a long and a
+		// short time. The session of 29 ends meanwhile. That of 31 ends before it is cut
+		// off.
+		{Node: "y", Before: ms(249950), From: ms(250000), To: ms(300000)}, session("y", 28, 250000, 300000), session("y", 29, 250000, 283000),
+		session("y", 31, 250000, 270000), found("z", "", 268000, 300000), session("z", 30, 268000, 300000),
+	}, span{ms(234700), ms(235040)}, span{ms(25000), ms(25100)}, span{ms(30300), ms(30400)}, span{ms(90000), ms(90200)}, span{ms(131020), ms(131380)})
+	w.isolated = []isolation{{"e", []int{1, 2, 15, 20}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(121000)}},
+		{"r", []int{23}, span{ms(162000), ms(180000)}}, {"y", []int{28}, span{ms(252000), ms(269000)}}, {"y", []int{29}, span{ms(280000), ms(285000)}},
+		{"y", []int{31}, span{ms(275000), ms(295000)}}}
 	w.lease = ms(10000)
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Requested: ms(from), Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
@@ -272,7 +292,8 @@ func TestExcuse(t *testing.T) {
 		{"both granted by one of two primaries", lock(3, 4300, 4600, 5000), lock(2, 4500, 4700, 0), false},
 		{"the same, by a process that has just moved there", lock(5, 4450, 4600, 5000), lock(2, 4500, 4700, 0), false},
 		{"the same, and its session on the other one lives on", lock(6, 4450, 4600, 5000), lock(2, 4500, 4700, 0), false},
-		{"granted before the process moved", lock(5, 4350, 4600, 5000), lock(2, 4500, 4700, 0), true},
+		{"granted before the process moved", lock(5, 4350, 4600, 4700), lock(2, 4500, 4700, 0), true},
+		{"the same, and told long after its session had ended", lock(5, 4350, 4600, 5000), lock(2, 4500, 4700, 0), false},
 		{"of one process, which moved", lock(5, 4300, 4600, 5000), lock(5, 4500, 4700, 0), false},
 		{"of one process that moved, and was told late", lock(5, 4300, 4400, 4600), lock(5, 4500, 4700, 0), false},
 		{"of a process that was seen nowhere", lock(1, 3000, 4600, 5000), lock(4, 4500, 4700, 0), false},
@@ -286,17 +307,19 @@ func TestExcuse(t *testing.T) {
 		{"the news came late, but for a time without a processor", lock(1, 29000, 30010, 30390), lock(2, 30020, 30030, 30040), true},
 		{"still taken for valid", lock(1, 29000, 30410, 0), lock(2, 30020, 30030, 30040), false},
 		{"HAProxy closes its connections to a node", lock(1, 64000, 65010, 65050), lock(3, 65020, 65030, 0), true},
+		{"the same, and the other lock goes on", lock(1, 64000, 65010, 65050), lock(3, 65020, 66000, 0), true},
 		{"the same, and a process elsewhere loses its lock", lock(3, 64000, 65010, 65050), lock(1, 65020, 65030, 0), false},
 		{"the same, and the news came late", lock(1, 64000, 65010, 65300), lock(3, 65020, 65030, 0), false},
 		{"one process alone loses its connection to HAProxy", lock(1, 67000, 68010, 68050), lock(3, 68020, 68030, 0), false},
 		{"a process without HAProxy loses its connection", lock(3, 69000, 70010, 70050), lock(1, 70020, 70030, 0), false},
 		{"the leases of those that are cut off end on the server", lock(1, 84000, 87150, 87100), lock(3, 87005, 87300, 0), false},
-		{"a holder is cut off when its server ends", lock(1, 84000, 93000, 93100), lock(3, 88950, 89030, 0), true},
-		{"the same, and the lease is over", lock(1, 84000, 93000, 93300), lock(3, 88950, 89030, 0), false},
-		{"the same, and the holder is on the server's side", lock(3, 84000, 93000, 93100), lock(1, 88950, 89030, 0), false},
-		{"the same, and another server grants the key", lock(1, 84000, 93000, 93100), lock(4, 89200, 89230, 0), false},
-		{"a holder is cut off, and its server goes on", lock(1, 84000, 93000, 93100), lock(3, 87010, 87030, 0), false},
-		{"the same, and the other process is cut off too", lock(1, 84000, 93000, 93100), lock(15, 88950, 89030, 0), false},
+		{"a holder is cut off when its server ends", lock(15, 84000, 93000, 93100), lock(3, 88950, 89030, 0), true},
+		{"the same, and its session had ended long before", lock(1, 84000, 93000, 93100), lock(3, 88950, 89030, 0), false},
+		{"the same, and the lease is over", lock(15, 84000, 93000, 93300), lock(3, 88950, 89030, 0), false},
+		{"the same, and the holder is on the server's side", lock(3, 84000, 93000, 93100), lock(15, 88950, 89030, 0), false},
+		{"the same, and another server grants the key", lock(15, 84000, 93000, 93100), lock(4, 89200, 89230, 0), false},
+		{"a holder is cut off, and its server goes on", lock(15, 84000, 93000, 93100), lock(3, 87010, 87030, 0), false},
+		{"the same, and the other process is cut off too", lock(20, 84000, 93000, 93100), lock(15, 88950, 89030, 0), false},
 		{"before the server ends sessions", lock(1, 29000, 29710, 29800), lock(2, 29700, 29730, 0), false},
 		{"after the server has ended sessions", lock(1, 29000, 30320, 30330), lock(2, 30310, 30330, 0), false},
 		{"two primaries between two looks", lock(8, 101010, 101060, 101070), lock(9, 101030, 101090, 0), true},
@@ -312,6 +335,19 @@ func TestExcuse(t *testing.T) {
 		{"a server that goes on has not ended", lock(10, 111000, 119000, 119010), lock(12, 118950, 119010, 0), false},
 		{"noted in the other order than granted", late(lock(1, 65200, 65230, 65240), 64900), late(lock(3, 65100, 65240, 0), 65000), true},
 		{"the same, but not requested in time", late(lock(1, 65200, 65230, 65240), 65150), late(lock(3, 65100, 65240, 0), 65000), false},
+		{"asked for before the process moved", late(lock(21, 165170, 165300, 0), 165070), late(lock(22, 165190, 165320, 0), 165090), true},
+		{"asked for when its session had ended", late(lock(21, 165170, 165300, 0), 165120), late(lock(22, 165190, 165320, 0), 165090), false},
+		{"a holder is cut off, and there are two primaries", lock(23, 161000, 169900, 0), late(lock(22, 165170, 165320, 0), 165090), true},
+		{"asked for when there was one primary", lock(23, 161000, 169900, 0), late(lock(22, 165170, 165320, 0), 165120), false},
+		{"granted by a server that was started again before there were two", lock(24, 203000, 206600, 0), lock(25, 206500, 209000, 0), false},
+		{"granted by the next primary", lock(23, 161000, 169900, 0), late(lock(32, 165150, 165320, 0), 165090), false},
+		{"granted when the cut had ended, with two primaries", lock(28, 270000, 275000, 0), lock(30, 271000, 275000, 0), true},
+		{"a session has ended before the cut", lock(31, 268500, 280000, 0), lock(30, 269000, 280000, 0), false},
+		{"starved while there were two", lock(26, 233000, 235100, 0), late(lock(27, 235600, 235700, 0), 234600), false},
+		{"a cut has ended, and the lease has not", lock(28, 251000, 278000, 0), lock(30, 269100, 269500, 0), false},
+		{"a lease goes on during a short cut", lock(29, 279000, 287900, 0), lock(30, 284000, 288000, 0), true},
+		{"the same, and it ends too late", lock(29, 279000, 288300, 0), lock(30, 284000, 288300, 0), false},
+		{"a lease goes on after a short cut", lock(29, 279000, 287900, 0), lock(30, 286000, 288000, 0), false},
 		{"no server ended sessions", lock(1, 24000, 25010, 25050), lock(2, 25020, 25030, 0), false},
 	}
 	for _, tt := range tests {

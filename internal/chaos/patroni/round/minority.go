@@ -129,7 +129,9 @@ func (m *minority) goOnIn(ctx context.Context, db *sql.DB, d time.Duration) erro
 			return errors.Join(err, w.err)
 		}
 		if w = m.write(ctx, db); !decided(w) {
-			m.run.violated("the new primary stores a mark, and its fence does not decide on a write: %v", w.err)
+			if mark(ctx, db, m.run.number()) == nil {
+				m.run.violated("the new primary stores marks, and its fence does not decide on a write: %v", w.err)
+			}
 			return errors.Join(err, w.err)
 		}
 	}

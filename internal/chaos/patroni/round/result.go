@@ -57,7 +57,6 @@ type Outcome struct {
 	News     int             // more of them, while a server ended its sessions, or HAProxy its connections
 	Two      []time.Duration // for which two nodes accepted writes
 	Missing  int             // writes that were acknowledged and are not stored
-	Fenced   int             // writes that the fence refused
 
 	Cancelled int // writes that were acknowledged when their context had ended, and are not stored, with synchronous_mode
 	Minority  Minority

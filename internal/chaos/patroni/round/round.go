@@ -59,8 +59,8 @@ var (
 // machine without time left. So callers rest longer between two calls than
 // elsewhere, and look less often at the locks that they hold.
 const (
-	Pause = 40 * time.Millisecond // the longest between two calls
-	Look  = 4 * time.Millisecond
+	Pause = 100 * time.Millisecond // the longest between two calls
+	Look  = 10 * time.Millisecond
 )
 
 // A run is a round under way.

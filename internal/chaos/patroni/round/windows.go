@@ -5,6 +5,7 @@ package round
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,6 +42,10 @@ type isolation struct {
 // in which this process was starved comes on top.
 const news = history.Moment(250 * time.Millisecond)
 
+// straggle is how much longer than the observer's session others may live on a
+// server that ends them.
+const straggle = history.Moment(50 * time.Millisecond)
+
 // windows are the times in which locks are excused.
 type windows struct {
 	servers  []cluster.Writable            // times in which a node accepted writes, by From
@@ -49,12 +54,12 @@ type windows struct {
 	isolated []isolation
 	lease    history.Moment
 
-	split []span            // two nodes accepted writes
-	late  map[[2]int64]bool // pairs of locks that the news excused
+	split  []span            // two nodes accepted writes
+	byNews map[[2]int64]bool // pairs of locks that the news excused
 }
 
 func windowsOf(seen []cluster.Writable, starved ...span) *windows {
-	w := &windows{sessions: map[string][]cluster.Writable{}, starved: starved, late: map[[2]int64]bool{}}
+	w := &windows{sessions: map[string][]cluster.Writable{}, starved: starved, byNews: map[[2]int64]bool{}}
 	for _, s := range slices.SortedFunc(slices.Values(seen), func(a, b cluster.Writable) int { return cmp.Compare(a.From, b.From) }) {
 		if s.Client == "" {
 			w.servers = append(w.servers, s)
@@ -88,50 +93,71 @@ func (w *windows) sessionsOf(g check.Grant) (all []cluster.Writable) {
 		succeeded := slices.ContainsFunc(sessions, func(later cluster.Writable) bool {
 			return s.From <= later.Before && later.From <= g.Requested
 		})
-		if !succeeded && g.Granted >= s.Before && w.noted(g) <= s.Until()+news {
+		if !succeeded && w.inTimeOf(s, g) {
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
-// noted is when the process of g would have noted it, had it not been starved.
-func (w *windows) noted(g check.Grant) history.Moment {
-	return g.Granted - within(w.starved, g.Requested, g.Granted)
+// inTimeOf reports whether s, a server or a session, was there when g may have
+// been granted.
+func (w *windows) inTimeOf(s cluster.Writable, g check.Grant) bool {
+	return g.Granted >= s.Before && g.Requested <= s.Until()+straggle && w.notedBy(g, s.Until())
 }
 
-// by reports whether node may have granted g.
-func (w *windows) by(node string, g check.Grant) bool {
-	return slices.ContainsFunc(w.sessionsOf(g), func(s cluster.Writable) bool { return s.Node == node })
+// notedBy reports whether g may have been granted by m. Its process notes a grant
+// soon, unless it is starved.
+func (w *windows) notedBy(g check.Grant, m history.Moment) bool {
+	return g.Granted-within(w.starved, max(m, g.Requested), g.Granted) <= m+news
+}
+
+// by returns the sessions on server that may have granted g.
+func (w *windows) by(server cluster.Writable, g check.Grant) (all []cluster.Writable) {
+	if !w.inTimeOf(server, g) {
+		return nil
+	}
+	return slices.DeleteFunc(w.sessionsOf(g), func(s cluster.Writable) bool { return s.Node != server.Node })
 }
 
 // inSplit reports whether two nodes may have accepted writes when second was
 // granted, of which one granted it and the other one first. The holders knew in
 // time what they could know.
 func (w *windows) inSplit(first, second check.Grant) bool {
+	knew := func(server cluster.Writable, g check.Grant) bool {
+		return slices.ContainsFunc(w.by(server, g), func(s cluster.Writable) bool {
+			return w.knew(g, s.Node, s.Until(), second.Granted)
+		})
+	}
 	for i, a := range w.servers {
 		for _, b := range w.servers[i+1:] {
-			from, to := max(a.Before, b.Before), min(a.Until(), b.Until())
-			if a.Node == b.Node || from > to || second.Granted < from || w.noted(second) > to+news {
+			both := cluster.Writable{Before: max(a.Before, b.Before), Gone: min(a.Until(), b.Until())}
+			if a.Node == b.Node || both.Before > both.Gone || !w.inTimeOf(both, second) {
 				continue
 			}
-			for _, s := range [][2]cluster.Writable{{a, b}, {b, a}} {
-				if w.by(s[0].Node, first) && w.by(s[1].Node, second) && w.knew(first, s[0], second.Granted) && w.knew(second, s[1], second.Granted) {
-					return true
-				}
+			if knew(a, first) && knew(b, second) || knew(b, first) && knew(a, second) {
+				return true
 			}
 		}
 	}
 	return false
 }
 
-// knew reports whether the holder of a lock knew in time that server, which
-// granted it, may have granted it again, or ended, at m. Cut off, it gives up four
-// fifths of the lease after it heard of the server last.
-func (w *windows) knew(lock check.Grant, server cluster.Writable, m history.Moment) bool {
-	limit := max(m, server.Until())
-	if i := w.isolation(server.Node, lock.Process, m); i != nil {
-		limit = i.From + w.lease*4/5
+// knew reports whether the holder of a lock knew in time that its session on node
+// had ended at end, or that the lock may have been granted again at m. Cut off, it
+// gives up four fifths of the lease after it heard of the server last. After a
+// shorter cut it may go on.
+func (w *windows) knew(lock check.Grant, node string, end, m history.Moment) bool {
+	limit := max(m, end)
+	for _, i := range w.isolated {
+		if i.Node != node || !slices.Contains(i.Processes, lock.Process) || lock.Granted > i.To || i.From > limit {
+			continue
+		}
+		if given := i.From + w.lease*4/5; given <= i.To {
+			limit = given
+		} else if limit <= i.To {
+			limit = max(limit, given)
+		}
 	}
 	known := max(lock.Valid, lock.Told)
 	return known-within(w.starved, limit, known) <= limit+news
@@ -139,24 +165,14 @@ func (w *windows) knew(lock check.Grant, server cluster.Writable, m history.Mome
 
 // ends reports whether s ended shortly before g was granted, or at once after it.
 func (w *windows) ends(s cluster.Writable, g check.Grant) bool {
-	return g.Granted >= s.To-news && w.noted(g) <= s.Gone+news
-}
-
-// endedBy returns the server of s that ended its sessions when g was granted; nil
-// if there is none.
-func (w *windows) endedBy(s cluster.Writable, g check.Grant) *cluster.Writable {
-	i := slices.IndexFunc(w.servers, func(server cluster.Writable) bool { return server.Node == s.Node && w.ends(server, g) })
-	if i < 0 {
-		return nil
-	}
-	return &w.servers[i]
+	return g.Granted >= s.To-news && w.notedBy(g, s.Gone)
 }
 
 // closedBy reports whether HAProxy ended its connections to the node of s, a
 // session of process, when g was granted: those of all its processes. It cannot do
 // so for a node that it does not reach.
 func (w *windows) closedBy(s cluster.Writable, process int, g check.Grant) bool {
-	if !slices.Contains(proxied, process) || w.isolation(s.Node, process, g.Granted) != nil {
+	if !slices.Contains(proxied, process) || w.cutOff(s.Node, process, g.Granted) {
 		return false
 	}
 	for _, p := range proxied {
@@ -167,15 +183,11 @@ func (w *windows) closedBy(s cluster.Writable, process int, g check.Grant) bool 
 	return true
 }
 
-// isolation returns that of process from node at m; nil if there is none.
-func (w *windows) isolation(node string, process int, m history.Moment) *isolation {
-	i := slices.IndexFunc(w.isolated, func(i isolation) bool {
+// cutOff reports whether process could not reach node at m.
+func (w *windows) cutOff(node string, process int, m history.Moment) bool {
+	return slices.ContainsFunc(w.isolated, func(i isolation) bool {
 		return i.Node == node && slices.Contains(i.Processes, process) && m >= i.From && m <= i.To
 	})
-	if i < 0 {
-		return nil
-	}
-	return &w.isolated[i]
 }
 
 // inNews reports whether first's lock ended on its server around the time when
@@ -184,15 +196,22 @@ func (w *windows) isolation(node string, process int, m history.Moment) *isolati
 // process on its side, and only that is excused.
 func (w *windows) inNews(first, second check.Grant) bool {
 	m := second.Granted
-	return slices.ContainsFunc(w.sessionsOf(first), func(s cluster.Writable) bool {
-		switch ended := w.endedBy(s, second); {
-		case ended != nil:
-			onItsSide := w.by(s.Node, second) && w.isolation(s.Node, second.Process, m) == nil
-			return (onItsSide || w.isolation(s.Node, first.Process, m) == nil) && w.knew(first, *ended, m)
-		case w.closedBy(s, first.Process, second):
-			return w.knew(first, cluster.Writable{Node: s.Node, Gone: m}, m)
+	for _, server := range w.servers {
+		if !w.ends(server, second) {
+			continue
 		}
-		return false
+		onItsSide := len(w.by(server, second)) > 0 && !w.cutOff(server.Node, second.Process, m)
+		if !onItsSide && w.cutOff(server.Node, first.Process, m) {
+			continue
+		}
+		if slices.ContainsFunc(w.by(server, first), func(s cluster.Writable) bool {
+			return w.notedBy(second, s.Until()) && w.knew(first, s.Node, server.Gone, m)
+		}) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.sessionsOf(first), func(s cluster.Writable) bool {
+		return w.closedBy(s, first.Process, second) && w.knew(first, s.Node, m, m)
 	})
 }
 
@@ -200,8 +219,7 @@ func (w *windows) inNews(first, second check.Grant) bool {
 // server that granted it, if that has ended.
 func (w *windows) knewOfItsEnd(g check.Grant) bool {
 	return !slices.ContainsFunc(w.servers, func(server cluster.Writable) bool {
-		granted := g.Granted >= server.Before && w.noted(g) <= server.Until()+news && w.by(server.Node, g)
-		return granted && !w.knew(g, server, g.Granted)
+		return len(w.by(server, g)) > 0 && !w.knew(g, server.Node, server.Until(), g.Granted)
 	})
 }
 
@@ -226,7 +244,7 @@ func (w *windows) excuse(a, b check.Grant) bool {
 	}
 	for _, o := range orders {
 		if w.inNews(o[0], o[1]) && w.knewOfItsEnd(o[1]) {
-			w.late[[2]int64{a.Lock, b.Lock}] = true
+			w.byNews[[2]int64{a.Lock, b.Lock}] = true
 			return true
 		}
 	}
@@ -238,10 +256,11 @@ func (w *windows) divided(o *Outcome) bool {
 	return slices.ContainsFunc(w.split, func(s span) bool { return s.From <= o.Settled && s.To >= o.Begin })
 }
 
-// blind is the longest time in which a server began to accept writes, or ceased
-// to, without being seen.
+// blind is the longest time in which a server or a session may have begun or
+// ended without being seen.
 func (w *windows) blind() (longest history.Moment) {
-	for _, s := range w.servers {
+	all := slices.Concat(slices.Collect(maps.Values(w.sessions))...)
+	for _, s := range append(all, w.servers...) {
 		if s.Before != 0 {
 			longest = max(longest, s.From-s.Before)
 		}
