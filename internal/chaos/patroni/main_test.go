@@ -172,6 +172,29 @@ func TestFor(t *testing.T) {
 	}
 }
 
+// When nothing is missing, the table is printed without the programs.
+func TestNothingMissing(t *testing.T) {
+	t.Setenv("PATH", "")
+	dir := t.TempDir()
+	text, err := json.Marshal(&round.Result{Index: 1, Server: "PostgreSQL", Outcomes: []round.Outcome{{Row: 1}}})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "round-0001.json"), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout bytes.Buffer
+	if err := run(t.Context(), []string{"-each", "1", "-rows", "1", "-out", dir}, &stdout, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(stdout.String(), "| switchover | 1 |") {
+		t.Errorf("%s", &stdout)
+	}
+	if err := run(t.Context(), []string{"-each", "2", "-rows", "1", "-out", dir}, &stdout, t.Output()); err == nil || !strings.Contains(err.Error(), "patroni") {
+		t.Errorf("one is missing: %v", err)
+	}
+}
+
 // A round that fails as a whole is repeated, but not for ever.
 func TestFailedRounds(t *testing.T) {
 	o, err := parse([]string{"-each", "1", "-rows", "1", "-out", t.TempDir()}, io.Discard)

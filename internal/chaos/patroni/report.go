@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,11 +146,11 @@ func (o *options) how(results []*round.Result) string {
 		mode = "on"
 	}
 	return fmt.Sprintf(`%v in %d rounds, each with a cluster of its own: `+"`go run ./patroni%s -seed=%d`"+`.
-%s, %s, %d processors.
+%s.
 Patroni has ttl %v, loop_wait %v, retry_timeout %v and synchronous_mode %s; each Session has a lease of %v.
 %d faults; %d operations, of which another process contended %d; %d fenced writes stored, and %d refused by the fence.
 When a server began or ceased to accept writes is known to within %d ms.`,
-		took.Round(time.Second), len(results), o.others, o.seed, results[0].Server, runtime.Version(), runtime.NumCPU(),
+		took.Round(time.Second), len(results), o.others, o.seed, results[0].Server,
 		s.TTL, s.LoopWait, s.RetryTimeout, mode, o.lease, faults, operations, contended, stored, fenced, blind.Milliseconds())
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/round"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
 )
@@ -50,6 +51,11 @@ func (o *options) rounds(ctx context.Context, progress io.Writer) ([]*round.Resu
 	}
 	if n := len(p.results); n > 0 {
 		fmt.Fprintf(progress, "%d rounds are there already; %d faults are missing\n", n, p.left())
+	}
+	if p.left() > 0 && !p.over() {
+		if err := cluster.Check(); err != nil {
+			return nil, err
+		}
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, o.clusters)
@@ -154,13 +160,18 @@ func (p *plan) work(ctx context.Context, progress io.Writer) error {
 	}
 }
 
+// over reports whether no further round begins, because of -for.
+func (p *plan) over() bool {
+	return p.options.limit > 0 && time.Since(p.began) >= p.options.limit
+}
+
 // next returns the orders of the next round: faults in random order, of all that
 // are missing.
 func (p *plan) next() (round.Orders, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.options
-	if o.limit > 0 && time.Since(p.began) >= o.limit {
+	if p.over() {
 		return round.Orders{}, false
 	}
 	p.index++

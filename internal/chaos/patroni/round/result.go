@@ -12,7 +12,7 @@ import (
 // A Result is what a round has found.
 type Result struct {
 	Index    int
-	Server   string // versions
+	Server   string // versions, and the number of processors
 	Took     time.Duration
 	Outcomes []Outcome
 

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -185,9 +186,11 @@ func (r *run) createDatabase(ctx context.Context) error {
 			return fmt.Errorf("schema: %w", err)
 		}
 	}
-	if r.result.Server, err = r.cluster.Version(ctx, leader); err != nil {
+	version, err := r.cluster.Version(ctx, leader)
+	if err != nil {
 		return err
 	}
+	r.result.Server = fmt.Sprintf("%s, %s, %d processors", version, runtime.Version(), runtime.NumCPU())
 	for _, n := range r.cluster.Nodes {
 		if err := r.hasDatabase(ctx, n); err != nil {
 			return err
