@@ -149,7 +149,7 @@ func (o *options) how(results []*round.Result) string {
 %s.
 Patroni has ttl %v, loop_wait %v, retry_timeout %v and synchronous_mode %s; each Session has a lease of %v.
 %d faults; %d operations, of which another process contended %d; %d fenced writes stored, and %d refused by the fence.
-When a server began or ceased to accept writes is known to within %d ms.`,
+When a server began or ceased to accept writes, and when each session began and ended, is known to within %d ms.`,
 		took.Round(time.Second), len(results), o.others, o.seed, results[0].Server,
 		s.TTL, s.LoopWait, s.RetryTimeout, mode, o.lease, faults, operations, contended, stored, fenced, blind.Milliseconds())
 }

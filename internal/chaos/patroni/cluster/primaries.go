@@ -23,7 +23,7 @@ type Writable struct {
 	// Between which looks it began and ended. It began after Before, when the last
 	// look before it began, and was there by From, when the first look that found it
 	// was over. It was there after To, when the last look that found it began, and
-	// not by Gone, when the next one was over. If the server refused that look, other
+	// was gone by Gone, when the next one was over. If the server refused that look, other
 	// sessions may have ended some milliseconds later. Before is 0 if the first look
 	// of all found it, and Gone is 0 if the last one did.
 	Before, From, To, Gone history.Moment
@@ -146,7 +146,7 @@ func (o *observer) close(ctx context.Context) {
 }
 
 // provesNothing reports whether a look ended without an answer. Any other error
-// is taken for that of a server that ends its sessions, or is not there.
+// is treated as the error of a server that ends its sessions, or is not there.
 func provesNothing(err error) bool {
 	return pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

@@ -23,8 +23,8 @@ import (
 // finish ends the processes, checks that they leave nothing behind on any node,
 // and reads what was written. The error says what kept it from looking.
 func (r *run) finish(ctx context.Context) error {
+	r.alive()
 	if r.result.Stuck() { // there may be no cluster to look at
-		r.alive()
 		return nil
 	}
 	leader, err := r.leader(ctx)
@@ -38,7 +38,7 @@ func (r *run) finish(ctx context.Context) error {
 	defer db.Close()
 	for _, w := range r.workers {
 		if err := w.Rest(); err != nil {
-			r.violated("process %d has ended: %v", w.Config.Process, err)
+			r.violated("process %d does not hear that its callers are to end: %v", w.Config.Process, err)
 		}
 	}
 	for _, w := range r.workers {

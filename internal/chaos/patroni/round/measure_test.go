@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
@@ -128,7 +129,7 @@ func TestMissing(t *testing.T) {
 		{"not acknowledged", write(9, 6500, history.Failed), false, 0, 0, 0},
 		{"lost on the side that was cut off", write(9, 6500, history.OK), false, 1, 0, 0},
 		{"lost by a node that has just stepped down", write(9, 7550, history.OK), false, 1, 0, 0},
-		{"asked for when it had stepped down", write(9, 7570, history.OK), false, 0, 0, 1},
+		{"requested when it had stepped down", write(9, 7570, history.OK), false, 0, 0, 1},
 		{"lost on the side that was cut off, with an answer after the cut", late, false, 1, 0, 0},
 		{"lost on the new primary alone", write(9, 8500, history.OK), false, 0, 0, 1},
 		{"lost when the cluster was whole again", write(9, 9500, history.OK), false, 0, 0, 1},
@@ -182,6 +183,7 @@ func TestExpect(t *testing.T) {
 		{"never, and the last look is cut short", []error{nil, context.DeadlineExceeded}, 1, nil},
 		{"never, after an error", []error{broken, nil}, 1, nil},
 		{"an error at last", []error{nil, broken}, 0, broken},
+		{"the only look is cut short", []error{context.DeadlineExceeded}, 0, fleet.ErrTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, looks := &run{result: &Result{}}, tt.looks
@@ -262,17 +264,19 @@ func TestExcuse(t *testing.T) {
 		// The server on u is started again, and later v is promoted.
 		found("u", "", 200000, 205000), session("u", 24, 200000, 205000), found("u", "", 205200, 220000),
 		found("v", "", 206000, 215000), session("v", 25, 206000, 215000),
-		// Nobody gets a processor until w ends.
+		// No process gets a processor until w ends.
 		found("w", "", 230000, 235000), session("w", 26, 230000, 235000), found("x", "", 234000, 245000), session("x", 27, 234000, 245000),
 		// Both accept writes. Processes 28 and 29 are cut off from y, for a long and a
 		// short time. The session of 29 ends meanwhile. That of 31 ends before it is cut
 		// off.
 		{Node: "y", Before: ms(249950), From: ms(250000), To: ms(300000)}, session("y", 28, 250000, 300000), session("y", 29, 250000, 283000),
 		session("y", 31, 250000, 270000), found("z", "", 268000, 300000), session("z", 30, 268000, 300000),
+		// Process 1 has another session on d, which lives.
+		session("d", 1, 65080, 65900),
 	}, span{ms(234700), ms(235040)}, span{ms(25000), ms(25100)}, span{ms(30300), ms(30400)}, span{ms(90000), ms(90200)}, span{ms(131020), ms(131380)})
 	w.isolated = []isolation{{"e", []int{1, 2, 15, 20}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(121000)}},
 		{"r", []int{23}, span{ms(162000), ms(180000)}}, {"y", []int{28}, span{ms(252000), ms(269000)}}, {"y", []int{29}, span{ms(280000), ms(285000)}},
-		{"y", []int{31}, span{ms(275000), ms(295000)}}}
+		{"y", []int{31}, span{ms(275000), ms(295000)}}, {"y", []int{28}, span{ms(272000), ms(290000)}}}
 	w.lease = ms(10000)
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Requested: ms(from), Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
@@ -307,6 +311,7 @@ func TestExcuse(t *testing.T) {
 		{"the news came late, but for a time without a processor", lock(1, 29000, 30010, 30390), lock(2, 30020, 30030, 30040), true},
 		{"still taken for valid", lock(1, 29000, 30410, 0), lock(2, 30020, 30030, 30040), false},
 		{"HAProxy closes its connections to a node", lock(1, 64000, 65010, 65050), lock(3, 65020, 65030, 0), true},
+		{"the same, and the lock was granted later", late(lock(1, 65100, 65130, 0), 65090), lock(3, 65120, 65140, 0), false},
 		{"the same, and the other lock goes on", lock(1, 64000, 65010, 65050), lock(3, 65020, 66000, 0), true},
 		{"the same, and a process elsewhere loses its lock", lock(3, 64000, 65010, 65050), lock(1, 65020, 65030, 0), false},
 		{"the same, and the news came late", lock(1, 64000, 65010, 65300), lock(3, 65020, 65030, 0), false},
@@ -321,7 +326,8 @@ func TestExcuse(t *testing.T) {
 		{"a holder is cut off, and its server goes on", lock(15, 84000, 93000, 93100), lock(3, 87010, 87030, 0), false},
 		{"the same, and the other process is cut off too", lock(20, 84000, 93000, 93100), lock(15, 88950, 89030, 0), false},
 		{"before the server ends sessions", lock(1, 29000, 29710, 29800), lock(2, 29700, 29730, 0), false},
-		{"after the server has ended sessions", lock(1, 29000, 30320, 30330), lock(2, 30310, 30330, 0), false},
+		{"after the server has ended sessions", lock(1, 29000, 30430, 30440), lock(2, 30420, 30440, 0), false},
+		{"the same, but for a time without a processor", lock(1, 29000, 30400, 30410), lock(2, 30390, 30410, 0), true},
 		{"two primaries between two looks", lock(8, 101010, 101060, 101070), lock(9, 101030, 101090, 0), true},
 		{"a lease ends in time, with two primaries", lock(10, 111000, 120000, 120100), lock(11, 116000, 120000, 0), true},
 		{"a lease ends too late, with two primaries", lock(10, 111000, 120000, 120300), lock(11, 116000, 120000, 0), false},
@@ -335,19 +341,20 @@ func TestExcuse(t *testing.T) {
 		{"a server that goes on has not ended", lock(10, 111000, 119000, 119010), lock(12, 118950, 119010, 0), false},
 		{"noted in the other order than granted", late(lock(1, 65200, 65230, 65240), 64900), late(lock(3, 65100, 65240, 0), 65000), true},
 		{"the same, but not requested in time", late(lock(1, 65200, 65230, 65240), 65150), late(lock(3, 65100, 65240, 0), 65000), false},
-		{"asked for before the process moved", late(lock(21, 165170, 165300, 0), 165070), late(lock(22, 165190, 165320, 0), 165090), true},
-		{"asked for when its session had ended", late(lock(21, 165170, 165300, 0), 165120), late(lock(22, 165190, 165320, 0), 165090), false},
+		{"requested as its session ended", late(lock(21, 165170, 165300, 0), 165070), late(lock(22, 165190, 165320, 0), 165090), true},
+		{"requested after its session had ended", late(lock(21, 165170, 165300, 0), 165120), late(lock(22, 165190, 165320, 0), 165090), false},
 		{"a holder is cut off, and there are two primaries", lock(23, 161000, 169900, 0), late(lock(22, 165170, 165320, 0), 165090), true},
-		{"asked for when there was one primary", lock(23, 161000, 169900, 0), late(lock(22, 165170, 165320, 0), 165120), false},
+		{"requested after the first primary had ended", lock(23, 161000, 169900, 0), late(lock(22, 165170, 165320, 0), 165120), false},
 		{"granted by a server that was started again before there were two", lock(24, 203000, 206600, 0), lock(25, 206500, 209000, 0), false},
 		{"granted by the next primary", lock(23, 161000, 169900, 0), late(lock(32, 165150, 165320, 0), 165090), false},
 		{"granted when the cut had ended, with two primaries", lock(28, 270000, 275000, 0), lock(30, 271000, 275000, 0), true},
-		{"a session has ended before the cut", lock(31, 268500, 280000, 0), lock(30, 269000, 280000, 0), false},
-		{"starved while there were two", lock(26, 233000, 235100, 0), late(lock(27, 235600, 235700, 0), 234600), false},
+		{"a session has ended before the cut, and its holder goes on", lock(31, 268500, 280000, 0), lock(30, 269000, 280000, 0), false},
+		{"the grant is noted too late, for no want of a processor", lock(26, 233000, 235100, 0), late(lock(27, 235600, 235700, 0), 234600), false},
 		{"a cut has ended, and the lease has not", lock(28, 251000, 278000, 0), lock(30, 269100, 269500, 0), false},
+		{"the same, in the next cut", lock(28, 251000, 279000, 0), lock(30, 273000, 273500, 0), false},
 		{"a lease goes on during a short cut", lock(29, 279000, 287900, 0), lock(30, 284000, 288000, 0), true},
 		{"the same, and it ends too late", lock(29, 279000, 288300, 0), lock(30, 284000, 288300, 0), false},
-		{"a lease goes on after a short cut", lock(29, 279000, 287900, 0), lock(30, 286000, 288000, 0), false},
+		{"a lease goes on, and the lock is granted again after the short cut", lock(29, 279000, 287900, 0), lock(30, 286000, 288000, 0), false},
 		{"no server ended sessions", lock(1, 24000, 25010, 25050), lock(2, 25020, 25030, 0), false},
 	}
 	for _, tt := range tests {

@@ -30,7 +30,7 @@ type Result struct {
 }
 
 // Stuck reports whether the cluster did not become whole, or the round had no
-// regular end. Its last fault is stuck then. The database was not looked at, so no
+// regular end. Its last fault is stuck then. Not all of it was looked at, so no
 // fault of the round counts.
 func (r *Result) Stuck() bool {
 	n := len(r.Outcomes)

@@ -24,7 +24,7 @@ import (
 //     of a node. The lock was free a moment before the holder heard of it (the
 //     fourth assumption of docs/safety.md).
 //
-// A holder must know of the end of its server all the same, and soon. One that is
+// A holder must know of the end of its session all the same, and soon. One that is
 // cut off from its server hears nothing, and its lease ends the lock. Nothing
 // excuses two locks of one process.
 
@@ -101,7 +101,7 @@ func (w *windows) sessionsOf(g check.Grant) (all []cluster.Writable) {
 }
 
 // inTimeOf reports whether s, a server or a session, was there when g may have
-// been granted.
+// been granted, or straggled then.
 func (w *windows) inTimeOf(s cluster.Writable, g check.Grant) bool {
 	return g.Granted >= s.Before && g.Requested <= s.Until()+straggle && w.notedBy(g, s.Until())
 }
@@ -110,6 +110,11 @@ func (w *windows) inTimeOf(s cluster.Writable, g check.Grant) bool {
 // soon, unless it is starved.
 func (w *windows) notedBy(g check.Grant, m history.Moment) bool {
 	return g.Granted-within(w.starved, max(m, g.Requested), g.Granted) <= m+news
+}
+
+// soon reports whether m was no later than what happens at once after end.
+func (w *windows) soon(end, m history.Moment) bool {
+	return m-within(w.starved, end, m) <= end+news
 }
 
 // by returns the sessions on server that may have granted g.
@@ -143,36 +148,40 @@ func (w *windows) inSplit(first, second check.Grant) bool {
 	return false
 }
 
-// knew reports whether the holder of a lock knew in time that its session on node
-// had ended at end, or that the lock may have been granted again at m. Cut off, it
-// gives up four fifths of the lease after it heard of the server last. After a
-// shorter cut it may go on.
+// knew reports whether the holder of a lock went on for no longer than it may,
+// when its session on node ended at end and the lock may have been granted again at
+// m. Cut off, it gives up four fifths of the lease after the cut. After a shorter
+// cut it may go on, and knows by then what happened meanwhile.
 func (w *windows) knew(lock check.Grant, node string, end, m history.Moment) bool {
-	limit := max(m, end)
+	told := max(m, end)
+	limit, given := told, cluster.Never
 	for _, i := range w.isolated {
-		if i.Node != node || !slices.Contains(i.Processes, lock.Process) || lock.Granted > i.To || i.From > limit {
+		if i.Node != node || !slices.Contains(i.Processes, lock.Process) || lock.Granted > i.To || i.From > told {
 			continue
 		}
-		if given := i.From + w.lease*4/5; given <= i.To {
-			limit = given
-		} else if limit <= i.To {
-			limit = max(limit, given)
+		switch over := i.From + w.lease*4/5; {
+		case over <= i.To:
+			given = min(given, over)
+		case told <= i.To:
+			limit = max(limit, over)
 		}
 	}
-	known := max(lock.Valid, lock.Told)
-	return known-within(w.starved, limit, known) <= limit+news
+	if given != cluster.Never {
+		limit = given
+	}
+	return w.soon(limit, max(lock.Valid, lock.Told))
 }
 
 // ends reports whether s ended shortly before g was granted, or at once after it.
 func (w *windows) ends(s cluster.Writable, g check.Grant) bool {
-	return g.Granted >= s.To-news && w.notedBy(g, s.Gone)
+	return g.Granted >= s.To-news && w.soon(s.Gone, g.Granted)
 }
 
 // closedBy reports whether HAProxy ended its connections to the node of s, a
 // session of process, when g was granted: those of all its processes. It cannot do
 // so for a node that it does not reach.
 func (w *windows) closedBy(s cluster.Writable, process int, g check.Grant) bool {
-	if !slices.Contains(proxied, process) || w.cutOff(s.Node, process, g.Granted) {
+	if !slices.Contains(proxied, process) || !w.ends(s, g) || w.cutOff(s.Node, process, g.Granted) {
 		return false
 	}
 	for _, p := range proxied {
@@ -205,7 +214,7 @@ func (w *windows) inNews(first, second check.Grant) bool {
 			continue
 		}
 		if slices.ContainsFunc(w.by(server, first), func(s cluster.Writable) bool {
-			return w.notedBy(second, s.Until()) && w.knew(first, s.Node, server.Gone, m)
+			return w.soon(s.Until(), m) && w.knew(first, s.Node, server.Gone, m)
 		}) {
 			return true
 		}
