@@ -195,6 +195,31 @@ func TestNothingMissing(t *testing.T) {
 	}
 }
 
+// The table on the page about Patroni is that of the results beside this test.
+func TestPublished(t *testing.T) {
+	o, err := parse([]string{"-clusters", "3", "-each", "200", "-round", "16", "-seed", "20261123", "-out", "results"}, io.Discard)
+	if err == nil {
+		err = o.settle()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := o.resume()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(sameServer(p.results), violations(p.results)); err != nil {
+		t.Error(err)
+	}
+	page, err := os.ReadFile("../../../docs/databases/patroni.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), beginMark+"\n\n"+o.markdown(p.results)+"\n"+endMark) {
+		t.Error("the page has another table: paste that of `go run ./patroni -each 200 -clusters 3 -round 16 -out patroni/results`")
+	}
+}
+
 // A round that fails as a whole is repeated, but not for ever.
 func TestFailedRounds(t *testing.T) {
 	o, err := parse([]string{"-each", "1", "-rows", "1", "-out", t.TempDir()}, io.Discard)
