@@ -113,9 +113,9 @@ func (i *Interceptor) busy(err error) *connect.Error {
 	return newError(limit.Busy(full.RetryAfter))
 }
 
-// interruption returns how a call ends whose handler has returned err, if err
-// is the end of ctx by one of held, the locks to which ctx is bound, as
-// [rpclimit.Limit.Interruption] says. Otherwise it returns nil.
+// interruption returns how a call ends whose handler has returned err. It returns
+// nil if err does not come from the end of ctx by one of held, the locks to which
+// ctx is bound. See [rpclimit.Limit.Interruption].
 func (i *Interceptor) interruption(
 	around, ctx context.Context, wanted *places.Wanted, held places.Held, err error,
 ) error {

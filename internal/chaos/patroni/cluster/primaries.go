@@ -23,9 +23,9 @@ type Writable struct {
 	// Between which looks it began and ended. It began after Before, when the last
 	// look before it began, and was there by From, when the first look that found it
 	// was over. It was there after To, when the last look that found it began, and
-	// was gone by Gone, when the next one was over. If the server refused that look, other
-	// sessions may have ended some milliseconds later. Before is 0 if the first look
-	// of all found it, and Gone is 0 if the last one did.
+	// was gone by Gone, when the next one was over. If the server refused that look,
+	// other sessions may have ended some milliseconds later. Before is 0 if the first
+	// look of all found it, and Gone is 0 if the last one did.
 	Before, From, To, Gone history.Moment
 }
 

@@ -148,10 +148,10 @@ func (w *windows) inSplit(first, second check.Grant) bool {
 	return false
 }
 
-// knew reports whether the holder of a lock went on for no longer than it may,
-// when its session on node ended at end and the lock may have been granted again at
-// m. Cut off, it gives up four fifths of the lease after the cut. After a shorter
-// cut it may go on, and knows by then what happened meanwhile.
+// knew reports whether the holder of a lock went on for no longer than it may. Its
+// session on node ended at end, and the lock may have been granted again at m. Cut
+// off, it gives up four fifths of the lease after the cut. After a shorter cut it
+// may go on, and knows by then what happened meanwhile.
 func (w *windows) knew(lock check.Grant, node string, end, m history.Moment) bool {
 	told := max(m, end)
 	limit, given := told, cluster.Never
