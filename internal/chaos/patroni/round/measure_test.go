@@ -273,7 +273,12 @@ func TestExcuse(t *testing.T) {
 		session("y", 31, 250000, 270000), found("z", "", 268000, 300000), session("z", 30, 268000, 300000),
 		// Process 1 has another session on d, which lives.
 		session("d", 1, 65080, 65900),
-	}, span{ms(234700), ms(235040)}, span{ms(25000), ms(25100)}, span{ms(30300), ms(30400)}, span{ms(90000), ms(90200)}, span{ms(131020), ms(131380)})
+		// Both accept writes. No process gets a processor when A ends.
+		found("A", "", 310000, 315000), session("A", 34, 310000, 315000), found("B", "", 314050, 330000), session("B", 33, 314050, 330000),
+		// The server on C is started again, and no process gets a processor meanwhile.
+		found("C", "", 340000, 345000), session("C", 35, 340000, 345000), session("C", 36, 340000, 345000),
+		{Node: "C", Before: ms(345050), From: ms(345985), To: ms(360000)}, {Node: "C", Client: sessionName(36), Before: ms(345050), From: ms(345985), To: ms(360000)},
+	}, span{ms(315055), ms(315100)}, span{ms(315200), ms(315400)}, span{ms(345060), ms(346000)}, span{ms(234700), ms(235040)}, span{ms(25000), ms(25100)}, span{ms(30300), ms(30400)}, span{ms(90000), ms(90200)}, span{ms(131020), ms(131380)})
 	w.isolated = []isolation{{"e", []int{1, 2, 15, 20}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(121000)}},
 		{"r", []int{23}, span{ms(162000), ms(180000)}}, {"y", []int{28}, span{ms(252000), ms(269000)}}, {"y", []int{29}, span{ms(280000), ms(285000)}},
 		{"y", []int{31}, span{ms(275000), ms(295000)}}, {"y", []int{28}, span{ms(272000), ms(290000)}}}
@@ -314,7 +319,7 @@ func TestExcuse(t *testing.T) {
 		{"the same, and the lock was granted later", late(lock(1, 65100, 65130, 0), 65090), lock(3, 65120, 65140, 0), false},
 		{"the same, and the other lock goes on", lock(1, 64000, 65010, 65050), lock(3, 65020, 66000, 0), true},
 		{"the same, and a process elsewhere loses its lock", lock(3, 64000, 65010, 65050), lock(1, 65020, 65030, 0), false},
-		{"the same, and the news came late", lock(1, 64000, 65010, 65300), lock(3, 65020, 65030, 0), false},
+		{"the same, and the news came late", lock(1, 64000, 65010, 65310), lock(3, 65020, 65030, 0), false},
 		{"one process alone loses its connection to HAProxy", lock(1, 67000, 68010, 68050), lock(3, 68020, 68030, 0), false},
 		{"a process without HAProxy loses its connection", lock(3, 69000, 70010, 70050), lock(1, 70020, 70030, 0), false},
 		{"the leases of those that are cut off end on the server", lock(1, 84000, 87150, 87100), lock(3, 87005, 87300, 0), false},
@@ -354,7 +359,13 @@ func TestExcuse(t *testing.T) {
 		{"the same, in the next cut", lock(28, 251000, 279000, 0), lock(30, 273000, 273500, 0), false},
 		{"a lease goes on during a short cut", lock(29, 279000, 287900, 0), lock(30, 284000, 288000, 0), true},
 		{"the same, and it ends too late", lock(29, 279000, 288300, 0), lock(30, 284000, 288300, 0), false},
-		{"a lease goes on, and the lock is granted again after the short cut", lock(29, 279000, 287900, 0), lock(30, 286000, 288000, 0), false},
+		{"a lease goes on, and the lock is granted again after the short cut", lock(29, 279000, 287900, 0), lock(30, 286000, 288000, 0), true},
+		{"the same, and it ends too late", lock(29, 279000, 288300, 0), lock(30, 286000, 288300, 0), false},
+		{"a session ended long ago, and there are two primaries now", lock(5, 4350, 4600, 5000), lock(2, 4760, 4950, 0), false},
+		{"granted by a server that ended long ago, and was started again", late(lock(24, 205160, 206600, 0), 205090), lock(25, 206500, 209000, 0), false},
+		{"requested late for want of a processor", lock(33, 314900, 315600, 0), late(lock(34, 315395, 315410, 315420), 315110), true},
+		{"the same, and later", lock(33, 314900, 315600, 0), late(lock(34, 315395, 315410, 315420), 315170), false},
+		{"granted by the server before or after it was started again", lock(35, 344000, 345985, 346010), late(lock(36, 345990, 347000, 0), 345095), true},
 		{"no server ended sessions", lock(1, 24000, 25010, 25050), lock(2, 25020, 25030, 0), false},
 	}
 	for _, tt := range tests {

@@ -101,9 +101,11 @@ func (w *windows) sessionsOf(g check.Grant) (all []cluster.Writable) {
 }
 
 // inTimeOf reports whether s, a server or a session, was there when g may have
-// been granted, or straggled then.
+// been granted, or straggled then. Time in which the machine starved processes
+// does not count.
 func (w *windows) inTimeOf(s cluster.Writable, g check.Grant) bool {
-	return g.Granted >= s.Before && g.Requested <= s.Until()+straggle && w.notedBy(g, s.Until())
+	requested := g.Requested - within(w.starved, s.Until(), g.Requested)
+	return g.Granted >= s.Before && requested <= s.Until()+straggle && w.notedBy(g, s.Until())
 }
 
 // notedBy reports whether g may have been granted by m. Its process notes a grant
@@ -131,7 +133,7 @@ func (w *windows) by(server cluster.Writable, g check.Grant) (all []cluster.Writ
 func (w *windows) inSplit(first, second check.Grant) bool {
 	knew := func(server cluster.Writable, g check.Grant) bool {
 		return slices.ContainsFunc(w.by(server, g), func(s cluster.Writable) bool {
-			return w.knew(g, s.Node, s.Until(), second.Granted)
+			return w.knew(g, s.Node, s.Until())
 		})
 	}
 	for i, a := range w.servers {
@@ -149,11 +151,11 @@ func (w *windows) inSplit(first, second check.Grant) bool {
 }
 
 // knew reports whether the holder of a lock went on for no longer than it may. Its
-// session on node ended at end, and the lock may have been granted again at m. Cut
-// off, it gives up four fifths of the lease after the cut. After a shorter cut it
-// may go on, and knows by then what happened meanwhile.
-func (w *windows) knew(lock check.Grant, node string, end, m history.Moment) bool {
-	told := max(m, end)
+// lock on node ended at end. Cut off, it gives up four fifths of the lease after
+// the cut. After a shorter cut it may go on, and knows by then what happened
+// meanwhile.
+func (w *windows) knew(lock check.Grant, node string, end history.Moment) bool {
+	told := max(lock.Granted, end)
 	limit, given := told, cluster.Never
 	for _, i := range w.isolated {
 		if i.Node != node || !slices.Contains(i.Processes, lock.Process) || lock.Granted > i.To || i.From > told {
@@ -214,22 +216,27 @@ func (w *windows) inNews(first, second check.Grant) bool {
 			continue
 		}
 		if slices.ContainsFunc(w.by(server, first), func(s cluster.Writable) bool {
-			return w.soon(s.Until(), m) && w.knew(first, s.Node, server.Gone, m)
+			return w.soon(s.Until(), m) && w.knew(first, s.Node, max(m, server.Gone))
 		}) {
 			return true
 		}
 	}
 	return slices.ContainsFunc(w.sessionsOf(first), func(s cluster.Writable) bool {
-		return w.closedBy(s, first.Process, second) && w.knew(first, s.Node, m, m)
+		return w.closedBy(s, first.Process, second) && w.knew(first, s.Node, max(m, s.Until()))
 	})
 }
 
-// knewOfItsEnd reports whether the holder of g knew in time of the end of the
-// server that granted it, if that has ended.
+// knewOfItsEnd reports whether the holder of g knew in time of the end of a server
+// that may have granted it, unless none may have done so.
 func (w *windows) knewOfItsEnd(g check.Grant) bool {
-	return !slices.ContainsFunc(w.servers, func(server cluster.Writable) bool {
-		return len(w.by(server, g)) > 0 && !w.knew(g, server.Node, server.Until(), g.Granted)
-	})
+	none := true
+	return slices.ContainsFunc(w.servers, func(server cluster.Writable) bool {
+		if len(w.by(server, g)) == 0 {
+			return false
+		}
+		none = false
+		return w.knew(g, server.Node, server.Until())
+	}) || none
 }
 
 // excuse reports whether a and b may have been valid at once; see
