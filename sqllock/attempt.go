@@ -10,9 +10,6 @@ import (
 
 // One attempt to do something with a driver that may hang.
 
-// connectTimeout bounds one attempt to connect.
-const connectTimeout = 5 * time.Second
-
 // maxInDriver bounds the goroutines, and so the connections, that a stuck
 // driver can cost. Beyond it no attempt is made.
 const maxInDriver = 4
@@ -45,7 +42,7 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 			err = inTime(err)
 		}
 	}()
-	timer := time.NewTimer(connectTimeout)
+	timer := time.NewTimer(dialect.ConnectTimeout)
 	defer timer.Stop()
 	select {
 	case sl.s.connecting <- struct{}{}:
@@ -86,7 +83,7 @@ func (r *race[T]) start() {
 	if stats := r.slot.s.db.Stats(); r.giveUp != nil && stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 {
 		r.giveUp()
 	}
-	within, cancel := context.WithTimeout(r.ctx, connectTimeout)
+	within, cancel := context.WithTimeout(r.ctx, dialect.ConnectTimeout)
 	r.giveUp = cancel
 	r.running++
 	go func() {
@@ -205,7 +202,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // context must not look like the end of a caller's.
 func inTime(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return &dialect.Failure{Kind: dialect.Gone, Reason: "no answer within " + connectTimeout.String()}
+		return &dialect.Failure{Kind: dialect.Gone, Reason: "no answer within " + dialect.ConnectTimeout.String()}
 	}
 	return err
 }

@@ -366,7 +366,7 @@ func TestOwnDeadlineIsNotTheCallers(t *testing.T) {
 		server.onOpen = func(int) error { <-gate; return nil }
 		server.session(0).hooks(nil, func() error { return errGone })
 		_, _ = s.TryLock(background, ID(1))
-		time.Sleep(2 * connectTimeout)
+		time.Sleep(2 * dialect.ConnectTimeout)
 		_, err := s.TryLock(background, ID(1))
 		if !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("TryLock: %v, want ErrUnavailable and no context's error", err)

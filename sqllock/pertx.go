@@ -122,7 +122,7 @@ func (p *TxLocker) lookForSession(w *distantWait) {
 		w.noted()
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), dialect.ConnectTimeout)
 	defer cancel()
 	if p.source.isNeighbour(ctx, w.process) {
 		p.neighbour.Store(&w.process)
@@ -197,7 +197,7 @@ func (p *TxLocker) giveBack(k *keyState) {
 
 // beginTx acquires key on a new transaction. key must not change meanwhile.
 func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), dialect.ConnectTimeout)
 	defer cancel()
 	// The transaction outlives ctx, but not a server that never answers BEGIN.
 	life, endLife := context.WithCancel(context.Background())

@@ -38,7 +38,7 @@ type txHolder struct {
 // rollBack releases the lock. It returns nil if the lock was held until now, or
 // until its user ended the transaction.
 func (h *txHolder) rollBack() error {
-	tooLong := time.AfterFunc(connectTimeout, h.cancel)
+	tooLong := time.AfterFunc(dialect.ConnectTimeout, h.cancel)
 	err := h.tx.Rollback()
 	if h.conn != nil {
 		_ = h.conn.Close()

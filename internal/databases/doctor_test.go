@@ -169,12 +169,33 @@ func TestDoctorSeveralHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The words of a connection string, which both drivers read.
-		dsn := fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=1,%s user=%s dbname=%s sslmode=disable connect_timeout=5", u.Port(), u.User.Username(), strings.TrimPrefix(u.Path, "/"))
-		for addition, want := range map[string]lockdoctor.State{"": lockdoctor.Warning, " target_session_attrs=read-write": lockdoctor.OK} {
-			r := doctor(t, open(t, driver, dsn+addition))
-			if c, _ := r.Find("driver"); c.State != want || want != lockdoctor.OK && !strings.Contains(c.Fix, "target_session_attrs=read-write") {
-				t.Errorf("%s, %q:\n%v", driver, addition, r)
+		for _, tt := range []struct {
+			hosts    int
+			settings string
+			fix      string // empty: nothing to mend
+		}{
+			{2, "target_session_attrs=read-write connect_timeout=2", ""},
+			{2, "connect_timeout=2", "target_session_attrs=read-write"},
+			{2, "target_session_attrs=read-write connect_timeout=3", "Set connect_timeout=2 "},
+			{2, "target_session_attrs=read-write", "Set connect_timeout=2 "},
+			{3, "target_session_attrs=read-write connect_timeout=1", ""},
+			{3, "target_session_attrs=read-write connect_timeout=2", "Set connect_timeout=1 "},
+			{5, "target_session_attrs=read-write connect_timeout=1", "Name fewer hosts"},
+		} {
+			// The words of a connection string, which both drivers read. Only the last
+			// of the ports has a server.
+			hosts, ports := "127.0.0.1"+strings.Repeat(",127.0.0.1", tt.hosts-1), ""
+			for i := 1; i < tt.hosts; i++ {
+				ports += fmt.Sprint(i, ",")
+			}
+			dsn := fmt.Sprintf("host=%s port=%s user=%s dbname=%s sslmode=disable %s", hosts, ports+u.Port(), u.User.Username(), strings.TrimPrefix(u.Path, "/"), tt.settings)
+			want := lockdoctor.Warning
+			if tt.fix == "" {
+				want = lockdoctor.OK
+			}
+			r := doctor(t, open(t, driver, dsn))
+			if c, _ := r.Find("driver"); c.State != want || !strings.Contains(c.Fix, tt.fix) {
+				t.Errorf("%s, %d hosts, %q:\n%v", driver, tt.hosts, tt.settings, r)
 			}
 		}
 	}

@@ -21,6 +21,9 @@ import (
 	"time"
 )
 
+// ConnectTimeout bounds one attempt of the engine to connect.
+const ConnectTimeout = 5 * time.Second
+
 // A Dialect opens sessions on one kind of database.
 type Dialect interface {
 	// Open takes the connections of db that it needs, proves that locks exclude

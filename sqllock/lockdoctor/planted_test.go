@@ -190,7 +190,7 @@ var plantings = []planting{
 	}},
 	{"several hosts, and a standby would do", "driver", lockdoctor.Warning, "target_session_attrs=read-write", func(t *testing.T, p *place) {
 		if p.driver != "pgx" {
-			t.Skip("lib/pq knows several hosts since 1.11: see TestConnectSettings")
+			t.Skip("lib/pq knows several hosts since 1.11: see TestDoctorSeveralHosts")
 		}
 		p.dsn = strings.Replace(p.dsn, "@127.0.0.1:", "@127.0.0.1:1,127.0.0.1:", 1)
 		p.reopen(t)

@@ -128,11 +128,13 @@ func postgresDriver(ctx context.Context, s *subject) Result {
 		}
 	}
 	settings, known := dbconn.ConnectSettingsOf(conn)
-	if known && settings.HasHosts && settings.AnyServer {
+	if known && settings.Hosts > 1 && settings.AnyServer {
 		findings = append(findings, warning("the connection string names several hosts and accepts a standby",
 			"Add target_session_attrs=read-write to the connection string."))
 	}
-	if known && settings.MayHang && settings.Timeout == 0 {
+	if known && settings.Hosts > 1 && (settings.Timeout == 0 || time.Duration(settings.Hosts)*settings.Timeout >= dialect.ConnectTimeout) {
+		findings = append(findings, oneHostTakesAll(settings.Hosts))
+	} else if known && settings.MayHang && settings.Timeout == 0 {
 		findings = append(findings, warning("the connection string has no connect_timeout, so lib/pq may hang for ever in a handshake",
 			"Add connect_timeout=5 to the connection string."))
 	}
@@ -140,6 +142,18 @@ func postgresDriver(ctx context.Context, s *subject) Result {
 		return worst(skipped("the settings of this driver cannot be read"), findings)
 	}
 	return worst(passed("the settings of the driver are fit for locks"), findings)
+}
+
+// oneHostTakesAll is the finding that of several hosts one that does not answer
+// uses up an attempt of a Session to connect.
+func oneHostTakesAll(hosts int) Result {
+	each := (dialect.ConnectTimeout - 1) / time.Duration(hosts) / time.Second
+	fix := fmt.Sprintf("Set connect_timeout=%d in the connection string.", each)
+	if each == 0 {
+		fix = "Name fewer hosts in the connection string, and set connect_timeout=1."
+	}
+	return warning("the connection string names several hosts, and one that does not answer may use up the "+
+		dialect.ConnectTimeout.String()+" of an attempt to connect", fix)
 }
 
 // postgresVersion checks that the server has idle_session_timeout, by which it

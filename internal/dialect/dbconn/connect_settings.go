@@ -11,7 +11,7 @@ import (
 // password.
 type ConnectSettings struct {
 	Timeout   time.Duration // of a connection attempt; 0: none
-	HasHosts  bool          // the string names several hosts
+	Hosts     int           // how many the string names
 	AnyServer bool          // a server that is no primary is accepted, too
 	MayHang   bool          // without a Timeout the driver waits for ever in a handshake
 }
@@ -47,21 +47,27 @@ func pgxSettings(c any) (s ConnectSettings, known bool) {
 	config = config.Elem().FieldByName("Config")
 	s.Timeout = time.Duration(config.FieldByName("ConnectTimeout").Int())
 	s.AnyServer = config.FieldByName("ValidateConnect").IsNil()
+	type address struct {
+		host string
+		port uint64
+	}
+	hosts := map[address]bool{}
+	add := func(c reflect.Value) {
+		hosts[address{c.FieldByName("Host").String(), c.FieldByName("Port").Uint()}] = true
+	}
+	add(config)
 	fallbacks := config.FieldByName("Fallbacks")
 	for i := range fallbacks.Len() {
-		other := fallbacks.Index(i).Elem()
-		if other.FieldByName("Host").String() != config.FieldByName("Host").String() ||
-			other.FieldByName("Port").Uint() != config.FieldByName("Port").Uint() {
-			s.HasHosts = true
-		}
+		add(fallbacks.Index(i).Elem())
 	}
+	s.Hosts = len(hosts)
 	return s, true
 }
 
 // pqSettings reads unexported fields of lib/pq. Versions before 1.11 keep the
 // settings as texts, and know one host only.
 func pqSettings(c any) (s ConnectSettings, known bool) {
-	s.MayHang = true
+	s.MayHang, s.Hosts = true, 1
 	if texts := pqField(c, "opts"); texts.IsValid() && texts.Kind() == reflect.Map {
 		s.AnyServer = true
 		if text := texts.MapIndex(reflect.ValueOf("connect_timeout")); text.IsValid() {
@@ -74,7 +80,7 @@ func pqSettings(c any) (s ConnectSettings, known bool) {
 		return s, false
 	}
 	s.Timeout = time.Duration(config.FieldByName("ConnectTimeout").Int())
-	s.HasHosts = config.FieldByName("Multi").Len() > 0
+	s.Hosts += config.FieldByName("Multi").Len()
 	attributes := config.FieldByName("TargetSessionAttrs").String()
 	s.AnyServer = attributes == "" || attributes == "any"
 	return s, true
