@@ -80,7 +80,7 @@ func (r row) cells(kind round.Kind) []string {
 	}
 	result, missing := "ok", strconv.Itoa(r.Missing)
 	if r.Reinitialized > 0 {
-		result += fmt.Sprintf("; %d standbys made anew by hand", r.Reinitialized)
+		result += fmt.Sprintf("; %d standbys made anew by `reinit`", r.Reinitialized)
 	}
 	if r.stuck > 0 {
 		result += fmt.Sprintf("; %d more, and all of their rounds, not counted: the round had no regular end", r.stuck)
@@ -145,7 +145,7 @@ func (o *options) how(results []*round.Result) string {
 	if s.Synchronous {
 		mode = "on"
 	}
-	return fmt.Sprintf(`%v in %d rounds, each with a cluster of its own: `+"`go run ./patroni%s -seed=%d`"+`.
+	return fmt.Sprintf(`%v of clusters' time, in %d rounds with a cluster each: `+"`go run ./patroni%s -seed=%d`"+`.
 %s.
 Patroni has ttl %v, loop_wait %v, retry_timeout %v and synchronous_mode %s; each Session has a lease of %v.
 %d faults; %d operations, of which another process contended %d; %d fenced writes stored, and %d refused by the fence.
