@@ -132,9 +132,9 @@ func postgresDriver(ctx context.Context, s *subject) Result {
 		findings = append(findings, warning("the connection string names several hosts and accepts a standby",
 			"Add target_session_attrs=read-write to the connection string."))
 	}
-	if known && settings.Hosts > 1 && (settings.Timeout == 0 || time.Duration(settings.Hosts)*settings.Timeout >= dialect.ConnectTimeout) {
+	if known && settings.Hosts > 1 && (settings.Timeout <= 0 || time.Duration(settings.Hosts)*settings.Timeout >= dialect.ConnectTimeout) {
 		findings = append(findings, oneHostTakesAll(settings.Hosts))
-	} else if known && settings.MayHang && settings.Timeout == 0 {
+	} else if known && settings.MayHang && settings.Timeout <= 0 {
 		findings = append(findings, warning("the connection string has no connect_timeout, so lib/pq may hang for ever in a handshake",
 			"Add connect_timeout=5 to the connection string."))
 	}

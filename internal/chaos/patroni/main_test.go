@@ -208,8 +208,8 @@ func TestPublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(sameServer(p.results), violations(p.results)); err != nil {
-		t.Error(err)
+	if err := errors.Join(sameServer(p.results), violations(p.results)); err != nil || p.left() > 0 {
+		t.Errorf("%v, and %d faults are missing", err, p.left())
 	}
 	page, err := os.ReadFile("../../../docs/databases/patroni.md")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // Session finds its way back after an outage. They hold no host, user or
 // password.
 type ConnectSettings struct {
-	Timeout   time.Duration // of a connection attempt; 0: none
+	Timeout   time.Duration // of a connection attempt; 0 or less: none
 	Hosts     int           // how many the string names
 	AnyServer bool          // a server that is no primary is accepted, too
 	MayHang   bool          // without a Timeout the driver waits for ever in a handshake

@@ -278,10 +278,18 @@ func TestExcuse(t *testing.T) {
 		// The server on C is started again, and no process gets a processor meanwhile.
 		found("C", "", 340000, 345000), session("C", 35, 340000, 345000), session("C", 36, 340000, 345000),
 		{Node: "C", Before: ms(345050), From: ms(345985), To: ms(360000)}, {Node: "C", Client: sessionName(36), Before: ms(345050), From: ms(345985), To: ms(360000)},
+		// Both accept writes. Process 37 is cut off from D, and its session ends as the
+		// cut does.
+		found("D", "", 370000, 400000), found("E", "", 370000, 400000), session("E", 38, 370000, 400000),
+		session("D", 37, 370000, 384980),
+		// Process 39 is cut off from F, whose server ends and is started again.
+		found("F", "", 401000, 410000), session("F", 39, 401000, 410000), session("F", 40, 401000, 410000),
+		{Node: "F", Before: ms(410060), From: ms(410110), To: ms(430000)}, {Node: "F", Client: sessionName(40), Before: ms(410060), From: ms(410110), To: ms(430000)},
 	}, span{ms(315055), ms(315100)}, span{ms(315200), ms(315400)}, span{ms(345060), ms(346000)}, span{ms(234700), ms(235040)}, span{ms(25000), ms(25100)}, span{ms(30300), ms(30400)}, span{ms(90000), ms(90200)}, span{ms(131020), ms(131380)})
 	w.isolated = []isolation{{"e", []int{1, 2, 15, 20}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(121000)}},
 		{"r", []int{23}, span{ms(162000), ms(180000)}}, {"y", []int{28}, span{ms(252000), ms(269000)}}, {"y", []int{29}, span{ms(280000), ms(285000)}},
 		{"y", []int{31}, span{ms(275000), ms(295000)}}, {"y", []int{28}, span{ms(272000), ms(290000)}}}
+	w.isolated = append(w.isolated, isolation{"D", []int{37}, span{ms(380000), ms(385000)}}, isolation{"F", []int{39}, span{ms(409000), ms(430000)}})
 	w.lease = ms(10000)
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Requested: ms(from), Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
@@ -341,7 +349,7 @@ func TestExcuse(t *testing.T) {
 		{"the same, and it is told too late", lock(2, 4500, 7000, 0), lock(1, 4600, 5400, 5410), false},
 		{"granted in either order, and told too late", late(lock(1, 29990, 30000, 45000), 29980), late(lock(2, 29995, 30000, 30010), 29985), false},
 		{"a grant is noted late for want of a processor", lock(16, 130970, 132000, 0), late(lock(17, 131400, 131400, 131420), 130940), true},
-		{"the same, with a processor", lock(16, 130970, 132000, 0), late(lock(17, 131400, 131400, 131420), 131390), false},
+		{"requested after that time", lock(16, 130970, 132000, 0), late(lock(17, 131450, 131450, 131470), 131440), false},
 		{"a slow look sees two sessions in the other order", lock(19, 141000, 142400, 0), lock(18, 142200, 142500, 0), true},
 		{"a server that goes on has not ended", lock(10, 111000, 119000, 119010), lock(12, 118950, 119010, 0), false},
 		{"noted in the other order than granted", late(lock(1, 65200, 65230, 65240), 64900), late(lock(3, 65100, 65240, 0), 65000), true},
@@ -365,6 +373,11 @@ func TestExcuse(t *testing.T) {
 		{"granted by a server that ended long ago, and was started again", late(lock(24, 205160, 206600, 0), 205090), lock(25, 206500, 209000, 0), false},
 		{"requested late for want of a processor", lock(33, 314900, 315600, 0), late(lock(34, 315395, 315410, 315420), 315110), true},
 		{"the same, and later", lock(33, 314900, 315600, 0), late(lock(34, 315395, 315410, 315420), 315170), false},
+		{"requested when a processor was there again", lock(16, 130970, 132000, 0), late(lock(17, 131400, 131400, 131420), 131390), true},
+		{"a short cut ends between two looks, one before and one after the end of the session", lock(37, 379000, 387900, 0), lock(38, 386000, 388000, 0), true},
+		{"the later lock was granted by a server that has ended, or after a restart by the other side", lock(39, 405000, 416900, 0), late(lock(40, 410200, 415000, 0), 410095), false},
+		{"noted long after the server's end", lock(18, 149000, 150295, 150300), late(lock(19, 150290, 150295, 150300), 150090), true},
+		{"the same, and told too late", lock(18, 149000, 150295, 150300), late(lock(19, 150290, 150540, 0), 150090), false},
 		{"granted by the server before or after it was started again", lock(35, 344000, 345985, 346010), late(lock(36, 345990, 347000, 0), 345095), true},
 		{"no server ended sessions", lock(1, 24000, 25010, 25050), lock(2, 25020, 25030, 0), false},
 	}

@@ -105,13 +105,7 @@ func (w *windows) sessionsOf(g check.Grant) (all []cluster.Writable) {
 // does not count.
 func (w *windows) inTimeOf(s cluster.Writable, g check.Grant) bool {
 	requested := g.Requested - within(w.starved, s.Until(), g.Requested)
-	return g.Granted >= s.Before && requested <= s.Until()+straggle && w.notedBy(g, s.Until())
-}
-
-// notedBy reports whether g may have been granted by m. Its process notes a grant
-// soon, unless it is starved.
-func (w *windows) notedBy(g check.Grant, m history.Moment) bool {
-	return g.Granted-within(w.starved, max(m, g.Requested), g.Granted) <= m+news
+	return g.Granted >= s.Before && requested <= s.Until()+straggle && w.soon(s.Until(), g.Granted)
 }
 
 // soon reports whether m was no later than what happens at once after end.
@@ -124,18 +118,16 @@ func (w *windows) by(server cluster.Writable, g check.Grant) (all []cluster.Writ
 	if !w.inTimeOf(server, g) {
 		return nil
 	}
-	return slices.DeleteFunc(w.sessionsOf(g), func(s cluster.Writable) bool { return s.Node != server.Node })
+	return slices.DeleteFunc(w.sessionsOf(g), func(s cluster.Writable) bool {
+		return s.Node != server.Node || s.Before > server.Until() || server.Before > s.Until()
+	})
 }
 
 // inSplit reports whether two nodes may have accepted writes when second was
 // granted, of which one granted it and the other one first. The holders knew in
 // time what they could know.
 func (w *windows) inSplit(first, second check.Grant) bool {
-	knew := func(server cluster.Writable, g check.Grant) bool {
-		return slices.ContainsFunc(w.by(server, g), func(s cluster.Writable) bool {
-			return w.knew(g, s.Node, s.Until())
-		})
-	}
+	knew := func(server cluster.Writable, g check.Grant) bool { return w.knewOf(w.by(server, g), g) }
 	for i, a := range w.servers {
 		for _, b := range w.servers[i+1:] {
 			both := cluster.Writable{Before: max(a.Before, b.Before), Gone: min(a.Until(), b.Until())}
@@ -151,20 +143,20 @@ func (w *windows) inSplit(first, second check.Grant) bool {
 }
 
 // knew reports whether the holder of a lock went on for no longer than it may. Its
-// lock on node ended at end. Cut off, it gives up four fifths of the lease after
-// the cut. After a shorter cut it may go on, and knows by then what happened
-// meanwhile.
-func (w *windows) knew(lock check.Grant, node string, end history.Moment) bool {
-	told := max(lock.Granted, end)
+// lock ended with s, a server or a session, or at m if that was later. Cut off, it
+// gives up four fifths of the lease after the cut. After a shorter cut it may go
+// on, and knows by then what happened meanwhile.
+func (w *windows) knew(lock check.Grant, s cluster.Writable, m history.Moment) bool {
+	told := max(m, s.Until())
 	limit, given := told, cluster.Never
 	for _, i := range w.isolated {
-		if i.Node != node || !slices.Contains(i.Processes, lock.Process) || lock.Granted > i.To || i.From > told {
+		if i.Node != s.Node || !slices.Contains(i.Processes, lock.Process) || lock.Granted > i.To || i.From > told {
 			continue
 		}
 		switch over := i.From + w.lease*4/5; {
 		case over <= i.To:
 			given = min(given, over)
-		case told <= i.To:
+		case max(m, s.To) <= i.To:
 			limit = max(limit, over)
 		}
 	}
@@ -211,32 +203,25 @@ func (w *windows) inNews(first, second check.Grant) bool {
 		if !w.ends(server, second) {
 			continue
 		}
-		onItsSide := len(w.by(server, second)) > 0 && !w.cutOff(server.Node, second.Process, m)
+		onItsSide := w.knewOf(w.by(server, second), second) && !w.cutOff(server.Node, second.Process, m)
 		if !onItsSide && w.cutOff(server.Node, first.Process, m) {
 			continue
 		}
 		if slices.ContainsFunc(w.by(server, first), func(s cluster.Writable) bool {
-			return w.soon(s.Until(), m) && w.knew(first, s.Node, max(m, server.Gone))
+			return w.soon(s.Until(), m) && w.knew(first, server, m)
 		}) {
 			return true
 		}
 	}
 	return slices.ContainsFunc(w.sessionsOf(first), func(s cluster.Writable) bool {
-		return w.closedBy(s, first.Process, second) && w.knew(first, s.Node, max(m, s.Until()))
+		return w.closedBy(s, first.Process, second) && w.knew(first, s, m)
 	})
 }
 
-// knewOfItsEnd reports whether the holder of g knew in time of the end of a server
-// that may have granted it, unless none may have done so.
-func (w *windows) knewOfItsEnd(g check.Grant) bool {
-	none := true
-	return slices.ContainsFunc(w.servers, func(server cluster.Writable) bool {
-		if len(w.by(server, g)) == 0 {
-			return false
-		}
-		none = false
-		return w.knew(g, server.Node, server.Until())
-	}) || none
+// knewOf reports whether the holder of g knew in time of the end of one of
+// sessions.
+func (w *windows) knewOf(sessions []cluster.Writable, g check.Grant) bool {
+	return slices.ContainsFunc(sessions, func(s cluster.Writable) bool { return w.knew(g, s, 0) })
 }
 
 // excuse reports whether a and b may have been valid at once; see
@@ -259,7 +244,8 @@ func (w *windows) excuse(a, b check.Grant) bool {
 		}
 	}
 	for _, o := range orders {
-		if w.inNews(o[0], o[1]) && w.knewOfItsEnd(o[1]) {
+		sessions := w.sessionsOf(o[1]) // none: the observer saw none
+		if w.inNews(o[0], o[1]) && (len(sessions) == 0 || w.knewOf(sessions, o[1])) {
 			w.byNews[[2]int64{a.Lock, b.Lock}] = true
 			return true
 		}
