@@ -282,6 +282,8 @@ func TestExcuse(t *testing.T) {
 		// cut does.
 		found("D", "", 370000, 400000), found("E", "", 370000, 400000), session("E", 38, 370000, 400000),
 		session("D", 37, 370000, 384980),
+		// Process 42 has made two attempts to connect to p at once.
+		session("p", 42, 139000, 150000), session("p", 42, 139500, 139600),
 		// Process 39 is cut off from F, whose server ends and is started again.
 		found("F", "", 401000, 410000), session("F", 39, 401000, 410000), session("F", 40, 401000, 410000),
 		{Node: "F", Before: ms(410060), From: ms(410110), To: ms(430000)}, {Node: "F", Client: sessionName(40), Before: ms(410060), From: ms(410110), To: ms(430000)},
@@ -376,6 +378,7 @@ func TestExcuse(t *testing.T) {
 		{"requested when a processor was there again", lock(16, 130970, 132000, 0), late(lock(17, 131400, 131400, 131420), 131390), true},
 		{"a short cut ends between two looks, one before and one after the end of the session", lock(37, 379000, 387900, 0), lock(38, 386000, 388000, 0), true},
 		{"the later lock was granted by a server that has ended, or after a restart by the other side", lock(39, 405000, 416900, 0), late(lock(40, 410200, 415000, 0), 410095), false},
+		{"another attempt to connect has lost", lock(42, 141000, 142400, 0), lock(18, 142200, 142500, 0), true},
 		{"noted long after the server's end", lock(18, 149000, 150295, 150300), late(lock(19, 150290, 150295, 150300), 150090), true},
 		{"the same, and told too late", lock(18, 149000, 150295, 150300), late(lock(19, 150290, 150540, 0), 150090), false},
 		{"granted by the server before or after it was started again", lock(35, 344000, 345985, 346010), late(lock(36, 345990, 347000, 0), 345095), true},

@@ -86,12 +86,15 @@ func clientName(i int) string  { return fmt.Sprintf("process-%d", i) }
 func sessionName(i int) string { return clientName(i) + " latchkey" }
 
 // sessionsOf returns the sessions that may have granted g. A process opens
-// another session when it has given up the one before.
+// another session when it has given up the one before. It may also make two
+// attempts to connect at once. The session of the one that loses ends soon, on the
+// same node.
 func (w *windows) sessionsOf(g check.Grant) (all []cluster.Writable) {
 	sessions := w.sessions[sessionName(g.Process)]
 	for _, s := range sessions {
 		succeeded := slices.ContainsFunc(sessions, func(later cluster.Writable) bool {
-			return s.From <= later.Before && later.From <= g.Requested
+			lost := later.Node == s.Node && later.Until() <= s.To
+			return s.From <= later.Before && later.From <= g.Requested && !lost
 		})
 		if !succeeded && w.inTimeOf(s, g) {
 			all = append(all, s)
