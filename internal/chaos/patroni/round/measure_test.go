@@ -284,6 +284,13 @@ func TestExcuse(t *testing.T) {
 		session("D", 37, 370000, 384980),
 		// Process 42 has made two attempts to connect to p at once.
 		session("p", 42, 139000, 150000), session("p", 42, 139500, 139600),
+		// Process 43 has given up a session of p, which goes on.
+		session("p", 43, 139000, 150000), session("p", 43, 144900, 146500),
+		// The session of process 1 on G ends alone, and a losing attempt of process 2.
+		session("G", 1, 430000, 440000), session("G", 2, 430000, 460000), session("G", 2, 434000, 440010), session("G", 3, 430000, 460000),
+		session("p", 46, 139000, 141000), session("p", 46, 140000, 150000), session("p", 47, 139000, 150000), session("q", 47, 140000, 145000),
+		// Process 44 is cut off from H for a short time, in which H ends.
+		found("H", "", 450000, 455000), session("H", 44, 450000, 455000), session("H", 45, 450000, 455000),
 		// Process 39 is cut off from F, whose server ends and is started again.
 		found("F", "", 401000, 410000), session("F", 39, 401000, 410000), session("F", 40, 401000, 410000),
 		{Node: "F", Before: ms(410060), From: ms(410110), To: ms(430000)}, {Node: "F", Client: sessionName(40), Before: ms(410060), From: ms(410110), To: ms(430000)},
@@ -291,7 +298,8 @@ func TestExcuse(t *testing.T) {
 	w.isolated = []isolation{{"e", []int{1, 2, 15, 20}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(121000)}},
 		{"r", []int{23}, span{ms(162000), ms(180000)}}, {"y", []int{28}, span{ms(252000), ms(269000)}}, {"y", []int{29}, span{ms(280000), ms(285000)}},
 		{"y", []int{31}, span{ms(275000), ms(295000)}}, {"y", []int{28}, span{ms(272000), ms(290000)}}}
-	w.isolated = append(w.isolated, isolation{"D", []int{37}, span{ms(380000), ms(385000)}}, isolation{"F", []int{39}, span{ms(409000), ms(430000)}})
+	w.isolated = append(w.isolated, isolation{"D", []int{37}, span{ms(380000), ms(385000)}}, isolation{"F", []int{39}, span{ms(409000), ms(430000)}},
+		isolation{"H", []int{44}, span{ms(452000), ms(455100)}})
 	w.lease = ms(10000)
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Requested: ms(from), Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
@@ -379,6 +387,13 @@ func TestExcuse(t *testing.T) {
 		{"a short cut ends between two looks, one before and one after the end of the session", lock(37, 379000, 387900, 0), lock(38, 386000, 388000, 0), true},
 		{"the later lock was granted by a server that has ended, or after a restart by the other side", lock(39, 405000, 416900, 0), late(lock(40, 410200, 415000, 0), 410095), false},
 		{"another attempt to connect has lost", lock(42, 141000, 142400, 0), lock(18, 142200, 142500, 0), true},
+		{"a session that was given up, and another one within it", lock(43, 145200, 147900, 0), lock(18, 145500, 147900, 0), false},
+		{"a session ends soon, and the next one goes on", lock(46, 142000, 142400, 0), lock(18, 142200, 142500, 0), true},
+		{"of two sessions one is on another node", lock(47, 141000, 144000, 0), lock(19, 142000, 143000, 0), true},
+		{"a short cut ends, and the lock is granted again after it", lock(44, 451000, 457000, 0), lock(45, 455200, 455230, 455240), false},
+		{"a losing attempt ends, and HAProxy closes nothing", lock(1, 439000, 440010, 440050), lock(3, 440020, 440030, 0), false},
+		{"granted after its session had ended, and held on", lock(1, 29000, 30010, 30050), late(lock(2, 30200, 32000, 0), 30150), false},
+		{"seen nowhere, and held on", lock(1, 29000, 30010, 30050), lock(4, 30020, 32000, 0), false},
 		{"noted long after the server's end", lock(18, 149000, 150295, 150300), late(lock(19, 150290, 150295, 150300), 150090), true},
 		{"the same, and told too late", lock(18, 149000, 150295, 150300), late(lock(19, 150290, 150540, 0), 150090), false},
 		{"granted by the server before or after it was started again", lock(35, 344000, 345985, 346010), late(lock(36, 345990, 347000, 0), 345095), true},

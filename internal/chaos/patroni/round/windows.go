@@ -12,6 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
+	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // The promise of a lock holds on one writable primary. Two things excuse locks
@@ -67,6 +68,9 @@ func windowsOf(seen []cluster.Writable, starved ...span) *windows {
 			w.sessions[s.Client] = append(w.sessions[s.Client], s)
 		}
 	}
+	for client, all := range w.sessions {
+		w.sessions[client] = slices.DeleteFunc(slices.Clone(all), func(s cluster.Writable) bool { return hasLost(s, all) })
+	}
 	for i, a := range w.servers {
 		for _, b := range w.servers[i+1:] {
 			if from, to := max(a.From, b.From), min(a.To, b.To); a.Node != b.Node && from <= to {
@@ -75,6 +79,16 @@ func windowsOf(seen []cluster.Writable, starved ...span) *windows {
 		}
 	}
 	return w
+}
+
+// hasLost reports whether s grants nothing. A process may make several attempts to
+// connect at once. The session of one that loses begins soon after that of the one
+// that wins, and ends before it, on the same node.
+func hasLost(s cluster.Writable, all []cluster.Writable) bool {
+	return slices.ContainsFunc(all, func(winner cluster.Writable) bool {
+		return winner.Node == s.Node && winner.From <= s.Before && s.Until() <= winner.To &&
+			s.Before <= winner.From+history.Moment(dialect.ConnectTimeout)
+	})
 }
 
 // proxied are the processes that go through HAProxy: those of the first client.
@@ -86,15 +100,12 @@ func clientName(i int) string  { return fmt.Sprintf("process-%d", i) }
 func sessionName(i int) string { return clientName(i) + " latchkey" }
 
 // sessionsOf returns the sessions that may have granted g. A process opens
-// another session when it has given up the one before. It may also make two
-// attempts to connect at once. The session of the one that loses ends soon, on the
-// same node.
+// another session when it has given up the one before.
 func (w *windows) sessionsOf(g check.Grant) (all []cluster.Writable) {
 	sessions := w.sessions[sessionName(g.Process)]
 	for _, s := range sessions {
 		succeeded := slices.ContainsFunc(sessions, func(later cluster.Writable) bool {
-			lost := later.Node == s.Node && later.Until() <= s.To
-			return s.From <= later.Before && later.From <= g.Requested && !lost
+			return s.From <= later.Before && later.From <= g.Requested
 		})
 		if !succeeded && w.inTimeOf(s, g) {
 			all = append(all, s)
@@ -146,7 +157,7 @@ func (w *windows) inSplit(first, second check.Grant) bool {
 }
 
 // knew reports whether the holder of a lock went on for no longer than it may. Its
-// lock ended with s, a server or a session, or at m if that was later. Cut off, it
+// lock ended with s, its session, or at m if that was later. Cut off, it
 // gives up four fifths of the lease after the cut. After a shorter cut it may go
 // on, and knows by then what happened meanwhile.
 func (w *windows) knew(lock check.Grant, s cluster.Writable, m history.Moment) bool {
@@ -211,7 +222,7 @@ func (w *windows) inNews(first, second check.Grant) bool {
 			continue
 		}
 		if slices.ContainsFunc(w.by(server, first), func(s cluster.Writable) bool {
-			return w.soon(s.Until(), m) && w.knew(first, server, m)
+			return w.soon(s.Until(), m) && w.knew(first, s, m)
 		}) {
 			return true
 		}
@@ -247,8 +258,9 @@ func (w *windows) excuse(a, b check.Grant) bool {
 		}
 	}
 	for _, o := range orders {
-		sessions := w.sessionsOf(o[1]) // none: the observer saw none
-		if w.inNews(o[0], o[1]) && (len(sessions) == 0 || w.knewOf(sessions, o[1])) {
+		sessions := w.sessionsOf(o[1])
+		short := len(sessions) == 0 && w.soon(o[1].Granted, max(o[1].Valid, o[1].Told)) // and its session, too
+		if w.inNews(o[0], o[1]) && (short || w.knewOf(sessions, o[1])) {
 			w.byNews[[2]int64{a.Lock, b.Lock}] = true
 			return true
 		}
