@@ -132,8 +132,8 @@ func postgresDriver(ctx context.Context, s *subject) Result {
 		findings = append(findings, warning("the connection string names several hosts and accepts a standby",
 			"Add target_session_attrs=read-write to the connection string."))
 	}
-	if known && settings.Hosts > 1 && (settings.Timeout <= 0 || time.Duration(settings.Hosts)*settings.Timeout >= dialect.ConnectTimeout) {
-		findings = append(findings, oneHostTakesAll(settings.Hosts))
+	if each := timeForEach(settings.Hosts); known && settings.Hosts > 1 && (settings.Timeout <= 0 || settings.Timeout > each) {
+		findings = append(findings, oneHostTakesAll(each))
 	} else if known && settings.MayHang && settings.Timeout <= 0 {
 		findings = append(findings, warning("the connection string has no connect_timeout, so lib/pq may hang for ever in a handshake",
 			"Add connect_timeout=5 to the connection string."))
@@ -144,12 +144,17 @@ func postgresDriver(ctx context.Context, s *subject) Result {
 	return worst(passed("the settings of the driver are fit for locks"), findings)
 }
 
-// oneHostTakesAll is the finding that of several hosts one that does not answer
-// uses up an attempt of a Session to connect.
-func oneHostTakesAll(hosts int) Result {
-	each := (dialect.ConnectTimeout - 1) / time.Duration(hosts) / time.Second
-	fix := fmt.Sprintf("Set connect_timeout=%d in the connection string.", each)
-	if each == 0 {
+// timeForEach is how long each of several hosts may take, so that a Session tries
+// all of them in one attempt to connect.
+func timeForEach(hosts int) time.Duration {
+	return (dialect.ConnectTimeout - 1) / time.Duration(max(1, hosts))
+}
+
+// oneHostTakesAll is the finding that a host that does not answer uses up an
+// attempt to connect, in which each host may take so long.
+func oneHostTakesAll(each time.Duration) Result {
+	fix := fmt.Sprintf("Set connect_timeout=%d in the connection string.", each/time.Second)
+	if each < time.Second {
 		fix = "Name fewer hosts in the connection string, and set connect_timeout=1."
 	}
 	return warning("the connection string names several hosts, and one that does not answer may use up the "+

@@ -80,7 +80,7 @@ func (r row) cells(kind round.Kind) []string {
 	}
 	result, missing := "ok", strconv.Itoa(r.Missing)
 	if r.Reinitialized > 0 {
-		result += fmt.Sprintf("; %d standbys made anew by `reinit`", r.Reinitialized)
+		result += fmt.Sprintf("; standbys made anew by `reinit`: %d", r.Reinitialized)
 	}
 	if r.stuck > 0 {
 		result += fmt.Sprintf("; %d more, and all of their rounds, not counted: the round had no regular end", r.stuck)
