@@ -1,14 +1,41 @@
 package databases
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
+
+// A program opens a file that another one keeps locked for longer than a statement
+// waits. It goes on as soon as the file is free.
+func TestSQLiteOpenedWhileLocked(t *testing.T) {
+	t.Parallel()
+	dsn := "file:" + filepath.Join(t.TempDir(), "locked.db")
+	other := dbtest.Conn(t, open(t, "sqlite", dsn))
+	for _, statement := range []string{"CREATE TABLE t (n)", "BEGIN EXCLUSIVE"} {
+		if _, err := other.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free := time.AfterFunc(700*time.Millisecond, func() { _, _ = other.ExecContext(context.Background(), "ROLLBACK") })
+	s, err := sqllock.Open(t.Context(), open(t, "sqlite", dsn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if free.Stop() {
+		t.Error("the file was opened while it was locked")
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
 
 // Programs that start at the same moment all open a file that none of them has
 // seen before. One of them sets its journal, with the file locked for a moment.

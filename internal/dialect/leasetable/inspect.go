@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
@@ -54,13 +53,7 @@ func InspectSQLite(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
 // that has locked the file, as it does while it commits in a journal that is
 // not write-ahead.
 func readWhileBusy(ctx context.Context, conn *sql.Conn, query string, dest ...any) error {
-	for i := 0; ; i++ {
-		err := conn.QueryRowContext(ctx, query).Scan(dest...)
-		if err == nil || !isBusy(err) || ctx.Err() != nil {
-			return err
-		}
-		dbconn.Rest(ctx, i)
-	}
+	return untilFree(ctx, func() error { return conn.QueryRowContext(ctx, query).Scan(dest...) })
 }
 
 // A sqliteRow is a lock as SQLite returns it: a list.

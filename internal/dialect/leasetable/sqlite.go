@@ -62,7 +62,7 @@ func (t *sqliteTables) prove(ctx context.Context) error {
 	defer conn.Close()
 	was, err := t.lend(ctx, conn)
 	if err == nil {
-		err = oneFile(ctx, conn)
+		err = untilFree(ctx, func() error { return oneFile(ctx, conn) })
 	}
 	if err == nil {
 		err = t.writeAhead(ctx, conn)

@@ -87,8 +87,17 @@ func (t *sqliteTables) transact(ctx context.Context, f func(*sqliteTx) error) er
 // Other transactions are normally short. The driver does not get ctx, since its
 // end must not leave a transaction behind that has just begun.
 func whileBusy(ctx context.Context, conn *sql.Conn, statement string) error {
-	for i := 0; ; i++ {
+	return untilFree(ctx, func() error {
 		_, err := conn.ExecContext(context.WithoutCancel(ctx), statement)
+		return err
+	})
+}
+
+// untilFree calls f again while other connections keep the file locked, until
+// ctx ends.
+func untilFree(ctx context.Context, f func() error) error {
+	for i := 0; ; i++ {
+		err := f()
 		if err == nil || !isBusy(err) || ctx.Err() != nil {
 			return err
 		}
@@ -132,12 +141,12 @@ func (t *sqliteTables) lend(ctx context.Context, conn *sql.Conn) (was lent, err 
 	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&was.busyTimeout); err != nil {
 		return ours, err
 	}
-	if was.busyTimeout != ours.busyTimeout { // first, since the next statement reads the file
+	if was.busyTimeout != ours.busyTimeout {
 		if err := pragma(ctx, conn, "busy_timeout", ours.busyTimeout); err != nil {
 			return was, err
 		}
 	}
-	if err := conn.QueryRowContext(ctx, "PRAGMA main.synchronous").Scan(&was.synchronous); err != nil {
+	if err := readWhileBusy(ctx, conn, "PRAGMA main.synchronous", &was.synchronous); err != nil {
 		return was, err
 	}
 	if !t.wal {
