@@ -128,14 +128,8 @@ func TestSQLiteDiskFull(t *testing.T) {
 	db := open(t, "sqlite", o.DSN)
 	pages := number(t, db, "PRAGMA page_count")
 	full := session(t, limited(t, o.DSN, pages))
-	var lastErr error
-	for i := range 10_000 {
-		if _, lastErr = full.TryLock(t.Context(), sqllock.ID(int64(i))); lastErr != nil {
-			break
-		}
-	}
-	if !errors.Is(lastErr, sqllock.ErrCapacity) {
-		t.Fatalf("TryLock on a full disk: %v, want ErrCapacity", lastErr)
+	if taken, err := fillFile(t, full); !errors.Is(err, sqllock.ErrCapacity) {
+		t.Fatalf("TryLock on a full disk, after %d locks: %v, want ErrCapacity", taken, err)
 	}
 	if err := held.Err(); err != nil {
 		t.Errorf("a lock that was held before: %v", err)
