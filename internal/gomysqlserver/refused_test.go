@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve starts a server with the database app, and returns its DSN.
+// serve starts a server with the database app, and returns its DSN. Servers of one
+// process share variables without protection, so tests run one after the other.
 func serve(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -65,7 +66,6 @@ func open(t *testing.T, dsn string) *sql.DB {
 // Open rejects the server, and says that it is no MySQL. The doctor gives the
 // same reason.
 func TestRefused(t *testing.T) {
-	t.Parallel()
 	const says = "a setting of the session was rejected"
 	db := open(t, serve(t))
 	for name, opts := range map[string][]sqllock.Option{"detected": nil, "by WithDialect": {sqllock.WithDialect(sqllock.MySQL)}} {
@@ -90,7 +90,6 @@ func TestRefused(t *testing.T) {
 // wait_timeout as a number only. It would never free the locks of a process that
 // is frozen.
 func TestNoLeaseOnThisServer(t *testing.T) {
-	t.Parallel()
 	dsn := serve(t)
 	holder, rival := connect(t, dsn), connect(t, dsn)
 	if got := ask(t, holder, "SELECT GET_LOCK('a', 0)"); got != "1" {
