@@ -216,8 +216,6 @@ func (c *ConnLocker) dropConnection(k *keyState, err error) {
 	}
 	c.stepLocked()
 	t.mu.Unlock()
-	for _, l := range locks {
-		l.endAs(endLost)
-	}
+	endAll(locks, endLost)
 	c.conn.Destroy() // may wait for a Rows or a Tx of the connection's owner
 }

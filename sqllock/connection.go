@@ -178,9 +178,7 @@ func (c *connection) loseConnection(why loss) {
 	}
 	sl.s.counters.lost(why.cause, len(locks))
 	t.mu.Unlock()
-	for _, lock := range locks {
-		lock.endAs(endLost)
-	}
+	endAll(locks, endLost)
 	sl.s.options.log.Warn("sqllock: connection lost", "reason", why.reason, "locks", len(locks))
 	sl.s.options.observers.lost(why.cause, len(locks))
 }

@@ -74,6 +74,42 @@ func TestLeaseRunsOut(t *testing.T) {
 	})
 }
 
+// Locks that end together have all ended before any holder is told. A holder of
+// several does not give one back that is lost.
+func TestLocksEndTogether(t *testing.T) {
+	for name, cause := range map[string]error{"loss": ErrLost, "Close": ErrClosed} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+				locks := []*Lock{mustTry(t, s, ID(1)), mustTry(t, s, ID(2))}
+				var causes, unlocked []error
+				for i, l := range locks {
+					l.OnEnd(func(cause error) {
+						causes = append(causes, cause)
+						unlocked = append(unlocked, locks[1-i].Unlock())
+					})
+				}
+				if name == "loss" {
+					server.session(0).hooks(nil, func() error { return errGone })
+					if _, err := s.TryLock(background, ID(3)); !errors.Is(err, ErrUnavailable) {
+						t.Errorf("TryLock whose reply was lost: %v, want ErrUnavailable", err)
+					}
+				} else if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if len(causes) != 2 || causes[0] != cause || causes[1] != cause {
+					t.Errorf("the locks ended with %v, want %v twice", causes, cause)
+				}
+				for _, err := range unlocked {
+					if err != ErrLost {
+						t.Errorf("Unlock: %v, want ErrLost", err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Err decides by the clock. A process that was frozen has not run its timers yet.
 func TestErrByTheClock(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {

@@ -241,6 +241,20 @@ func (l *Lock) endAs(how uint32) {
 	}
 }
 
+// endAll ends locks that end together. A holder that is told of the end of one
+// finds that the others have ended as well.
+func endAll(locks []*Lock, how uint32) {
+	endings := make([]ending, 0, len(locks))
+	for _, l := range locks {
+		if e, ok := l.end(how); ok {
+			endings = append(endings, e)
+		}
+	}
+	for i := range endings {
+		endings[i].announce()
+	}
+}
+
 // announce ends the contexts, and then calls the hooks.
 func (e *ending) announce() {
 	if e.work != nil {

@@ -95,9 +95,7 @@ func (s *Session) Close() error {
 		}
 	}
 	s.table.mu.Unlock()
-	for _, l := range locks {
-		l.endAs(endClosed)
-	}
+	endAll(locks, endClosed)
 	s.cancel()
 
 	ended := make(chan struct{})
