@@ -82,8 +82,12 @@ func TestLocksEndTogether(t *testing.T) {
 			simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 				locks := []*Lock{mustTry(t, s, ID(1)), mustTry(t, s, ID(2))}
 				var causes, unlocked []error
+				contexts := []context.Context{locks[0].Context(), locks[1].Context()}
 				for i, l := range locks {
 					l.OnEnd(func(cause error) {
+						if contexts[1-i].Err() == nil {
+							t.Error("a holder is told, and the context of the other lock has not ended")
+						}
 						causes = append(causes, cause)
 						unlocked = append(unlocked, locks[1-i].Unlock())
 					})

@@ -58,8 +58,8 @@ func (c *connection) expired() bool {
 
 // loseLease ends c and its locks, because it has expired.
 //
-// Close marks every connection as dead, and then ends one lock after the other.
-// A caller may find a lock expired before its turn, and that lock ends as closed.
+// Close marks every connection as dead, and then ends the locks. A caller may find
+// a lock expired before that, and that lock ends as closed.
 func (c *connection) loseLease() (how uint32) {
 	c.loseConnection(lossLease)
 	t := c.slot.s.table

@@ -250,19 +250,36 @@ func endAll(locks []*Lock, how uint32) {
 			endings = append(endings, e)
 		}
 	}
+	announceAll(endings)
+}
+
+// announceAll ends the contexts of locks that have ended together, and then calls
+// their hooks.
+func announceAll(endings []ending) {
 	for i := range endings {
-		endings[i].announce()
+		endings[i].endContexts()
+	}
+	for i := range endings {
+		endings[i].callHooks()
 	}
 }
 
 // announce ends the contexts, and then calls the hooks.
 func (e *ending) announce() {
+	e.endContexts()
+	e.callHooks()
+}
+
+func (e *ending) endContexts() {
 	if e.work != nil {
 		e.work.cancel(e.cause)
 	}
 	for _, b := range e.bound {
 		b.cancel(e.cause)
 	}
+}
+
+func (e *ending) callHooks() {
 	if e.hook != nil {
 		e.hook(e.cause)
 	}

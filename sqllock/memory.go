@@ -88,9 +88,7 @@ func (m *Memory) Lose() (lost int) {
 		held[lost] = held[i]
 		lost++
 	}
-	for _, end := range ends {
-		end.announce()
-	}
+	announceAll(ends)
 	for _, lock := range held[:lost] {
 		_ = lock.home.unlock(lock) // a Memory's never fails
 	}

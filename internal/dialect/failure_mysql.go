@@ -45,16 +45,16 @@ var mysqlPermanent = []uint16{
 	1130, 1045, 1698, 1820, 1862, 3118, 3159, 4151, // hosts, accounts
 }
 
-// MySQLCrowded are the errors of a server or an account that has no connection to
-// spare.
-var MySQLCrowded = []uint16{errcode.MySQLTooMany, errcode.MySQLTooManyOfOne, errcode.MySQLUserLimit}
+// Crowded begins the reason of a server or an account that can have no more
+// connections.
+const Crowded = "the server has no connection to spare"
 
 // mysqlInWords returns the meaning of the most frequent errors, as the
 // beginning of a reason.
 func mysqlInWords(number uint16, state string, kind Kind) string {
 	switch {
-	case slices.Contains(MySQLCrowded, number):
-		return "the server has no connection to spare: "
+	case number == errcode.MySQLTooMany, number == errcode.MySQLTooManyOfOne, number == errcode.MySQLUserLimit:
+		return Crowded + ": "
 	case number == errcode.MySQLShutdown, number == errcode.MySQLOfflineMode:
 		return "the server is stopping, or takes no users: "
 	case number == errcode.MySQLKilled:

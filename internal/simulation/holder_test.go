@@ -109,15 +109,14 @@ func (w *world) gone(h *holder, err error, relied bool) {
 	w.leave([]sqllock.Key{h.lock.Key()}, how)
 }
 
-// crowds is how many statements have no room for an Unlock, at most, since others
-// of the same moment fill them (smallRoom). Each gives it the time of another
-// statement.
-const crowds = 2
-
 // unlockBound returns how long an Unlock may take. An Unlock that meets a Close
 // waits for the end of it.
+//
+// Others of the same moment may fill a statement (smallRoom). An Unlock gets the
+// time of another statement for every two that have no room for it. No plan fills
+// more than four.
 func (w *world) unlockBound(s *sqllock.Session) time.Duration {
-	const bound = (1 + crowds) * responseBound
+	const bound = 3 * responseBound
 	if w.closed(s) {
 		return bound + closeBound
 	}

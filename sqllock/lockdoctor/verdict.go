@@ -30,7 +30,6 @@ func wrong(reason, fix string) Result { return Result{State: Error, Reason: reas
 // failed returns the result of a check whose question was not answered. The
 // texts of failures name no host, user or key.
 func failed(err error) Result {
-	number, _, _ := errcode.MySQL(err)
 	err = dialect.Fail(err)
 	var failure *dialect.Failure
 	switch {
@@ -57,7 +56,7 @@ func failed(err error) Result {
 		fix = "End the session that holds the most locks, then raise max_locks_per_transaction and restart the server."
 	case strings.HasPrefix(failure.State, "53"):
 		fix = "Close connections of other clients, or raise the limit: max_connections of the server, or the CONNECTION LIMIT of the role or the database."
-	case slices.Contains(dialect.MySQLCrowded, number):
+	case strings.HasPrefix(failure.Reason, dialect.Crowded):
 		fix = "Close connections of other clients, or raise the limit: max_connections of the server, or MAX_USER_CONNECTIONS of the user."
 	case failure.Permanent:
 		fix = "Correct the user, the password or the database in the connection string."
