@@ -23,6 +23,7 @@ type roleSetting struct {
 var (
 	endedEarly = []string{
 		"(idle_session_timeout)", "idle_session_timeout is less than", "(idle_in_transaction_session_timeout)", "idle_in_transaction_session_timeout is less than",
+		"(transaction_timeout)",
 		"the connection was closed", "the connection was lost", "connection reset by peer", "broken pipe", "lock was lost",
 		"no transaction could be begun", "got no reply", "the transaction was idle for too long", "the connection was idle for too long",
 	}
