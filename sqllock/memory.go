@@ -88,7 +88,9 @@ func (m *Memory) Lose() (lost int) {
 		held[lost] = held[i]
 		lost++
 	}
-	announceAll(ends)
+	for _, end := range ends {
+		end.announce()
+	}
 	for _, lock := range held[:lost] {
 		_ = lock.home.unlock(lock) // a Memory's never fails
 	}
