@@ -241,8 +241,9 @@ func (l *Lock) endAs(how uint32) {
 	}
 }
 
-// endAll ends locks that end together. A holder that is told of the end of one
-// finds that the others have ended as well.
+// endAll ends locks that end together: first all locks, then all contexts, and
+// then it calls the hooks. A holder that is told of the end of one lock finds that
+// the others have ended as well.
 func endAll(locks []*Lock, how uint32) {
 	endings := make([]ending, 0, len(locks))
 	for _, l := range locks {
@@ -250,12 +251,6 @@ func endAll(locks []*Lock, how uint32) {
 			endings = append(endings, e)
 		}
 	}
-	announceAll(endings)
-}
-
-// announceAll ends the contexts of locks that have ended together, and then calls
-// their hooks.
-func announceAll(endings []ending) {
 	for i := range endings {
 		endings[i].endContexts()
 	}
