@@ -10,9 +10,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// slack is what a busy machine may take beyond a goal before it is a violation.
-// It covers the pause before a caller asks again, the time to connect, and the
-// wait for a processor.
+// slack is what the campaign itself may take beyond a goal before it is a
+// violation. It covers the pause before a caller asks again, the time to connect,
+// and the wait for a processor. Plan.Busy comes on top.
 const slack = 250 * time.Millisecond
 
 // A bound says within which time the keys of a victim must be granted again.
@@ -29,7 +29,7 @@ const notifyGoal = 100 * time.Millisecond
 
 // notifyBound returns within which time half of the holders must be told.
 // Without the watch of the socket it takes half a heartbeat on average.
-func notifyBound(lease time.Duration) time.Duration { return heartbeat(lease) / 2 }
+func notifyBound(lease, busy time.Duration) time.Duration { return heartbeat(lease)/2 + busy }
 
 // heartbeat is that of a session with this lease.
 func heartbeat(lease time.Duration) time.Duration { return lease / 5 }
@@ -56,8 +56,8 @@ func (r *Result) sweepOptions(events []history.Event, excuse func(a, b check.Gra
 		check.WithKills(kills...),
 		check.WithExcuse(excuse),
 		check.WithNotifications(r.promises().notifies...),
-		check.WithCallTimeout(callTimeout),
-		check.WithFree(r.settings.Lease + slack),
+		check.WithCallTimeout(callTimeout + r.busy),
+		check.WithFree(r.settings.Lease + slack + r.busy),
 	}
 	if !r.interrupted {
 		options = append(options, check.WithComplete())
@@ -79,7 +79,7 @@ func (r *Result) recoveryOptions() (options []check.Option) {
 	}
 	for _, p := range r.promises().bounds {
 		for _, row := range p.rows {
-			options = append(options, check.WithRecovery(row, p.from, p.goal+slack), check.WithGoal(row, p.goal))
+			options = append(options, check.WithRecovery(row, p.from, p.goal+slack+r.busy), check.WithGoal(row, p.goal))
 		}
 	}
 	return options
@@ -106,7 +106,7 @@ func (r *Result) notifications() (err error) {
 
 // lateNotification says how t breaks a bound. It is empty if it does not.
 func (r *Result) lateNotification(t *check.Notification) string {
-	bound, of := notifyBound(r.settings.Lease), r.promises()
+	bound, of := notifyBound(r.settings.Lease, r.busy), r.promises()
 	switch {
 	case slices.Contains(of.parts, t.Row) && t.After > 0:
 		return fmt.Sprintf("%d of %d after the next grant", t.After, t.Locks)

@@ -27,6 +27,11 @@ type Plan struct {
 	Fleet    fleet.Settings
 	Command  string    // how to repeat it
 	Progress io.Writer // a line for each fault
+
+	// Busy is how much longer than on an idle machine a notice, a call and the
+	// return of a key may take. Looks at the registry have no such allowance: what
+	// they must show would be too little.
+	Busy time.Duration
 }
 
 // Run runs a campaign and checks its history. The error reports what was

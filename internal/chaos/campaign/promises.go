@@ -36,6 +36,8 @@ type promises struct {
 
 	// watched: a closed connection is noticed at once.
 	watched bool
+
+	busy time.Duration // see Plan
 }
 
 // leaseTableSlack is what the next caller needs on a lease table: statements that
@@ -102,7 +104,11 @@ func promisesOf(store fleet.Store, lease time.Duration) promises {
 }
 
 // promises returns those of r's store.
-func (r *Result) promises() promises { return promisesOf(r.settings.Store, r.settings.Lease) }
+func (r *Result) promises() promises {
+	p := promisesOf(r.settings.Store, r.settings.Lease)
+	p.busy = r.busy
+	return p
+}
 
 // linearization returns what check.Linearize needs to know of r's store.
 func (r *Result) linearization() check.Params {

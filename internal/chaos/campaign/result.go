@@ -35,6 +35,7 @@ type Result struct {
 	Ended   time.Time     // the work
 
 	settings    fleet.Settings
+	busy        time.Duration    // see Plan
 	command     string           // how to repeat it; empty: not known
 	overlapping bool             // one fault did not wait for the other
 	interrupted bool             // the campaign was ended before its time

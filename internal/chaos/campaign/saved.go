@@ -22,6 +22,7 @@ const savedName = "campaign.json"
 // A saved is a campaign without its histories.
 type saved struct {
 	Settings    fleet.Settings   `json:"settings"`
+	Busy        time.Duration    `json:"busy,omitempty"`
 	Command     string           `json:"command"`
 	Rows        []savedRow       `json:"rows"`
 	Outcomes    []faults.Outcome `json:"outcomes"`
@@ -55,7 +56,7 @@ type savedRow struct {
 // save writes to dir what Recheck needs.
 func (r *Result) save(dir string) error {
 	s := saved{
-		Settings: r.settings, Command: r.command, Outcomes: r.outcomes, Gathered: r.gathered, Writes: r.writes, Left: r.left, Stale: r.Stale, Faults: r.Faults, Health: r.Health,
+		Settings: r.settings, Busy: r.busy, Command: r.command, Outcomes: r.outcomes, Gathered: r.gathered, Writes: r.writes, Left: r.left, Stale: r.Stale, Faults: r.Faults, Health: r.Health,
 		Took: r.Took, Server: r.Server, Machine: r.Machine, Ended: r.Ended, Overlapping: r.overlapping, Interrupted: r.interrupted,
 	}
 	for _, of := range r.Rows {
@@ -100,7 +101,7 @@ func Recheck(_ context.Context, plan Plan) (*Result, error) {
 func (s *saved) result() (r *Result, err error) {
 	r = &Result{
 		Stored: len(s.Writes), Stale: s.Stale, Faults: s.Faults, Health: s.Health, Took: s.Took, Server: s.Server, Machine: s.Machine, Ended: s.Ended,
-		settings: s.Settings, command: s.Command, overlapping: s.Overlapping, interrupted: s.Interrupted, outcomes: s.Outcomes, gathered: s.Gathered, writes: s.Writes, left: s.Left,
+		settings: s.Settings, busy: s.Busy, command: s.Command, overlapping: s.Overlapping, interrupted: s.Interrupted, outcomes: s.Outcomes, gathered: s.Gathered, writes: s.Writes, left: s.Left,
 	}
 	if s.Interrupted {
 		err = errInterrupted

@@ -68,6 +68,7 @@ func TestRecheck(t *testing.T) {
 		{"an accident", func(r *Result) { r.Rows[0].Err = errors.New("no room") }, nil, "broken off"},
 		{"interrupted", func(r *Result) { r.interrupted = true }, errInterrupted, "ok"},
 		{"another lease, which passes sooner", func(r *Result) { r.settings.Lease = 100 * time.Millisecond }, check.ErrSlow, "VIOLATED"},
+		{"the same on a busy machine", func(r *Result) { r.settings.Lease, r.busy = 100*time.Millisecond, time.Minute }, nil, "ok"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := Recheck(t.Context(), ended(t, tt.change))

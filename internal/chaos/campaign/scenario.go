@@ -27,7 +27,7 @@ func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario
 		}
 	}
 	result = newResult(plan.Fleet, rows)
-	result.command = plan.Command
+	result.command, result.busy = plan.Command, plan.Busy
 	if result.Server, err = f.Version(ctx); err != nil {
 		return nil, err
 	}

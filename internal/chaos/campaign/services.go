@@ -14,7 +14,7 @@ func (r *Result) checkServices(events []history.Event) (err error) {
 	if r.settings.Services == 0 || !r.gathered {
 		return nil
 	}
-	p := check.ServiceParams{Trouble: r.trouble(), Leaderless: leaderless(r.settings.Lease), Kills: kills}
+	p := check.ServiceParams{Trouble: r.trouble(), Leaderless: leaderless(r.settings.Lease, r.busy), Kills: kills}
 	if r.settings.Store.Registry() {
 		times := registryTimes(r.settings.Lease)
 		p.Registry = &times
@@ -25,8 +25,8 @@ func (r *Result) checkServices(events []history.Event) (err error) {
 
 // leaderless bounds how long a key is without a leader, but for the time of
 // faults. A lease may pass first, and the process that leads next may pause.
-func leaderless(lease time.Duration) time.Duration {
-	return lease + 500*time.Millisecond + worker.LongestPause + slack
+func leaderless(lease, busy time.Duration) time.Duration {
+	return busy + lease + 500*time.Millisecond + worker.LongestPause + slack
 }
 
 // registryTimes are those of sessions with this lease. A lock or a wait that is

@@ -37,7 +37,7 @@ func (p promises) staleLimit(row int, lease time.Duration) time.Duration {
 	case row == 7: // no notice ever comes: the client finds out at send + T(1−ρ) − m
 		return lease - lease/1000 - lease/5 + making
 	}
-	return noticeDelay // the connection ends on the client's side, too
+	return noticeDelay + p.busy // the connection ends on the client's side, too
 }
 
 // making is how long it may take to make a fault, from its Begin. Until then
