@@ -8,7 +8,8 @@ import (
 )
 
 // A boundContext is a context that carries a lock and ends when the lock is
-// lost. Its Err agrees with the lock's: it compares the clock at the call.
+// lost. Its Err agrees with the lock's: it compares the clock at the call, and
+// ends the context if the lock was lost and nobody has done that yet.
 //
 // What it takes to end it is made when a caller first waits for the end or asks
 // for the cause. Most requests end before that.
@@ -63,6 +64,7 @@ func (c *boundContext) Err() error {
 	if c.lock.ended.Load() == endNot {
 		_ = c.lock.Err() // ends this context if the lease has passed
 	}
+	c.endIfLost()
 	switch state := c.state.Load(); {
 	case state == nil && c.parent.Err() == nil:
 		return nil
@@ -70,6 +72,18 @@ func (c *boundContext) Err() error {
 		return context.Canceled
 	}
 	return c.awaited().Err()
+}
+
+// endIfLost ends c if its lock was lost. The goroutine that ends the lock may not
+// have come to its contexts yet.
+func (c *boundContext) endIfLost() {
+	if how := c.lock.ended.Load(); how != endLost && how != endClosed || c.state.Load() != nil {
+		return
+	}
+	c.lock.mu.Lock()
+	cause := c.lock.more.cause
+	c.lock.mu.Unlock()
+	c.cancel(cause)
 }
 
 func (c *boundContext) Value(key any) any { return c.value(key, cancelKey) }
@@ -88,6 +102,7 @@ func (c *boundContext) value(key, cancel any) any {
 		}
 	}
 	if cancel == nil || key == cancel {
+		c.endIfLost()
 		return c.awaited().Value(key)
 	}
 	return c.parent.Value(key)

@@ -215,7 +215,8 @@ func (c *ConnLocker) dropConnection(k *keyState, err error) {
 		}
 	}
 	c.stepLocked()
+	ended := endAllLocked(locks, endLost)
 	t.mu.Unlock()
-	endAll(locks, endLost)
+	ended.announce()
 	c.conn.Destroy() // may wait for a Rows or a Tx of the connection's owner
 }

@@ -177,8 +177,9 @@ func (c *connection) loseConnection(why loss) {
 		}
 	}
 	sl.s.counters.lost(why.cause, len(locks))
+	ended := endAllLocked(locks, endLost)
 	t.mu.Unlock()
-	endAll(locks, endLost)
+	ended.announce()
 	sl.s.options.log.Warn("sqllock: connection lost", "reason", why.reason, "locks", len(locks))
 	sl.s.options.observers.lost(why.cause, len(locks))
 }

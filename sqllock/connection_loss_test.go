@@ -3,6 +3,8 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,6 +112,80 @@ func TestLocksEndTogether(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// While a connection ends, holders look on and give their locks back. A holder who
+// has found that one lock is lost finds that all are, with their contexts.
+func TestEndSeenByHolders(t *testing.T) {
+	const rounds, n = 50, 64
+	for range rounds {
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			var locks []*Lock
+			var contexts []context.Context
+			causes := make([]error, n)
+			for i := range n {
+				l := mustTry(t, s, ID(int64(i)))
+				bound, cancel := l.Bind(background)
+				defer cancel()
+				l.OnEnd(func(cause error) { causes[i] = cause })
+				locks, contexts = append(locks, l), append(contexts, bound)
+			}
+			conn := locks[0].life.(*connection)
+			var holders sync.WaitGroup
+			for i := range 2 { // holders of two locks each
+				first, second := i, n-1-i
+				holders.Go(func() {
+					for locks[first].Err() == nil {
+					}
+					if err := contexts[first].Err(); err == nil {
+						t.Error("Err of a lock says that it is lost, and its context has not ended")
+					}
+					if err := context.Cause(contexts[first]); err != ErrLost {
+						t.Errorf("the cause is %v, want ErrLost", err)
+					}
+					if err := locks[second].Unlock(); err != ErrLost {
+						t.Errorf("Unlock: %v, want ErrLost", err)
+					}
+					if err := contexts[second].Err(); err == nil {
+						t.Error("the context of the other lock has not ended")
+					}
+				})
+			}
+			runtime.Gosched()
+			conn.loseConnection(lossLease)
+			holders.Wait()
+			for i, cause := range causes {
+				if cause != ErrLost {
+					t.Errorf("lock %d ended with %v, want ErrLost", i, cause)
+				}
+			}
+		})
+	}
+}
+
+// The context of a lock ends with it, also while the goroutine that ends the lock
+// has not come to the contexts.
+func TestContextEndsWithItsLock(t *testing.T) {
+	for _, how := range []uint32{endLost, endClosed} {
+		simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+			lock := mustTry(t, s, ID(1))
+			bound, cancel := lock.Bind(background)
+			defer cancel()
+			other, cancelOther := lock.Bind(background)
+			defer cancelOther()
+			ended := endAllLocked([]*Lock{lock}, how)
+			if bound.Err() != context.Canceled || context.Cause(bound) != endCauses[how] {
+				t.Errorf("a bound context: %v, cause %v, want %v", bound.Err(), context.Cause(bound), endCauses[how])
+			}
+			if cause := context.Cause(other); cause != endCauses[how] {
+				t.Errorf("the cause of a context that was not asked before: %v, want %v", cause, endCauses[how])
+			}
+			ended.announce()
+			if cause := context.Cause(bound); cause != endCauses[how] {
+				t.Errorf("the cause afterwards: %v, want %v", cause, endCauses[how])
+			}
 		})
 	}
 }

@@ -26,6 +26,7 @@ import (
 //	overdue  the deadline has passed by one of the clocks
 //	dead     the connection has ended with all its locks; gone is then closed
 //	expired  dead or overdue: its locks are no longer certainly held
+//	over     dead or late
 //	away     of a slot: requests have no chance, because it is stalled or not connected
 type lease struct {
 	deadline     atomic.Int64 // by now
@@ -56,20 +57,9 @@ func (c *connection) expired() bool {
 	return c.dead.Load() || c.overdue()
 }
 
-// loseLease ends c and its locks, because it has expired.
-//
-// Close marks every connection as dead, and then ends the locks. A caller may find
-// a lock expired before that, and that lock ends as closed.
-func (c *connection) loseLease() (how uint32) {
-	c.loseConnection(lossLease)
-	t := c.slot.s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return endClosed
-	}
-	return endLost
-}
+// loseLease ends c and its locks, because it has expired. If c is dead, its locks
+// have ended when loseLease returns, since that takes table.mu.
+func (c *connection) loseLease() { c.loseConnection(lossLease) }
 
 // overdue reports whether the server has not answered for the lease.
 func (c *connection) overdue() bool {
@@ -83,8 +73,11 @@ func (c *connection) remaining() time.Duration {
 	return max(min(time.Duration(c.deadline.Load())-now(), boot), 0)
 }
 
-// late is overdue by the monotonic clock alone, which is much cheaper to read.
+// over is expired by the monotonic clock alone, which is much cheaper to read.
 // That is enough where no effect of a caller depends on the result.
+func (c *connection) over() bool { return c.dead.Load() || c.late() }
+
+// late is overdue by the monotonic clock alone.
 func (l *lease) late() bool { return int64(now()) >= l.deadline.Load() }
 
 // sendingLocked notes that a statement is about to be sent. Since oldest,

@@ -76,13 +76,13 @@ type lifeline interface {
 	// expired reports whether the lock is no longer certainly held.
 	expired() bool
 
-	// late is expired by the clock that is cheap to read. It may miss the time
-	// for which the system was suspended.
-	late() bool
+	// over is expired by a clock that is cheap to read. That clock may miss the
+	// time for which the system was suspended.
+	over() bool
 
-	// loseLease ends every lock that lives on it, because it has expired. It
-	// reports how they end: as lost, or with the Close of their Session.
-	loseLease() (how uint32)
+	// loseLease ends every lock that lives on it, because it has expired. They
+	// have ended when it returns, as lost or with the Close of their Session.
+	loseLease()
 }
 
 // How a Lock ended.
@@ -125,7 +125,7 @@ func (l *Lock) Err() error {
 		return ErrLost
 	}
 	if l.life != nil && l.life.expired() {
-		l.expire()
+		l.life.loseLease()
 		return ErrLost
 	}
 	return nil
@@ -159,18 +159,12 @@ func (l *Lock) Unlock() (err error) {
 }
 
 // mayUnlock reports whether the lock has not ended. It ends a lock whose lease
-// has passed.
+// has passed, or waits for the goroutine that does.
 func (l *Lock) mayUnlock() bool {
-	if l.life != nil && l.life.late() && l.ended.Load() == endNot {
-		l.expire()
+	if l.life != nil && l.life.over() && l.ended.Load() == endNot {
+		l.life.loseLease()
 	}
 	return l.ended.Load() == endNot
-}
-
-// expire ends a lock whose lease has passed. Another goroutine may be about to
-// do the same.
-func (l *Lock) expire() {
-	l.endAs(l.life.loseLease()) // it may be that another goroutine is about to
 }
 
 // finish stores the result of Unlock for callers that call it again.
@@ -234,28 +228,30 @@ func (l *Lock) end(how uint32) (e ending, ok bool) {
 	return e, true
 }
 
-// endAs ends the lock as lost, unless it has ended before.
-func (l *Lock) endAs(how uint32) {
-	if e, ok := l.end(how); ok {
-		e.announce()
-	}
-}
+// endings are those of locks that end together.
+type endings []ending
 
-// endAll ends locks that end together: first all locks, then all contexts, and
-// then it calls the hooks. A holder that is told of the end of one lock finds that
-// the others have ended as well.
-func endAll(locks []*Lock, how uint32) {
-	endings := make([]ending, 0, len(locks))
+// endAllLocked ends locks that end together. table.mu is held, so a holder that
+// finds one of them ended cannot give another one back as if it were held. The
+// caller announces the endings when it has released table.mu.
+func endAllLocked(locks []*Lock, how uint32) endings {
+	all := make(endings, 0, len(locks))
 	for _, l := range locks {
 		if e, ok := l.end(how); ok {
-			endings = append(endings, e)
+			all = append(all, e)
 		}
 	}
-	for i := range endings {
-		endings[i].endContexts()
+	return all
+}
+
+// announce ends all contexts, and then calls the hooks. A holder that is told of
+// the end of one lock finds that all contexts of the others have ended.
+func (all endings) announce() {
+	for i := range all {
+		all[i].endContexts()
 	}
-	for i := range endings {
-		endings[i].callHooks()
+	for i := range all {
+		all[i].callHooks()
 	}
 }
 

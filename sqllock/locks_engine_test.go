@@ -330,7 +330,7 @@ func TestLocksTellOfAny(t *testing.T) {
 		locks, err := s.TryLockAll(background, ID(1), ID(2), ID(3))
 		wantErr(t, "TryLockAll", called{err: err}, nil)
 		bound, done := locks.Bind(background)
-		locks[1].endAs(endLost)
+		endAllLocked(locks[1:2], endLost).announce()
 		if locks.Err() != ErrLost || context.Cause(bound) != ErrLost {
 			t.Errorf("Err: %v, cause: %v", locks.Err(), context.Cause(bound))
 		}

@@ -94,19 +94,20 @@ func (s *Session) Close() error {
 			sl.conn.markDeadLocked()
 		}
 	}
+	ended := endAllLocked(locks, endClosed)
 	s.table.mu.Unlock()
-	endAll(locks, endClosed)
+	ended.announce()
 	s.cancel()
 
-	ended := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		s.tasks.Wait()
-		close(ended)
+		close(done)
 	}()
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
 	select {
-	case <-ended:
+	case <-done:
 	case <-timer.C: // a driver is stuck; its connection ends when it returns
 	}
 	s.table.mu.Lock()

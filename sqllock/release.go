@@ -18,7 +18,7 @@ func (t *keyTable) unlock(l *Lock) error {
 	pending := r.beganLocked()
 	t.mu.Unlock()
 	if expired {
-		l.expire()
+		l.life.loseLease()
 	}
 	if r != nil {
 		errs, complete := t.await(r, pending)
@@ -71,7 +71,7 @@ func (t *keyTable) unlockAll(locks []*Lock) error {
 	t.mu.Unlock()
 	for i, u := range all {
 		if u.expired {
-			locks[i].expire()
+			locks[i].life.loseLease()
 		}
 	}
 	var replies, errs []error
