@@ -165,6 +165,33 @@ func TestEndSeenByHolders(t *testing.T) {
 	}
 }
 
+// An Unlock does not release a lock whose connection is about to end it.
+func TestUnlockWhileTheConnectionEnds(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		conn := lock.life.(*connection)
+		var told error
+		lock.OnEnd(func(cause error) { told = cause })
+		begun, unlocked := make(chan struct{}), make(chan error)
+		s.table.mu.Lock()
+		conn.markDeadLocked()
+		go func() {
+			close(begun)
+			unlocked <- lock.Unlock()
+		}()
+		<-begun
+		for range 1000 {
+			runtime.Gosched()
+		}
+		ended := endAllLocked([]*Lock{lock}, endLost)
+		s.table.mu.Unlock()
+		ended.announce()
+		if err := <-unlocked; err != ErrLost || told != ErrLost {
+			t.Errorf("Unlock: %v, and the holder was told %v; want ErrLost twice", err, told)
+		}
+	})
+}
+
 // The context of a lock ends with it, also while the goroutine that ends the lock
 // has not come to the contexts.
 func TestContextEndsWithItsLock(t *testing.T) {
