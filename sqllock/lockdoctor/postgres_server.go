@@ -144,10 +144,11 @@ func postgresDriver(ctx context.Context, s *subject) Result {
 	return worst(passed("the settings of the driver are fit for locks"), findings)
 }
 
-// timeForEach is how long each of several hosts may take, so that a Session tries
-// all of them in one attempt to connect.
+// timeForEach is how long each of several hosts may take, so that a Session
+// reaches the last one in one attempt. An attempt makes two connections, and for
+// each of them the driver tries the hosts in their order.
 func timeForEach(hosts int) time.Duration {
-	return (dialect.ConnectTimeout - 1) / time.Duration(max(1, hosts))
+	return (dialect.ConnectTimeout - 1) / time.Duration(2*max(1, hosts-1))
 }
 
 // oneHostTakesAll is the finding that a host that does not answer uses up an
@@ -155,7 +156,7 @@ func timeForEach(hosts int) time.Duration {
 func oneHostTakesAll(each time.Duration) Result {
 	fix := fmt.Sprintf("Set connect_timeout=%d in the connection string.", each/time.Second)
 	if each < time.Second {
-		fix = "Name fewer hosts in the connection string, and set connect_timeout=1."
+		fix = "Name at most three hosts in the connection string, and set connect_timeout=1."
 	}
 	return warning("the connection string names several hosts, and one that does not answer may use up the "+
 		dialect.ConnectTimeout.String()+" of an attempt to connect", fix)

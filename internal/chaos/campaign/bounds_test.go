@@ -72,6 +72,9 @@ func TestBusy(t *testing.T) {
 			cut, onKey(2, grant(2, 21, 2000, 3290, 3300, 3310, history.Lost)), onKey(2, grant(3, 31, 3100, 3500, 0, 3510, history.OK)),
 		}, true},
 		{"a call takes too long", [][]history.Event{cut, onKey(2, asked(5000, grant(3, 31, 6300, 6310, 0, 6320, history.OK)))}, true},
+		{"a holder outlives the lease without a notice", [][]history.Event{
+			cut, onKey(2, grant(2, 21, 2000, 3950, 3960, 3970, history.Lost)), onKey(2, grant(3, 31, 3100, 3980, 0, 3990, history.OK)),
+		}, false},
 		{"an effect after the next grant", [][]history.Event{grant(1, 11, 10, 1180, 1190, 1195, history.Lost), grant(2, 20, 1150, 1200, 0, 1210, history.OK)}, false},
 		{"told after the next grant", [][]history.Event{grant(1, 11, 10, 890, 1190, 1195, history.Lost), grant(2, 20, 1150, 1200, 0, 1210, history.OK)}, false},
 		{"two locks, and no fault that would excuse it", [][]history.Event{grant(3, 31, 10, 50, 0, 60, history.OK), grant(4, 41, 20, 40, 0, 45, history.OK)}, false},

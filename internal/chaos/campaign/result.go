@@ -165,6 +165,9 @@ func (r *Result) How() string {
 	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, %d mixed and %d brisk callers, %d of each service, lease %v.\n%s, %s, %d processors.",
 		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Brisk, set.Services, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
+	if r.busy > 0 {
+		how += fmt.Sprintf("\nOn a busy machine: bounds on time are %v longer.", r.busy)
+	}
 	if r.interrupted {
 		how += "\nThe campaign was interrupted."
 	}

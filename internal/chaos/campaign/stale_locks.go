@@ -34,11 +34,21 @@ func (p promises) staleLimit(row int, lease time.Duration) time.Duration {
 	switch {
 	case !slices.Contains(p.news, row):
 		return 0
-	case row == 7: // no notice ever comes: the client finds out at send + T(1−ρ) − m
-		return lease - lease/1000 - lease/5 + making
+	case row == 7: // no notice ever comes
+		return unnoticed(lease)
 	}
-	return noticeDelay + p.busy // the connection ends on the client's side, too
+	return p.notice(lease)
 }
+
+// notice returns how long after the end of a session, which closes the connection,
+// its client may still take its locks for valid.
+func (p promises) notice(lease time.Duration) time.Duration {
+	return min(noticeDelay+p.busy, unnoticed(lease))
+}
+
+// unnoticed returns when a client without a notice finds out: at send + T(1−ρ) − m.
+// No machine is so busy that it may take longer.
+func unnoticed(lease time.Duration) time.Duration { return lease - lease/1000 - lease/5 + making }
 
 // making is how long it may take to make a fault, from its Begin. Until then
 // statements are answered, and each begins the lease anew.

@@ -17,12 +17,12 @@ type window struct {
 	known  history.Moment // when a holder was told first: no lock from before is valid then
 	limit  history.Moment // until when that may take
 	handed history.Moment // locks that began to be held later are on another connection
-	busy   history.Moment // see Plan
+	notice history.Moment // how long it takes after the end of the session
 }
 
-func newWindow(f history.Fault, limitOf, busy time.Duration) window {
+func newWindow(f history.Fault, limitOf, notice time.Duration) window {
 	limit := f.Begin + history.Moment(limitOf)
-	return window{Fault: f, known: limit, limit: limit, handed: f.Begin, busy: history.Moment(busy)}
+	return window{Fault: f, known: limit, limit: limit, handed: f.Begin, notice: history.Moment(notice)}
 }
 
 // each returns w as a window of its process. A server that stops ends the sessions
@@ -53,7 +53,7 @@ func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant, trie
 	if !slices.Contains(ordered, w.Row) {
 		return
 	}
-	shown, waited := w.Begin+history.Moment(endsWithin)+w.busy, false
+	shown, waited := w.Begin+history.Moment(endsWithin), false
 	for _, h := range lost {
 		if h.Process != w.Process || h.Kind == history.Reader || h.From > w.Begin || h.Told < w.Begin {
 			continue
@@ -68,7 +68,7 @@ func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant, trie
 		}
 	}
 	if waited {
-		w.limit = max(w.limit, shown+history.Moment(noticeDelay)+w.busy)
+		w.limit = max(w.limit, shown+w.notice)
 		w.known = w.limit
 	}
 }
@@ -131,7 +131,7 @@ func explain(events []history.Event, p promises, lease time.Duration) *explanati
 			tries[e.Try.Lock] = e.Try
 		case e.Fault != nil:
 			if limit := p.staleLimit(e.Fault.Row, lease); limit > 0 {
-				ended = append(ended, newWindow(*e.Fault, limit, p.busy))
+				ended = append(ended, newWindow(*e.Fault, limit, p.notice(lease)))
 			}
 		}
 	}
