@@ -43,7 +43,7 @@ test: deps ## run all tests, on real PostgreSQL, MariaDB and SQLite
 	@printf '%s\n' $(MODULES) | xargs -n 1 -P 2 sh -c 'out=$$(cd "$$1" && $(GO) test ./... 2>&1); status=$$?; \
 		printf "%s\n" "cd $$1 && $(GO) test ./..." "$$out"; exit $$status' sh
 
-test-matrix: deps ## run the tests on PostgreSQL 14 to 18, or on VERSIONS (fetched with npm, 10 min)
+test-matrix: deps ## run the tests on PostgreSQL 14 to 18, or on VERSIONS (fetched with npm, 30 min)
 	@GO="$(GO)" sh internal/pgtest/matrix.sh $(VERSIONS)
 
 test-newest: deps ## run the root module's tests with the newest versions of its requirements (make test has the oldest)
