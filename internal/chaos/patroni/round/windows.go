@@ -157,14 +157,14 @@ func (w *windows) inSplit(first, second check.Grant) bool {
 }
 
 // knew reports whether the holder of a lock went on for no longer than it may. Its
-// lock ended with s, its session, or at m if that was later. Cut off, it
-// gives up four fifths of the lease after the cut. After a shorter cut it may go
-// on, and knows by then what happened meanwhile.
+// lock ended with s, its session, or at m if that was later. Cut off before its
+// session ended, it gives up four fifths of the lease after the cut. After a shorter
+// cut it may go on, and knows by then what happened meanwhile.
 func (w *windows) knew(lock check.Grant, s cluster.Writable, m history.Moment) bool {
 	told := max(m, s.Until())
 	limit, given := told, cluster.Never
 	for _, i := range w.isolated {
-		if i.Node != s.Node || !slices.Contains(i.Processes, lock.Process) || lock.Granted > i.To || i.From > told {
+		if i.Node != s.Node || !slices.Contains(i.Processes, lock.Process) || lock.Granted > i.To || i.From > s.Until() {
 			continue
 		}
 		switch over := i.From + w.lease*4/5; {
@@ -193,7 +193,14 @@ func (w *windows) closedBy(s cluster.Writable, process int, g check.Grant) bool 
 		return false
 	}
 	for _, p := range proxied {
-		if !slices.ContainsFunc(w.sessions[sessionName(p)], func(o cluster.Writable) bool { return o.Node == s.Node && w.ends(o, g) }) {
+		ended, goesOn := false, false
+		for _, o := range w.sessions[sessionName(p)] {
+			if o.Node == s.Node {
+				ended = ended || w.ends(o, g)
+				goesOn = goesOn || o.From <= s.To && o.To > g.Granted+news
+			}
+		}
+		if !ended || goesOn {
 			return false
 		}
 	}

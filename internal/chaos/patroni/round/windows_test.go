@@ -95,6 +95,11 @@ func TestExcuse(t *testing.T) {
 		session("p", 46, 139000, 141000), session("p", 46, 140000, 150000), session("p", 47, 139000, 150000), session("q", 47, 140000, 145000),
 		// Process 44 is cut off from H for a short time, in which H ends.
 		found("H", "", 450000, 455000), session("H", 44, 450000, 455000), session("H", 45, 450000, 455000),
+		// The session of process 1 on I ends alone. So does a losing attempt of process
+		// 2 that began before the one that won.
+		session("I", 1, 470000, 480000), session("I", 2, 479000, 480010), session("I", 2, 479500, 490000), session("I", 3, 470000, 490000),
+		// Process 48 is cut off from J when its session has ended.
+		found("J", "", 500000, 510000), session("J", 48, 500000, 510000), session("J", 49, 500000, 510000),
 		// Process 39 is cut off from F, whose server ends and is started again.
 		found("F", "", 401000, 410000), session("F", 39, 401000, 410000), session("F", 40, 401000, 410000),
 		{Node: "F", Before: ms(410060), From: ms(410110), To: ms(430000)}, {Node: "F", Client: sessionName(40), Before: ms(410060), From: ms(410110), To: ms(430000)},
@@ -103,7 +108,7 @@ func TestExcuse(t *testing.T) {
 		{"r", []int{23}, span{ms(162000), ms(180000)}}, {"y", []int{28}, span{ms(252000), ms(269000)}}, {"y", []int{29}, span{ms(280000), ms(285000)}},
 		{"y", []int{31}, span{ms(275000), ms(295000)}}, {"y", []int{28}, span{ms(272000), ms(290000)}}}
 	w.isolated = append(w.isolated, isolation{"D", []int{37}, span{ms(380000), ms(385000)}}, isolation{"F", []int{39}, span{ms(409000), ms(430000)}},
-		isolation{"H", []int{44}, span{ms(452000), ms(455100)}})
+		isolation{"H", []int{44}, span{ms(452000), ms(455100)}}, isolation{"J", []int{48}, span{ms(510100), ms(530000)}})
 	w.lease = ms(10000)
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Requested: ms(from), Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
@@ -196,6 +201,9 @@ func TestExcuse(t *testing.T) {
 		{"of two sessions one is on another node", lock(47, 141000, 144000, 0), lock(19, 142000, 143000, 0), true},
 		{"a short cut ends, and the lock is granted again after it", lock(44, 451000, 457000, 0), lock(45, 455200, 455230, 455240), false},
 		{"a losing attempt ends, and HAProxy closes nothing", lock(1, 439000, 440010, 440050), lock(3, 440020, 440030, 0), false},
+		{"the same, and that attempt began before the one that won", lock(1, 479000, 480010, 480050), lock(3, 480020, 480030, 0), false},
+		{"a holder is cut off after its session has ended", lock(48, 505000, 515000, 0), late(lock(49, 510200, 510230, 510240), 510040), false},
+		{"the same, and it knew in time", lock(48, 505000, 510440, 0), late(lock(49, 510200, 510230, 510240), 510040), true},
 		{"granted after its session had ended, and held on", lock(1, 29000, 30010, 30050), late(lock(2, 30200, 32000, 0), 30150), false},
 		{"seen nowhere, and held on", lock(1, 29000, 30010, 30050), lock(4, 30020, 32000, 0), false},
 		{"noted long after the server's end", lock(18, 149000, 150295, 150300), late(lock(19, 150290, 150295, 150300), 150090), true},
