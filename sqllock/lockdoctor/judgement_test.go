@@ -70,6 +70,8 @@ func TestFailed(t *testing.T) {
 		{&dialect.Failure{Kind: dialect.Statement, State: "42501"}, Error, "right"},
 		{&dialect.Failure{Kind: dialect.Full, State: "53200"}, Error, "max_locks_per_transaction"},
 		{&dialect.Failure{Kind: dialect.Gone, State: "53300"}, Error, "max_connections"},
+		{&dialect.Failure{Kind: dialect.Gone, State: "53100"}, Error, "Free what the server lacks"},
+		{&dialect.Failure{Kind: dialect.Full, State: "HY000"}, Error, "Free what the server lacks"},
 		{&dialect.Failure{Kind: dialect.Gone, State: "28P01", Permanent: true}, Error, "the password"},
 		{dialect.Refuse("this is bad: do that"), Error, "Do that."},
 		{dialect.Misconfigured("this is bad: do that"), Error, "Do that."},

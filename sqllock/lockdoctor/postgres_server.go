@@ -33,9 +33,11 @@ var postgresChecks = []check{
 	{"audit", postgresAudit},
 }
 
-// tooManyConnections is the SQLSTATE of a server, role or database whose
-// connections are all in use.
-const tooManyConnections = "53300"
+// SQLSTATEs of what PostgreSQL lacks.
+const (
+	tooManyConnections = "53300" // of the server, the role or the database
+	lockTableFull      = "53200"
+)
 
 // proofTimeout bounds each question of the proof that locks exclude.
 const proofTimeout = 2 * time.Second

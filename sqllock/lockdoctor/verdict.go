@@ -52,12 +52,15 @@ func failed(err error) Result {
 		fix = "Check that the server responds, and that the connection string and the network lead to it."
 	case failure.State == errcode.Forbidden:
 		fix = "Grant the role the right that is missing: see the check \"rights\"."
-	case failure.Kind == dialect.Full:
+	case failure.State == lockTableFull:
 		fix = "End the session that holds the most locks, then raise max_locks_per_transaction and restart the server."
-	case strings.HasPrefix(failure.State, "53"):
+	case failure.State == tooManyConnections:
 		fix = "Close connections of other clients, or raise the limit: max_connections of the server, or the CONNECTION LIMIT of the role or the database."
 	case strings.HasPrefix(failure.Reason, dialect.Crowded):
-		fix = "Close connections of other clients, or raise the limit: max_connections of the server, or MAX_USER_CONNECTIONS of the user."
+		fix = "Close connections of other clients, or raise the limit: max_connections or max_user_connections of the server, " +
+			"or that of the account (MAX_USER_CONNECTIONS, or one for each hour)."
+	case failure.Kind == dialect.Full, strings.HasPrefix(failure.State, "53"):
+		fix = "Free what the server lacks, or raise the limit that it has reached."
 	case failure.Permanent:
 		fix = "Correct the user, the password or the database in the connection string."
 	}
