@@ -8,8 +8,8 @@ import (
 )
 
 // A boundContext is a context that carries a lock and ends when the lock is
-// lost. Its Err agrees with the lock's: it compares the clock at the call, and
-// ends the context if the lock was lost and nobody has done that yet.
+// lost. Its Err agrees with the lock's: it compares the clock at the call. If the
+// lock was lost, Err ends the context.
 //
 // What it takes to end it is made when a caller first waits for the end or asks
 // for the cause. Most requests end before that.
@@ -74,11 +74,14 @@ func (c *boundContext) Err() error {
 	return c.awaited().Err()
 }
 
-// endIfLost ends c if its lock was lost. The goroutine that ends the lock may not
-// have come to its contexts yet.
+// endIfLost ends c if its lock was lost. The goroutine that ends the lock may
+// not have come to its contexts yet.
 func (c *boundContext) endIfLost() {
-	if how := c.lock.ended.Load(); how != endLost && how != endClosed || c.state.Load() != nil {
+	if how := c.lock.ended.Load(); how != endLost && how != endClosed {
 		return
+	}
+	if s := c.state.Load(); s != nil && (s.Context == nil || s.Context.Err() != nil) {
+		return // it has ended
 	}
 	c.lock.mu.Lock()
 	cause := c.lock.more.cause

@@ -116,8 +116,8 @@ func TestLocksEndTogether(t *testing.T) {
 	}
 }
 
-// While a connection ends, holders look on and give their locks back. A holder who
-// has found that one lock is lost finds that all are, with their contexts.
+// While a connection ends, holders look on and give their locks back. A holder
+// that has found one lock lost finds that all are, with their contexts.
 func TestEndSeenByHolders(t *testing.T) {
 	const rounds, n = 50, 64
 	for range rounds {
@@ -129,6 +129,9 @@ func TestEndSeenByHolders(t *testing.T) {
 				l := mustTry(t, s, ID(int64(i)))
 				bound, cancel := l.Bind(background)
 				defer cancel()
+				if i%2 == 0 {
+					_ = bound.Done() // somebody waits for it
+				}
 				l.OnEnd(func(cause error) { causes[i] = cause })
 				locks, contexts = append(locks, l), append(contexts, bound)
 			}
@@ -192,8 +195,8 @@ func TestUnlockWhileTheConnectionEnds(t *testing.T) {
 	})
 }
 
-// The context of a lock ends with it, also while the goroutine that ends the lock
-// has not come to the contexts.
+// The context of a lock ends with it, also while the goroutine that ends the
+// lock has not come to the contexts.
 func TestContextEndsWithItsLock(t *testing.T) {
 	for _, how := range []uint32{endLost, endClosed} {
 		simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
@@ -202,7 +205,20 @@ func TestContextEndsWithItsLock(t *testing.T) {
 			defer cancel()
 			other, cancelOther := lock.Bind(background)
 			defer cancelOther()
+			awaited, cancelAwaited := lock.Bind(background)
+			defer cancelAwaited()
+			child, cancelChild := context.WithTimeout(awaited, time.Hour)
+			defer cancelChild()
+			locks, cancelLocks := Locks{mustTry(t, s, ID(2)), lock}.Bind(background)
+			defer cancelLocks()
+			_ = locks.Done()
 			ended := endAllLocked([]*Lock{lock}, how)
+			if err, cause := awaited.Err(), context.Cause(child); err != context.Canceled || cause != endCauses[how] {
+				t.Errorf("a context that has a child: %v, cause of the child %v, want %v", err, cause, endCauses[how])
+			}
+			if err, cause := locks.Err(), context.Cause(locks); err != context.Canceled || cause != endCauses[how] {
+				t.Errorf("a context of two locks: %v, cause %v, want %v", err, cause, endCauses[how])
+			}
 			if bound.Err() != context.Canceled || context.Cause(bound) != endCauses[how] {
 				t.Errorf("a bound context: %v, cause %v, want %v", bound.Err(), context.Cause(bound), endCauses[how])
 			}

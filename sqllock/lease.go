@@ -57,8 +57,8 @@ func (c *connection) expired() bool {
 	return c.dead.Load() || c.overdue()
 }
 
-// loseLease ends c and its locks, because it has expired. If c is dead, its locks
-// have ended when loseLease returns, since that takes table.mu.
+// loseLease ends c and its locks, because it has expired. If c is dead, its
+// locks have ended when loseLease returns, since loseLease takes table.mu.
 func (c *connection) loseLease() { c.loseConnection(lossLease) }
 
 // overdue reports whether the server has not answered for the lease.

@@ -159,7 +159,7 @@ func (l *Lock) Unlock() (err error) {
 }
 
 // mayUnlock reports whether the lock has not ended. It ends a lock whose lease
-// has passed, or waits for the goroutine that does.
+// has passed. If another goroutine ends it, mayUnlock waits for that.
 func (l *Lock) mayUnlock() bool {
 	if l.life != nil && l.life.over() && l.ended.Load() == endNot {
 		l.life.loseLease()
@@ -228,12 +228,13 @@ func (l *Lock) end(how uint32) (e ending, ok bool) {
 	return e, true
 }
 
-// endings are those of locks that end together.
+// endings are what must be told of locks that end together.
 type endings []ending
 
-// endAllLocked ends locks that end together. table.mu is held, so a holder that
-// finds one of them ended cannot give another one back as if it were held. The
-// caller announces the endings when it has released table.mu.
+// endAllLocked ends locks that end together. table.mu is held. A Session's
+// connection is dead before the first lock ends, so Unlock of another lock waits
+// for table.mu, and finds that lock lost. The caller announces the endings when it
+// has released table.mu.
 func endAllLocked(locks []*Lock, how uint32) endings {
 	all := make(endings, 0, len(locks))
 	for _, l := range locks {
@@ -244,8 +245,8 @@ func endAllLocked(locks []*Lock, how uint32) endings {
 	return all
 }
 
-// announce ends all contexts, and then calls the hooks. A holder that is told of
-// the end of one lock finds that all contexts of the others have ended.
+// announce ends all contexts, and then calls the hooks. A holder that is told
+// of the end of one lock finds that the contexts of the others have ended.
 func (all endings) announce() {
 	for i := range all {
 		all[i].endContexts()

@@ -185,7 +185,7 @@ func TestDoctorSeveralHosts(t *testing.T) {
 			{2, "target_session_attrs=read-write", "Set connect_timeout=2 "},
 			{3, "target_session_attrs=read-write connect_timeout=1", ""},
 			{3, "target_session_attrs=read-write connect_timeout=2", "Set connect_timeout=1 "},
-			{4, "target_session_attrs=read-write connect_timeout=1", "Name at most three hosts"},
+			{4, "target_session_attrs=read-write connect_timeout=1", "Name fewer hosts"},
 		} {
 			// The words of a connection string, which both drivers read. Only the last
 			// of the ports has a server.

@@ -71,7 +71,7 @@ func (f serverFault) meets(t *testing.T, p *tenant) {
 	f.undo(p)
 	p.serves(holder)
 	p.mustBeGranted(waiting)
-	p.wantQuietLog(3) // a rename and its undo reject connections, have no database, and reject connections
+	p.wantQuietLog(3) // a rename has three reasons in turn: connections not allowed, no database, not allowed
 }
 
 // keeps checks that the lock stays held for several heartbeats under f, and that

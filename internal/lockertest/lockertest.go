@@ -180,9 +180,9 @@ func keySpaces(t *testing.T, fleet Fleet) {
 
 // thousandRounds repeats try, try, unlock, try. Exactly one of the first two is
 // granted each time, and the third is granted. A busy machine may stop a server for
-// longer than a call waits for its answer, and the call then says so. That leaves
-// nothing behind. More than maxLate such rounds are a fault of the locker, and so is
-// one that was not late.
+// longer than a call waits for its answer, and the call then says so. A Session
+// recovers from that. More than maxLate such rounds are a fault of the locker. So
+// is that error without a wait.
 func thousandRounds(t *testing.T, fleet Fleet) {
 	const (
 		maxLate = 5

@@ -134,7 +134,7 @@ func postgresDriver(ctx context.Context, s *subject) Result {
 		findings = append(findings, warning("the connection string names several hosts and accepts a standby",
 			"Add target_session_attrs=read-write to the connection string."))
 	}
-	if each := timeForEach(settings.Hosts); known && settings.Hosts > 1 && (settings.Timeout <= 0 || settings.Timeout > each) {
+	if each := s.timeForEach(settings.Hosts); known && settings.Hosts > 1 && (settings.Timeout <= 0 || settings.Timeout > each) {
 		findings = append(findings, oneHostTakesAll(each))
 	} else if known && settings.MayHang && settings.Timeout <= 0 {
 		findings = append(findings, warning("the connection string has no connect_timeout, so lib/pq may hang for ever in a handshake",
@@ -147,10 +147,14 @@ func postgresDriver(ctx context.Context, s *subject) Result {
 }
 
 // timeForEach is how long each of several hosts may take, so that a Session
-// reaches the last one in one attempt. An attempt makes two connections, and for
-// each of them the driver tries the hosts in their order.
-func timeForEach(hosts int) time.Duration {
-	return (dialect.ConnectTimeout - 1) / time.Duration(2*max(1, hosts-1))
+// reaches the last one in one attempt. An attempt makes two connections, or one
+// for a lease table. For each of them the driver tries the hosts in their order.
+func (s *subject) timeForEach(hosts int) time.Duration {
+	connections := 2
+	if s.leaseTable {
+		connections = 1
+	}
+	return (dialect.ConnectTimeout - 1) / time.Duration(connections*max(1, hosts-1))
 }
 
 // oneHostTakesAll is the finding that a host that does not answer uses up an
@@ -158,7 +162,7 @@ func timeForEach(hosts int) time.Duration {
 func oneHostTakesAll(each time.Duration) Result {
 	fix := fmt.Sprintf("Set connect_timeout=%d in the connection string.", each/time.Second)
 	if each < time.Second {
-		fix = "Name at most three hosts in the connection string, and set connect_timeout=1."
+		fix = "Name fewer hosts in the connection string, and set connect_timeout=1."
 	}
 	return warning("the connection string names several hosts, and one that does not answer may use up the "+
 		dialect.ConnectTimeout.String()+" of an attempt to connect", fix)

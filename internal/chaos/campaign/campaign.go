@@ -28,9 +28,9 @@ type Plan struct {
 	Command  string    // how to repeat it
 	Progress io.Writer // a line for each fault
 
-	// Busy is how much longer than on an idle machine a notice, a call and the
-	// return of a key may take. Looks at the registry have no such allowance: what
-	// they must show would be too little.
+	// Busy is added to each bound on time: on notices, on calls, on the return of a
+	// key and on the time without a leader. It is not added to those of the
+	// registry. If it is not 0, more refusals may go unjudged.
 	Busy time.Duration
 }
 

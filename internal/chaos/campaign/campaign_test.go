@@ -38,9 +38,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// busy is for a machine that runs the tests of other packages meanwhile. It is less
-// than what tells a notice from the end of the lease. A campaign by the command is
-// stricter.
+// busy is for a machine that runs the tests of other packages meanwhile. With it, a
+// key that only the end of the lease frees is still found. A campaign by the
+// command is stricter.
 const busy = 750 * time.Millisecond
 
 // A minute's campaign: every row that does not need the lease to pass, and of

@@ -15,9 +15,9 @@ import (
 // found anything.
 var errCoverage = errors.New("campaign: too little happened to show anything")
 
-// Of maxUnjudged refusals, at most one may go unjudged, and on a busy machine of
-// maxUnjudgedBusy: there processes need longer to recover. Of maxUnmade faults, at
-// most one may be impossible to make.
+// Of maxUnjudged refusals, at most one may go unjudged. On a busy machine
+// processes need longer to recover, and it is one of maxUnjudgedBusy. Of maxUnmade
+// faults, at most one may be impossible to make.
 const (
 	maxUnjudged     = 10
 	maxUnjudgedBusy = 4

@@ -166,7 +166,7 @@ func (r *Result) How() string {
 		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Brisk, set.Services, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
 	if r.busy > 0 {
-		how += fmt.Sprintf("\nOn a busy machine: bounds on time are %v longer.", r.busy)
+		how += fmt.Sprintf("\nOn a busy machine: bounds on time are %v longer, and one refusal of four may go unjudged.", r.busy)
 	}
 	if r.interrupted {
 		how += "\nThe campaign was interrupted."

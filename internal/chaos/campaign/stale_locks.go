@@ -25,7 +25,7 @@ import (
 const noticeDelay = 250 * time.Millisecond
 
 // endsWithin is how long the server may take to end a session, from the order to
-// do so. Its keys must be free again by then, too.
+// do so. Its keys must be free again by then, too. Plan.Busy comes on top.
 const endsWithin = time.Second + slack
 
 // staleLimit returns how long after a fault of row its victim may still take
@@ -47,7 +47,7 @@ func (p promises) notice(lease time.Duration) time.Duration {
 }
 
 // unnoticed returns when a client without a notice finds out: at send + T(1−ρ) − m.
-// No machine is so busy that it may take longer.
+// A busy machine makes that no later, since the client looks at the clock.
 func unnoticed(lease time.Duration) time.Duration { return lease - lease/1000 - lease/5 + making }
 
 // making is how long it may take to make a fault, from its Begin. Until then

@@ -17,12 +17,13 @@ type window struct {
 	known  history.Moment // when a holder was told first: no lock from before is valid then
 	limit  history.Moment // until when that may take
 	handed history.Moment // locks that began to be held later are on another connection
-	notice history.Moment // how long it takes after the end of the session
+	notice history.Moment // how long the notice takes after the end of the session
+	ends   history.Moment // how long the server may take to end the session
 }
 
-func newWindow(f history.Fault, limitOf, notice time.Duration) window {
+func newWindow(f history.Fault, limitOf, notice, ends time.Duration) window {
 	limit := f.Begin + history.Moment(limitOf)
-	return window{Fault: f, known: limit, limit: limit, handed: f.Begin, notice: history.Moment(notice)}
+	return window{Fault: f, known: limit, limit: limit, handed: f.Begin, notice: history.Moment(notice), ends: history.Moment(ends)}
 }
 
 // each returns w as a window of its process. A server that stops ends the sessions
@@ -53,7 +54,7 @@ func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant, trie
 	if !slices.Contains(ordered, w.Row) {
 		return
 	}
-	shown, waited := w.Begin+history.Moment(endsWithin), false
+	shown, waited := w.Begin+w.ends, false
 	for _, h := range lost {
 		if h.Process != w.Process || h.Kind == history.Reader || h.From > w.Begin || h.Told < w.Begin {
 			continue
@@ -131,7 +132,7 @@ func explain(events []history.Event, p promises, lease time.Duration) *explanati
 			tries[e.Try.Lock] = e.Try
 		case e.Fault != nil:
 			if limit := p.staleLimit(e.Fault.Row, lease); limit > 0 {
-				ended = append(ended, newWindow(*e.Fault, limit, p.notice(lease)))
+				ended = append(ended, newWindow(*e.Fault, limit, p.notice(lease), endsWithin+p.busy))
 			}
 		}
 	}
