@@ -65,8 +65,9 @@ func (c *boundContext) Err() error {
 		_ = c.lock.Err() // ends this context if the lease has passed
 	}
 	c.endIfLost()
+	parent := c.parent.Err() // ends the parent, and so this context, if a lock of the parent was lost
 	switch state := c.state.Load(); {
-	case state == nil && c.parent.Err() == nil:
+	case state == nil && parent == nil:
 		return nil
 	case state != nil && state.Context == nil:
 		return context.Canceled
@@ -105,7 +106,7 @@ func (c *boundContext) value(key, cancel any) any {
 		}
 	}
 	if cancel == nil || key == cancel {
-		c.endIfLost()
+		_ = c.Err()
 		return c.awaited().Value(key)
 	}
 	return c.parent.Value(key)

@@ -209,15 +209,22 @@ func TestContextEndsWithItsLock(t *testing.T) {
 			defer cancelAwaited()
 			child, cancelChild := context.WithTimeout(awaited, time.Hour)
 			defer cancelChild()
-			locks, cancelLocks := Locks{mustTry(t, s, ID(2)), lock}.Bind(background)
-			defer cancelLocks()
-			_ = locks.Done()
+			another := mustTry(t, s, ID(2))
+			var sets []context.Context // the lost lock is the outer one, and the inner one
+			for _, set := range []Locks{{another, lock}, {lock, another}} {
+				bound, cancel := set.Bind(background)
+				defer cancel()
+				_ = bound.Done()
+				sets = append(sets, bound)
+			}
 			ended := endAllLocked([]*Lock{lock}, how)
 			if err, cause := awaited.Err(), context.Cause(child); err != context.Canceled || cause != endCauses[how] {
 				t.Errorf("a context that has a child: %v, cause of the child %v, want %v", err, cause, endCauses[how])
 			}
-			if err, cause := locks.Err(), context.Cause(locks); err != context.Canceled || cause != endCauses[how] {
-				t.Errorf("a context of two locks: %v, cause %v, want %v", err, cause, endCauses[how])
+			for _, set := range sets {
+				if err, cause := set.Err(), context.Cause(set); err != context.Canceled || cause != endCauses[how] {
+					t.Errorf("a context of two locks: %v, cause %v, want %v", err, cause, endCauses[how])
+				}
 			}
 			if bound.Err() != context.Canceled || context.Cause(bound) != endCauses[how] {
 				t.Errorf("a bound context: %v, cause %v, want %v", bound.Err(), context.Cause(bound), endCauses[how])

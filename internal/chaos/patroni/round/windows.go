@@ -164,7 +164,7 @@ func (w *windows) knew(lock check.Grant, s cluster.Writable, m history.Moment) b
 	told := max(m, s.Until())
 	limit, given := told, cluster.Never
 	for _, i := range w.isolated {
-		if i.Node != s.Node || !slices.Contains(i.Processes, lock.Process) || lock.Granted > i.To || i.From > s.Until() {
+		if i.Node != s.Node || !slices.Contains(i.Processes, lock.Process) || lock.Granted > i.To || i.From > s.Until()+straggle {
 			continue
 		}
 		switch over := i.From + w.lease*4/5; {

@@ -108,7 +108,7 @@ func TestExcuse(t *testing.T) {
 		{"r", []int{23}, span{ms(162000), ms(180000)}}, {"y", []int{28}, span{ms(252000), ms(269000)}}, {"y", []int{29}, span{ms(280000), ms(285000)}},
 		{"y", []int{31}, span{ms(275000), ms(295000)}}, {"y", []int{28}, span{ms(272000), ms(290000)}}}
 	w.isolated = append(w.isolated, isolation{"D", []int{37}, span{ms(380000), ms(385000)}}, isolation{"F", []int{39}, span{ms(409000), ms(430000)}},
-		isolation{"H", []int{44}, span{ms(452000), ms(455100)}}, isolation{"J", []int{48}, span{ms(510100), ms(530000)}})
+		isolation{"H", []int{44}, span{ms(452000), ms(455100)}}, isolation{"J", []int{48}, span{ms(510150), ms(530000)}})
 	w.lease = ms(10000)
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Requested: ms(from), Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
