@@ -79,7 +79,7 @@ func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule, cut
 	switch i := r.after(f.Begin); {
 	case l.returned():
 		rec.Survived++
-	case i < len(r.locks) && r.locks[i].asked > bound && !r.wantedSince(bound, r.locks[i], cut):
+	case i < len(r.locks) && r.locks[i].asked > bound && !r.wantedSince(bound, r.locks[i].asked, cut):
 		rec.Unasked++
 	case i < len(r.locks):
 		rec.Keys++
@@ -90,25 +90,20 @@ func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule, cut
 			took -= cut.covered(0, later, asked) + cut.covered(next.Process, asked, next.granted)
 		}
 		rec.times = append(rec.times, max(0, time.Duration(took)))
-	case r.askedAfter(bound):
+	case r.wantedSince(bound, math.MaxInt64, cut):
 		rec.Never++
 	default:
 		rec.Unasked++
 	}
 }
 
-// askedAfter reports whether a caller began to ask for r's key after m.
-func (r *record) askedAfter(m history.Moment) bool {
-	return len(r.tries) > 0 && r.tries[len(r.tries)-1].Begin > m
-}
-
-// wantedSince reports whether a call before that of next could have found r's key
-// free after m, and did not: it was refused, or waited since before m. Calls that
-// were cancelled early show nothing, and neither do those of a process whose
-// requests do not reach the server.
-func (r *record) wantedSince(m history.Moment, next *lock, cut Times) bool {
+// wantedSince reports whether a call that began before asked could have found r's
+// key free after m, and did not: it was refused, or waited since before m. Calls
+// that were cancelled early or met no database show nothing, and neither do those
+// of a process whose requests do not reach the server.
+func (r *record) wantedSince(m, asked history.Moment, cut Times) bool {
 	return slices.ContainsFunc(r.tries, func(t history.Try) bool {
-		if t.Begin >= next.asked || t.End <= m || cut.touch(t.Process, max(m, t.Begin), t.End) {
+		if t.Begin >= asked || t.End <= m || cut.touch(t.Process, max(m, t.Begin), t.End) {
 			return false
 		}
 		return t.Result == history.Held && t.Begin > m || t.Waits && t.Begin <= m

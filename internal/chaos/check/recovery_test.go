@@ -28,6 +28,8 @@ func TestRecovery(t *testing.T) {
 		{name: "too late without that time", events: join(victim, list(granted(5, 2, 20.5, 24.1), held(5, 2, 24.1, 25))), origin: FromEnd, bound: 2 * time.Second, want: Recovery{Keys: 1, Max: 2100 * time.Millisecond}, slow: true},
 		{name: "too late, and the victim has it again", events: join(victim, turn(1, 2, 11, 13)), bound: time.Second, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}, slow: true},
 		{name: "never, though wanted", events: join(victim, list(refused(2, 12, 12.1))), bound: time.Second, want: Recovery{Never: 1}, slow: true},
+		{name: "never, and no call met a database", events: join(victim, list(tried(2, 12, 12.1, history.Unavailable))), bound: time.Second, want: Recovery{Unasked: 1}},
+		{name: "never, and waited for past the bound", events: join(victim, list(waiting(tried(2, 10.5, 12, history.GaveUp)))), bound: time.Second, want: Recovery{Never: 1}, slow: true},
 		{name: "wanted within the bound only", events: join(victim, list(refused(2, 10.5, 10.6))), bound: time.Second, want: Recovery{Unasked: 1}},
 		{name: "asked for long after the bound", events: join(victim, list(refused(2, 10.5, 10.6)), turn(2, 2, 14, 15)), bound: time.Second, want: Recovery{Unasked: 1}},
 		{name: "asked for after the bound, and cancelled at first", events: join(victim, list(tried(2, 12, 12.1, history.GaveUp)), turn(2, 2, 14, 15)), bound: time.Second, want: Recovery{Unasked: 1}},
