@@ -18,7 +18,7 @@ import (
 // and completes it, one after the other.
 //
 // Invariant: while it is not dead, the table has a key state for every key that
-// the database has granted to it, and the sessionKey of that state names the
+// the database has granted to it. The sessionKey of that state names the
 // connection. Two things are not named there. The keys of the batch under way
 // are in phase requested, and their sessionKeys name the slot. The locks of
 // secret checks have no key state: secrets lists them.
