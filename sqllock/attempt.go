@@ -42,7 +42,7 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 			err = inTime(err)
 		}
 	}()
-	timer := time.NewTimer(dialect.ConnectTimeout)
+	timer := time.NewTimer(sl.s.options.bound(dialect.ConnectTimeout))
 	defer timer.Stop()
 	select {
 	case sl.s.connecting <- struct{}{}:
@@ -83,7 +83,7 @@ func (r *race[T]) start() {
 	if stats := r.slot.s.db.Stats(); r.giveUp != nil && stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 {
 		r.giveUp()
 	}
-	within, cancel := context.WithTimeout(r.ctx, dialect.ConnectTimeout)
+	within, cancel := context.WithTimeout(r.ctx, r.slot.s.options.bound(dialect.ConnectTimeout))
 	r.giveUp = cancel
 	r.running++
 	go func() {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
@@ -49,7 +50,7 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 	}
 	c := &ConnLocker{conn: postgres.OnConn(conn), stepped: make(chan struct{})}
 	c.table = newKeyTable(c)
-	c.table.timeout = answerTimeout
+	c.table.timeout = bound.Of(answerTimeout)
 	c.table.onTimeout = c.mistrustLocked
 	return c
 }

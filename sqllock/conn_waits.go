@@ -30,7 +30,7 @@ func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w want) (*Lock
 // way, and none that looks for one of waits, which have ended. Such a statement
 // would come between those of the owner.
 func (c *ConnLocker) awaitQuiet(key Key, waits []*distantWait) {
-	timer := time.NewTimer(answerTimeout)
+	timer := time.NewTimer(c.table.timeout)
 	defer timer.Stop()
 	for {
 		c.table.mu.Lock()

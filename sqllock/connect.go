@@ -121,7 +121,7 @@ func (s *Session) settings() dialect.Settings {
 	return dialect.Settings{
 		Lease:            s.options.lease,
 		StatementTimeout: s.options.validFor(),
-		Proof:            proofTimeout,
+		Proof:            s.options.bound(proofTimeout),
 		Socket:           s.options.socket,
 	}
 }

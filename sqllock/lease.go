@@ -145,7 +145,7 @@ func (c *connection) check() {
 	if c.dead.Load() {
 		return
 	}
-	if c.batch.underWay && !c.stalled && now() >= c.batch.oldest+answerTimeout {
+	if c.batch.underWay && !c.stalled && now() >= c.batch.oldest+c.slot.s.options.timeout {
 		c.stalled = true
 		c.slot.failQueueLocked(errNoAnswer)
 	}
@@ -158,7 +158,7 @@ func (c *connection) check() {
 func (c *connection) armLocked() {
 	next := time.Duration(c.deadline.Load())
 	if c.batch.underWay && !c.stalled {
-		next = min(next, c.batch.oldest+answerTimeout)
+		next = min(next, c.batch.oldest+c.slot.s.options.timeout)
 	}
 	if next < c.alarm {
 		c.alarm = next

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
 	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
@@ -141,6 +142,7 @@ type options struct {
 	table        bool            // WithLeaseTable
 	dialect      dialect.Dialect // nil: what the database says that it is
 	closeTimeout time.Duration   // what the end of a connection may take
+	timeout      time.Duration   // answerTimeout, or longer in tests
 	socket       func(any) net.Conn
 	log          *slog.Logger
 	observers    observers
@@ -172,6 +174,10 @@ const (
 	marginPart = 5     // m = lease/5
 )
 
+// answerTimeout is how long the database may leave callers without an answer
+// before they get ErrUnavailable.
+const answerTimeout = 900 * time.Millisecond
+
 // minIdleClose is the least of WithIdleClose. To open a connection takes several
 // round trips and a login, which no caller should pay at each request.
 const minIdleClose = time.Second
@@ -182,7 +188,7 @@ type registryOptions struct{ schema string }
 // newOptions applies opts to the defaults.
 func newOptions(opts []Option) options {
 	o := options{
-		lease:        defaultLease,
+		lease:        bound.Of(defaultLease),
 		maxHeld:      defaultMaxHeld,
 		maxConns:     (defaultMaxHeld + dialect.HeldPerConnection - 1) / dialect.HeldPerConnection,
 		perConn:      dialect.HeldPerConnection,
@@ -216,9 +222,10 @@ func (o *options) suit() {
 			o.bootTime = machine.BootTime
 		}
 		if !o.leaseSet {
-			o.lease = traits.Lease
+			o.lease = bound.Of(traits.Lease)
 		}
 	}
+	o.timeout = o.bound(answerTimeout)
 	if !o.beatSet {
 		o.heartbeat = o.lease / 5
 	}
@@ -250,6 +257,15 @@ func (o *options) validate() error {
 		return errors.New("sqllock: WithMaxConns needs a positive number")
 	}
 	return nil
+}
+
+// bound returns d, or more in tests on a busy machine. The bounds of a Session
+// whose lease the test has made short stay short too.
+func (o *options) bound(d time.Duration) time.Duration {
+	if o.leaseSet && o.lease < bound.Of(minLease) {
+		return d
+	}
+	return bound.Of(d)
 }
 
 // validFor is how long after sending a statement that was answered the locks

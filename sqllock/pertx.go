@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
@@ -78,7 +79,7 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 	}
 	p.table = newKeyTable(p)
 	p.table.handOver = 0
-	p.table.timeout = answerTimeout
+	p.table.timeout = o.timeout
 	return p
 }
 
@@ -122,7 +123,7 @@ func (p *TxLocker) lookForSession(w *distantWait) {
 		w.noted()
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), dialect.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), bound.Of(dialect.ConnectTimeout))
 	defer cancel()
 	if p.source.isNeighbour(ctx, w.process) {
 		p.neighbour.Store(&w.process)
@@ -197,7 +198,7 @@ func (p *TxLocker) giveBack(k *keyState) {
 
 // beginTx acquires key on a new transaction. key must not change meanwhile.
 func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialect.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), bound.Of(dialect.ConnectTimeout))
 	defer cancel()
 	// The transaction outlives ctx, but not a server that never answers BEGIN.
 	life, endLife := context.WithCancel(context.Background())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
@@ -38,7 +39,7 @@ type txHolder struct {
 // rollBack releases the lock. It returns nil if the lock was held until now, or
 // until its user ended the transaction.
 func (h *txHolder) rollBack() error {
-	tooLong := time.AfterFunc(dialect.ConnectTimeout, h.cancel)
+	tooLong := time.AfterFunc(bound.Of(dialect.ConnectTimeout), h.cancel)
 	err := h.tx.Rollback()
 	if h.conn != nil {
 		_ = h.conn.Close()

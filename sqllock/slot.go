@@ -45,10 +45,6 @@ func newSlot(s *Session) *slot {
 // attempt at one has failed.
 const growPause = 10 * time.Second
 
-// answerTimeout is how long the database may leave callers without an answer
-// before they get ErrUnavailable.
-const answerTimeout = 900 * time.Millisecond
-
 // chooseSlotLocked returns the slot for the next lock. If all slots are full,
 // it opens another connection for later locks.
 func (s *Session) chooseSlotLocked() *slot {
@@ -166,9 +162,10 @@ func (sl *slot) lostLocked() {
 // failLaterLocked starts the time after which callers fail, unless sl is
 // connected again by then. A caller waits for at most answerTimeout in all.
 func (sl *slot) failLaterLocked() {
-	wait := answerTimeout
+	timeout := sl.s.options.timeout
+	wait := timeout
 	if sl.oldest != 0 {
-		wait = max(sl.oldest+answerTimeout-now(), 0)
+		wait = max(sl.oldest+timeout-now(), 0)
 	}
 	if sl.down != nil {
 		sl.down.Reset(wait)

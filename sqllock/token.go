@@ -130,7 +130,7 @@ func (c *connection) requestToken(ctx context.Context, lock *Lock, old *dialect.
 	c.tokenRequests = append(c.tokenRequests, r)
 	c.slot.signal()
 	t.mu.Unlock()
-	timer := time.NewTimer(answerTimeout)
+	timer := time.NewTimer(c.slot.s.options.timeout)
 	defer timer.Stop()
 	select {
 	case <-r.done:

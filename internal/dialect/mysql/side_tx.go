@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
@@ -33,7 +34,7 @@ const sideTxTimeout = 600 * time.Millisecond
 // sideTxBound bounds a whole sideTx. Two of them may fail one after the other,
 // each followed by Held, without ending a lease.
 func sideTxBound(set dialect.Settings) time.Duration {
-	return min(set.StatementTimeout/3, 3*sideTxTimeout)
+	return min(set.StatementTimeout/3, 3*bound.Of(sideTxTimeout))
 }
 
 // The ends of a transaction, whatever the user's completion_type says.
@@ -57,7 +58,7 @@ func (s *session) inSideTx(f func(sideTx) error) error {
 func (s *session) aside(f func(sideTx) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.bound)
 	defer cancel()
-	lending, enough := context.WithTimeout(ctx, sideTxTimeout)
+	lending, enough := context.WithTimeout(ctx, bound.Of(sideTxTimeout))
 	defer enough()
 	err := s.pool.Once(lending, func(conn *sql.Conn) error {
 		tx := sideTx{s, ctx, conn}
@@ -84,7 +85,7 @@ func (tx sideTx) transaction(f func(sideTx) error) (err error) {
 
 // attempt is one attempt of transaction.
 func (tx sideTx) attempt(f func(sideTx) error) error {
-	ctx, cancel := context.WithTimeout(tx.ctx, sideTxTimeout)
+	ctx, cancel := context.WithTimeout(tx.ctx, bound.Of(sideTxTimeout))
 	defer cancel()
 	tx.ctx = ctx
 	err := tx.exec("START TRANSACTION READ WRITE")
