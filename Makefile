@@ -1,28 +1,24 @@
-# All tasks of this project. `make` alone lists them. CI runs .ci/run: go vet and
-# `make test`. Run `make check` before a pull request.
+# All tasks of this project. `make` alone lists them. CI runs .ci/run: go vet,
+# `make test` and `make test-long`. Run `make check` before a pull request.
 
 GO       ?= go
+export GO
 FUZZTIME ?= 10s
 BENCH    ?= .
 COUNT    ?= 1
 HOURS    ?= 1
+DURATION ?= $(HOURS)h
+STORES   ?= all
 EACH     ?= 20
 SLICE    ?= 1/1
+TIMES    ?= 12
+STEPS    ?= .
 
-# Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod, \
-	internal/databases internal/gomysqlserver internal/bench internal/browser internal/chaos \
-	sqllock/cmd/latchkey sqllock/pgxlatchkey \
-	ratelimit/otellatchkey ratelimit/promlatchkey \
-	grpcmw/connectmw \
-	examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway examples/gateway)))
-
-# These keep all processors busy, and their tests look at the clock, so each runs
-# alone.
-BUSY_MODULES := $(filter internal/databases internal/chaos,$(MODULES))
-
-# Compiling Caddy takes two minutes, so `make check` alone tests its module.
+# Compiling Caddy takes two minutes, so `make verify` alone tests its module.
 SLOW_MODULES := examples/gateway/caddy
+
+# The nested modules.
+MODULES := $(filter-out $(SLOW_MODULES),$(patsubst %/go.mod,%,$(wildcard */*/go.mod */*/*/go.mod)))
 
 # The systems that the modules for users must compile for, besides the one that
 # runs their tests.
@@ -42,11 +38,17 @@ help: ## list the targets
 demo: ## run examples/quickstart, on DATABASE_URL or a throwaway SQLite file
 	cd examples/quickstart && $(GO) run .
 
-test: deps ## run all tests, on real PostgreSQL, MariaDB and SQLite
-	$(GO) test ./...
-	@status=0; for m in $(BUSY_MODULES); do echo "cd $$m && $(GO) test -p 1 ./..."; (cd $$m && $(GO) test -p 1 ./...) || status=1; done; exit $$status
-	@printf '%s\n' $(filter-out $(BUSY_MODULES),$(MODULES)) | xargs -n 1 -P 2 sh -c 'out=$$(cd "$$1" && $(GO) test ./... 2>&1); status=$$?; \
-		printf "%s\n" "cd $$1 && $(GO) test ./..." "$$out"; exit $$status' sh
+test: ## run all deterministic tests, on real PostgreSQL, MariaDB and SQLite (5 min)
+	@$(GO) run ./internal/runtests test
+
+test-long: ## run the tests that need kills, minutes or luck, and a short campaign (20 min)
+	@$(GO) run ./internal/runtests long
+
+verify: ## run everything on this commit, in steps of 30 min at most, and write docs/evidence.md (hours; goes on where it was stopped)
+	@$(GO) run ./internal/runtests -steps '$(STEPS)' verify
+
+test-loaded: ## run make test TIMES (12) times while two processes keep two processors busy
+	@$(GO) run ./internal/runtests -times $(TIMES) -busy 2 test
 
 test-matrix: deps ## run the tests on PostgreSQL 14 to 18, or on VERSIONS (fetched with npm, 30 min)
 	@GO="$(GO)" sh internal/pgtest/matrix.sh $(VERSIONS)
@@ -55,8 +57,7 @@ test-newest: deps ## run the root module's tests with the newest versions of its
 	@GO="$(GO)" sh internal/newest.sh ./...
 
 check: deps fmt vet vet-systems lint ## run before a pull request: formatting, vet, lint, tests with the race detector
-	$(GO) test -race ./...
-	@set -e; for m in $(MODULES) $(SLOW_MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
+	@$(GO) run ./internal/runtests test -- -race
 
 vet-systems: ## vet what users import or install for SYSTEMS (Windows, macOS, FreeBSD, 32 bits), and the examples for Windows and 32 bits
 	@set -e; vet() { echo "$$1: cd $$2 && $(GO) vet ./..."; (cd $$2 && CGO_ENABLED=0 GOOS=$${1%/*} GOARCH=$${1#*/} $(GO) vet ./...); }; \
@@ -78,8 +79,8 @@ chaos: deps ## run the fault campaign: each row of the fault table 20 times, und
 freeze: deps ## redraw docs/freeze.svg, from a short campaign that freezes processes (30 s)
 	@cd internal/chaos && $(GO) run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg
 
-chaos-soak: deps ## run the fault campaign on all stores for HOURS (1) in all, and write its report into docs/campaign.md
-	@cd internal/chaos && $(GO) run . -stores all -duration $(HOURS)h -callers 8 -keys 24 -mixed 4 -brisk 2 -services 1 -report ../../docs/campaign.md
+chaos-soak: deps ## run the fault campaign on STORES (all) for HOURS (1) in all
+	@cd internal/chaos && $(GO) run . -stores $(STORES) -duration $(DURATION) -callers 8 -keys 24 -mixed 4 -brisk 2 -services 1
 
 failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (1 h)
 	@cd internal/chaos && $(GO) run ./patroni -each $(EACH)
@@ -138,4 +139,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak failovers mutants browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint
+.PHONY: help demo test test-long verify test-loaded test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak failovers mutants browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint

@@ -1,0 +1,57 @@
+package main
+
+import "fmt"
+
+// The steps of verify.
+
+// A step is one command of verify, and what its success shows.
+type step struct {
+	name    string
+	shows   string
+	command string // for sh, in the root of the tree
+	root    bool   // it needs root
+}
+
+// steps are in the order in which they run: what fails soonest comes first.
+var steps = buildSteps()
+
+func buildSteps() []step {
+	all := []step{
+		{name: "static", shows: "formatting, vet, lint, and vet for eight other systems", command: "make fmt vet vet-systems lint"},
+		{name: "test", shows: "all deterministic tests", command: "make test"},
+		{name: "test-long", shows: "kills, storms, thousand rounds, the browser, a short campaign", command: "make test-long"},
+		{name: "two-at-once", shows: "two runs on one machine do not meet", command: "make test & first=$!; make test; second=$?; wait $first && exit $second"},
+		{name: "loaded", shows: "no test depends on the machine's speed: twice with two busy processes", command: "go run ./internal/runtests -times 2 -busy 2 test"},
+		{name: "one-processor", shows: "all deterministic tests with GOMAXPROCS=1", command: "GOMAXPROCS=1 make test"},
+		{name: "eight-processors", shows: "all deterministic tests with GOMAXPROCS=8", command: "GOMAXPROCS=8 make test"},
+		{name: "race-sqllock", shows: "no data race, three times", command: "go run ./internal/runtests -only '^(sqllock|internal/simulation)$' test -- -race -count=3"},
+		{name: "race-root", shows: "no data race, three times", command: "go run ./internal/runtests -only '^(sqllock/|ratelimit|httpmw|grpcmw|internal/(dialect|bound|handoff|places|wiring))' test -- -race -count=3"},
+		{name: "race-nested", shows: "no data race, three times", command: "go run ./internal/runtests -only '^(internal/(databases|chaos)|examples)' test -- -race -count=3"},
+		{name: "oldest-go", shows: "the modules that allow Go 1.25 pass with it", command: "go run ./internal/runtests -go 1.25.0 test"},
+		{name: "newest-requirements", shows: "the root module passes with the newest versions of its requirements", command: "make test-newest"},
+		{name: "fuzz", shows: "each fuzz target for ten seconds", command: "make fuzz"},
+		{name: "caddy", shows: "the module of Caddy", command: "cd examples/gateway/caddy && go test -count=1 ./..."},
+	}
+	for _, version := range []string{"14", "15", "16", "17", "18"} {
+		all = append(all, step{name: "postgresql-" + version, shows: "the tests on this version of PostgreSQL", command: "make test-matrix VERSIONS=" + version})
+	}
+	const slices = 4
+	for i := range slices {
+		all = append(all, step{
+			name:    fmt.Sprintf("planted-bugs-%d", i+1),
+			shows:   "each planted bug makes a test fail",
+			command: fmt.Sprintf("make mutants SLICE=%d/%d", i+1, slices),
+		})
+	}
+	for _, store := range []string{"postgres", "leases", "leases-pgbouncer", "mariadb", "sqlite"} {
+		all = append(all, step{
+			name:    "campaign-" + store,
+			shows:   "no double grant and no stale write under faults",
+			command: "make chaos-soak STORES=" + store + " DURATION=12m",
+		})
+	}
+	return append(all,
+		step{name: "failovers", shows: "no stale fenced write across failovers", command: "make failovers EACH=2", root: true},
+		step{name: "bench", shows: "the main ratios of docs/benchmarks.md", command: "make bench-quick"},
+	)
+}
