@@ -3,6 +3,7 @@
 # this directory look for them. As root it installs Chromium and npm, with
 # apt-get or dnf; with brew it does so for any other user. npm fetches axe-core,
 # which is never part of this tree. It prints nothing if everything is there.
+# Exit status 3 says that something is missing and cannot be installed.
 set -eu
 
 axe=4.14.1 # the version of axe-core; programs_test.go reads this line
@@ -72,16 +73,16 @@ if [ -n "$missing" ]; then
 	fi
 	if [ -z "$can" ]; then
 		echo "browser: not found:$missing; run: $line" >&2
-		exit 1
+		exit 3
 	fi
 	echo "browser: installing$names" >&2
 	install || {
 		echo "browser: the installation failed; to install by hand, run: $line" >&2
-		exit 1
+		exit 3
 	}
 	have_chromium || {
 		echo "browser: the installed package has no Chromium in PATH" >&2
-		exit 1
+		exit 3
 	}
 fi
 
@@ -100,5 +101,5 @@ trap 'exit 1' HUP INT TERM
 		rm -rf "$home" && mv package "$home"
 ) || {
 	echo "browser: npm cannot fetch axe-core $axe" >&2
-	exit 1
+	exit 3
 }

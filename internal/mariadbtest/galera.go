@@ -3,9 +3,10 @@ package mariadbtest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strings"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
 // ErrNoGalera reports that Galera's library or the program that copies a node's
@@ -24,7 +25,19 @@ var galeraLibraries = []string{
 // join it.
 type GaleraNode struct {
 	*Server
-	group int // the port for the other nodes
+	ports []int // for the group, for a copy of all data, and for the latest changes
+}
+
+// Close kills the server and removes its files.
+func (n *GaleraNode) Close() error {
+	defer n.giveBack()
+	return n.Server.Close()
+}
+
+func (n *GaleraNode) giveBack() {
+	for _, port := range n.ports {
+		pgtest.GivePortBack(port)
+	}
 }
 
 // GaleraOptions returns the options that load Galera's library into a server
@@ -52,15 +65,16 @@ func StartGalera(other *GaleraNode) (node *GaleraNode, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for range 3 { // another process may take a port first
+	for range 3 { // a program that takes its ports elsewhere may be first
 		node = new(GaleraNode)
 		var joining []string
-		if joining, err = node.joining(other); err != nil {
-			return nil, err
+		if joining, err = node.joining(other); err == nil {
+			node.Server, err = Start(append(options, joining...)...)
 		}
-		if node.Server, err = Start(append(options, joining...)...); err == nil {
+		if err == nil {
 			return node, nil
 		}
+		node.giveBack()
 	}
 	return nil, err
 }
@@ -68,32 +82,21 @@ func StartGalera(other *GaleraNode) (node *GaleraNode, err error) {
 // joining returns the options by which a node finds the others. Galera listens
 // on one port for the group, and on two for the data that a node lacks.
 func (n *GaleraNode) joining(other *GaleraNode) ([]string, error) {
-	ports, err := freePorts(3)
-	if err != nil {
-		return nil, err
+	for range 3 {
+		port, err := pgtest.TakePort()
+		if err != nil {
+			return nil, err
+		}
+		n.ports = append(n.ports, port)
 	}
-	n.group = ports[0]
 	options := []string{
 		"--wsrep-on=ON",
-		fmt.Sprintf("--wsrep-node-address=127.0.0.1:%d", n.group),
-		fmt.Sprintf("--wsrep-sst-receive-address=127.0.0.1:%d", ports[1]),
-		fmt.Sprintf("--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:%d;ist.recv_addr=127.0.0.1:%d;gcache.size=4M", n.group, ports[2]),
+		fmt.Sprintf("--wsrep-node-address=127.0.0.1:%d", n.ports[0]),
+		fmt.Sprintf("--wsrep-sst-receive-address=127.0.0.1:%d", n.ports[1]),
+		fmt.Sprintf("--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:%d;ist.recv_addr=127.0.0.1:%d;gcache.size=4M", n.ports[0], n.ports[2]),
 	}
 	if other == nil {
 		return append(options, "--wsrep-cluster-address=gcomm://", "--wsrep-new-cluster"), nil
 	}
-	return append(options, fmt.Sprintf("--wsrep-cluster-address=gcomm://127.0.0.1:%d", other.group)), nil
-}
-
-// freePorts returns n ports of 127.0.0.1 on which no process listens.
-func freePorts(n int) (ports []int, err error) {
-	for range n {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // not before all are found
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
+	return append(options, fmt.Sprintf("--wsrep-cluster-address=gcomm://127.0.0.1:%d", other.ports[0])), nil
 }

@@ -1,17 +1,17 @@
 package mariadbtest
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// ErrNoMariaDB reports that a program of MariaDB was not found. Its text says
-// what to do.
-var ErrNoMariaDB = errors.New("mariadbtest: MariaDB's mariadbd, mariadb-install-db or mariadb was not found: run `make deps`")
+// ErrNoMariaDB reports that a program of MariaDB was not found.
+var ErrNoMariaDB error = &pgtest.MissingError{Program: "MariaDB", Advice: "run `make deps`"}
 
 // programDirs are the directories in which packages put MariaDB's programs,
 // besides PATH. deps.sh of pgtest searches the same directories (a test

@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync"
 	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
 // shared is the server that all tests of a binary use for their databases.
@@ -28,13 +30,13 @@ func sharedServer() (*Server, error) {
 
 // Database returns the DSN of a fresh database, which is dropped when the test
 // ends. All tests of the binary share its server, which the first of them
-// starts. Without MariaDB the test fails and says what to do. It is never
-// skipped.
+// starts. Without MariaDB the test fails and says what to do, or is skipped
+// (pgtest.EnvMissing).
 func Database(tb testing.TB) string {
 	tb.Helper()
 	s, err := sharedServer()
 	if err != nil {
-		tb.Fatal(err)
+		pgtest.Fatal(tb, err)
 	}
 	return s.Database(tb)
 }
@@ -59,7 +61,7 @@ func New(tb testing.TB, options ...string) *Server {
 	tb.Helper()
 	s, err := Start(options...)
 	if err != nil {
-		tb.Fatal(err)
+		pgtest.Fatal(tb, err)
 	}
 	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {

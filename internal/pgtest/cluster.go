@@ -92,7 +92,7 @@ func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err er
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	for range 10 {
-		if c.port, err = takePort(); err != nil {
+		if c.port, err = TakePort(); err != nil {
 			return err
 		}
 		if err = c.writeSettings(); err != nil {
@@ -101,7 +101,7 @@ func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err er
 		if err = c.startLocked(); !errors.Is(err, errPortTaken) {
 			return err
 		}
-		givePortBack(c.port)
+		GivePortBack(c.port)
 	}
 	return err
 }
@@ -168,6 +168,6 @@ func (c *Cluster) Close() error {
 		err = errors.Join(err, closeDependent())
 	}
 	err = errors.Join(err, c.stopLocked(syscall.SIGQUIT), c.home.remove())
-	givePortBack(c.port)
+	GivePortBack(c.port)
 	return err
 }

@@ -75,13 +75,13 @@ func StartDaemon(launch Launch) (d *Daemon, err error) {
 	d.turn.Lock()
 	defer d.turn.Unlock()
 	for range 10 {
-		if d.port, err = takePort(); err != nil {
+		if d.port, err = TakePort(); err != nil {
 			return nil, err
 		}
 		if err = d.startLocked(); !errors.Is(err, errPortTaken) {
 			return d, err
 		}
-		givePortBack(d.port)
+		GivePortBack(d.port)
 	}
 	return d, err
 }
@@ -251,6 +251,6 @@ func (d *Daemon) Close() error {
 		sig = d.launch.CloseSignal
 	}
 	err := errors.Join(d.endLocked(sig), d.home.remove())
-	givePortBack(d.port)
+	GivePortBack(d.port)
 	return err
 }

@@ -10,6 +10,8 @@
 #
 #   deps.sh        everything, for the tests
 #   deps.sh bench  PostgreSQL's programs and redis-server, for internal/bench
+#
+# Exit status 3 says that something is missing and cannot be installed.
 set -eu
 
 oldest=14 # the oldest major version of PostgreSQL that is new enough
@@ -247,23 +249,23 @@ fi
 
 if [ -z "${can-}" ]; then
 	echo "deps: not found:$names; run: $line" >&2
-	exit 1
+	exit 3
 fi
 echo "deps: installing$names" >&2
 install || {
 	echo "deps: the installation failed; to install by hand, run: $line" >&2
-	exit 1
+	exit 3
 }
 have_postgres || {
 	echo "deps: the PostgreSQL of this system is older than $oldest; for a newer one see https://www.postgresql.org/download/" >&2
-	exit 1
+	exit 3
 }
 if [ "$purpose" = tests ] && ! have_mariadb; then
 	echo "deps: the installed packages lack some of MariaDB's programs" >&2
-	exit 1
+	exit 3
 fi
 have_redis || {
 	echo "deps: the installed packages have no redis-server" >&2
-	exit 1
+	exit 3
 }
 [ "$purpose" = bench ] || install_optional

@@ -64,6 +64,10 @@ func TestDeps(t *testing.T) {
 			if err == nil || !strings.Contains(string(output), tt.says) {
 				t.Errorf("%v, %q; want failure, and %q", err, output, tt.says)
 			}
+			// The runner of the tests goes on after status 3.
+			if lacks := strings.Contains(tt.says, "not found"); lacks && command.ProcessState.ExitCode() != 3 {
+				t.Errorf("status %d, want 3", command.ProcessState.ExitCode())
+			}
 			if tt.args != nil && strings.Contains(string(output), EnvServer) {
 				t.Errorf("%q is about tests, not about %s", output, tt.name)
 			}

@@ -48,7 +48,7 @@ func TestMatrix(t *testing.T) {
 	matrix := func(versions ...string) (string, error) {
 		command := exec.Command("sh", append([]string{"matrix.sh"}, versions...)...)
 		command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+cache,
-			"FETCHED="+fetched, "PACKAGES=./sqllock", EnvServer+"=postgres://db.example/", "GO=go")
+			"FETCHED="+fetched, EnvServer+"=postgres://db.example/", "GO=go")
 		output, err := command.CombinedOutput()
 		return string(output), err
 	}

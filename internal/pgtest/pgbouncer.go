@@ -12,8 +12,6 @@ import (
 	"syscall"
 )
 
-var errNoPgBouncer = errors.New("pgtest: PgBouncer not found: run `make deps`")
-
 // bouncerDirs are the directories in which packages put pgbouncer, besides
 // PATH.
 var bouncerDirs = []string{"/usr/sbin", "/opt/homebrew/bin", "/usr/local/bin"}
@@ -109,7 +107,7 @@ func (b *Bouncer) start(program, settings string) error {
 	b.turn.Lock()
 	defer b.turn.Unlock()
 	for range 10 {
-		port, err := takePort()
+		port, err := TakePort()
 		if err != nil {
 			return err
 		}
@@ -120,7 +118,7 @@ func (b *Bouncer) start(program, settings string) error {
 		if err := b.listenLocked(program, b.ini()); !errors.Is(err, errPortTaken) {
 			return err
 		}
-		givePortBack(port)
+		GivePortBack(port)
 	}
 	return errPortTaken
 }
@@ -181,6 +179,6 @@ func (b *Bouncer) Close() error {
 	}
 	b.closed = true
 	err := errors.Join(b.killLocked(), b.home.remove())
-	givePortBack(b.port)
+	GivePortBack(b.port)
 	return err
 }

@@ -23,41 +23,49 @@ var errPortTaken = errors.New("pgtest: someone else listens on the port")
 // portTaken reports whether a server's log says that its port was taken.
 func portTaken(log string) bool { return strings.Contains(log, "ddress already in use") }
 
-// ports are the ports of this process's servers, running or stopped.
+// ports are the ports of this process's servers, running or stopped. Each is
+// reserved by a UDP socket of the same number: UDP has port numbers of its own,
+// so that a server can listen on the TCP port, but no other test process gets
+// the number. The system ends the reservation with the process.
 var ports struct {
 	mu    sync.Mutex // protects taken
-	taken map[int]bool
+	taken map[int]net.PacketConn
 }
 
-// takePort returns a port of 127.0.0.1 on which no process listens. Another
-// process may listen on it before the caller does. The caller then tries
-// another one.
-func takePort() (int, error) {
+// TakePort reserves a port of 127.0.0.1 on which no process listens. No other
+// process that takes its ports here gets it before GivePortBack, not even while
+// the server on it is stopped. A program that knows nothing of this may listen
+// on the port first. The caller then tries another one.
+func TakePort() (int, error) {
 	ports.mu.Lock()
 	defer ports.mu.Unlock()
-	for range 100 {
+	for range 1000 {
 		port := firstPort + rand.IntN(endPort-firstPort)
-		if ports.taken[port] {
-			continue
-		}
-		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		reserved, err := net.ListenPacket("udp4", address)
 		if err != nil {
 			continue
 		}
-		if err := l.Close(); err != nil {
-			return 0, err
+		if l, err := net.Listen("tcp4", address); err != nil || l.Close() != nil {
+			reserved.Close()
+			continue
 		}
 		if ports.taken == nil {
-			ports.taken = make(map[int]bool)
+			ports.taken = make(map[int]net.PacketConn)
 		}
-		ports.taken[port] = true
+		ports.taken[port] = reserved
 		return port, nil
 	}
 	return 0, errors.New("pgtest: no free port on 127.0.0.1")
 }
 
-func givePortBack(port int) {
+// GivePortBack ends the reservation of a port from TakePort. For any other port
+// it does nothing.
+func GivePortBack(port int) {
 	ports.mu.Lock()
 	defer ports.mu.Unlock()
-	delete(ports.taken, port)
+	if reserved := ports.taken[port]; reserved != nil {
+		reserved.Close()
+		delete(ports.taken, port)
+	}
 }

@@ -1,7 +1,6 @@
 package pgtest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,22 +23,6 @@ const EnvPrograms = "LATCHKEY_TEST_PGBIN"
 // oldestMajor is the oldest PostgreSQL that latchkey supports
 // (idle_session_timeout came with 14).
 const oldestMajor = 14
-
-// ErrNoPostgres reports that PostgreSQL 14 or newer was not found. Its text
-// says what to do.
-var ErrNoPostgres = errors.New("pgtest: PostgreSQL 14 or newer not found: run `make deps`, or set " +
-	EnvServer + " to the DSN of a server in which databases may be created")
-
-// A noProgramsError is ErrNoPostgres where EnvServer is set already, so that
-// the advice to set it would not help.
-type noProgramsError struct{}
-
-func (noProgramsError) Error() string {
-	return "pgtest: PostgreSQL 14 or newer not found, and this needs a server of its own, which " + EnvServer +
-		" cannot give (it is stopped or killed): run `make deps`"
-}
-
-func (noProgramsError) Is(target error) bool { return target == ErrNoPostgres }
 
 // programDirs are the directories in which packages put PostgreSQL's programs,
 // besides PATH. deps.sh searches the same directories (a test compares the two
@@ -116,7 +99,7 @@ func searchPrograms(path string, globs []string) (programs, error) {
 		}
 	}
 	if os.Getenv(EnvServer) != "" {
-		return programs{}, noProgramsError{}
+		return programs{}, errNoPrograms
 	}
 	return programs{}, ErrNoPostgres
 }

@@ -159,9 +159,18 @@ func TestMissingProgramsGiveOneLine(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			if tt.name != "PgBouncer" && !errors.Is(err, ErrNoPostgres) {
-				t.Errorf("%v is not ErrNoPostgres", err)
+			if missing := (*MissingError)(nil); !errors.As(err, &missing) {
+				t.Errorf("%v is not a MissingError", err)
 			}
+			t.Run("skips", func(t *testing.T) {
+				t.Setenv(EnvMissing, "skip")
+				defer func() {
+					if !t.Skipped() {
+						t.Error("the test was not skipped")
+					}
+				}()
+				Fatal(t, err)
+			})
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %v", err)
 			}

@@ -70,14 +70,14 @@ func Temporary(ctx context.Context) (dsn string, drop func() error, err error) {
 //
 // The database is on the server that LATCHKEY_TEST_POSTGRES names. Without one,
 // it is on a server that all tests of the binary share. Without PostgreSQL the
-// test fails and says what to do. It is never skipped.
+// test fails and says what to do, or is skipped (EnvMissing).
 func Database(tb testing.TB) string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	dsn, drop, err := Temporary(ctx)
 	if err != nil {
-		tb.Fatal(err)
+		Fatal(tb, err)
 	}
 	tb.Cleanup(func() {
 		if err := drop(); err != nil {
@@ -92,7 +92,7 @@ func New(tb testing.TB, opts ...Option) *Cluster {
 	tb.Helper()
 	c, err := Start(opts...)
 	if err != nil {
-		tb.Fatal(err)
+		Fatal(tb, err)
 	}
 	tb.Cleanup(func() {
 		if err := c.Close(); err != nil {
@@ -112,6 +112,10 @@ func New(tb testing.TB, opts ...Option) *Cluster {
 //	code := pgtest.Main(m)
 //	if err := goleak.Find(); err != nil { … }
 func Main(m *testing.M) int {
+	if err := skipExamples(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	code := m.Run()
 	if err := closeShared(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
