@@ -29,7 +29,7 @@ func startAndWaitForDeath(_ context.Context, state string) error {
 }
 
 // A server does not outlive the process that started it, nor do its files.
-func TestParentIsKilled(t *testing.T) {
+func TestLongParentIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"running", "frozen"} {
 		t.Run(state, func(t *testing.T) {

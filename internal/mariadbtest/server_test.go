@@ -31,7 +31,7 @@ func must(t *testing.T, err error) {
 }
 
 // A server keeps its data when it is stopped, killed or frozen, and leaves no file.
-func TestServer(t *testing.T) {
+func TestLongServer(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	s, err := Start()

@@ -23,7 +23,7 @@ func wantOffset(t *testing.T, db *sql.DB, d time.Duration) {
 	}
 }
 
-func TestStepClock(t *testing.T) {
+func TestLongStepClock(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("needs LD_PRELOAD")

@@ -113,7 +113,7 @@ func TestStartErrorHoldsLog(t *testing.T) {
 	}
 }
 
-func TestTwoClustersAtOnce(t *testing.T) {
+func TestLongTwoClustersAtOnce(t *testing.T) {
 	t.Parallel()
 	a, b := New(t), New(t)
 	do(t, a.DSN(""), "CREATE TABLE only_in_a ()")
@@ -134,7 +134,7 @@ func TestRunningClusterHasNoGoroutine(t *testing.T) {
 	}
 }
 
-func TestCloseLeavesNothing(t *testing.T) {
+func TestLongCloseLeavesNothing(t *testing.T) {
 	c := New(t) // what is opened once for all is open now
 	must(t, c.Close())
 	files, children := openFiles(t), ownChildren(t)

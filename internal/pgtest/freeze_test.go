@@ -48,7 +48,7 @@ func responds(t *testing.T, ended <-chan error) {
 	}
 }
 
-func TestFreeze(t *testing.T) {
+func TestLongFreeze(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	begin, _ := asking(t, c.DSN(""))
@@ -66,7 +66,7 @@ func TestFreeze(t *testing.T) {
 	do(t, c.DSN(""), "SELECT 1")
 }
 
-func TestFreezeBackend(t *testing.T) {
+func TestLongFreezeBackend(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	begin, pid := asking(t, c.DSN(""))
@@ -78,7 +78,7 @@ func TestFreezeBackend(t *testing.T) {
 	responds(t, ended)
 }
 
-func TestKillBackend(t *testing.T) {
+func TestLongKillBackend(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	begin, pid := asking(t, c.DSN(""))
@@ -92,7 +92,7 @@ func TestKillBackend(t *testing.T) {
 	}))
 }
 
-func TestCloseWithFrozenBackend(t *testing.T) {
+func TestLongCloseWithFrozenBackend(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	_, pid := asking(t, c.DSN(""))
@@ -103,7 +103,7 @@ func TestCloseWithFrozenBackend(t *testing.T) {
 }
 
 // Signals reach only backends of the cluster itself.
-func TestSignalStranger(t *testing.T) {
+func TestLongSignalStranger(t *testing.T) {
 	t.Parallel()
 	c, other := New(t), New(t)
 	_, backendOfOther := asking(t, other.DSN(""))

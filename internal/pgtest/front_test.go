@@ -11,7 +11,7 @@ var fronts = map[string]func(c *Cluster, others ...*Cluster) (*Front, error){
 	"pgpool":  func(c *Cluster, others ...*Cluster) (*Front, error) { return c.Pgpool(nil, others...) },
 }
 
-func TestFronts(t *testing.T) {
+func TestLongFronts(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	for name, start := range fronts {

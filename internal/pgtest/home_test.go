@@ -20,7 +20,7 @@ func TestRunError(t *testing.T) {
 	}
 }
 
-func TestRunOutOfTime(t *testing.T) {
+func TestLongRunOutOfTime(t *testing.T) {
 	t.Parallel()
 	h, err := newHome()
 	must(t, err)

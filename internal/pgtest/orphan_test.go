@@ -54,7 +54,7 @@ func startEach(state string) error {
 	return nil
 }
 
-func TestParentIsKilled(t *testing.T) {
+func TestLongParentIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"running", "frozen", "killed"} {
 		t.Run(state, func(t *testing.T) {

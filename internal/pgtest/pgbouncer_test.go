@@ -59,7 +59,7 @@ func TestPgBouncer(t *testing.T) {
 	}
 }
 
-func TestPgBouncerSurvivesRestartOfServer(t *testing.T) {
+func TestLongPgBouncerSurvivesRestartOfServer(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	b, err := c.PgBouncer("transaction", 1)
@@ -72,7 +72,7 @@ func TestPgBouncerSurvivesRestartOfServer(t *testing.T) {
 	}))
 }
 
-func TestPgBouncerKill(t *testing.T) {
+func TestLongPgBouncerKill(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	b, err := c.PgBouncer("session", 1)

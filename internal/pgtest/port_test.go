@@ -18,7 +18,7 @@ func listen(t *testing.T, port int) net.Listener {
 	return l
 }
 
-func TestServerMeetsTakenPort(t *testing.T) {
+func TestLongServerMeetsTakenPort(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	must(t, c.Stop())
@@ -37,7 +37,7 @@ func TestServerMeetsTakenPort(t *testing.T) {
 	do(t, c.DSN(""), "SELECT 1")
 }
 
-func TestBouncerMeetsTakenPort(t *testing.T) {
+func TestLongBouncerMeetsTakenPort(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	b, err := c.PgBouncer("session", 1)

@@ -9,7 +9,7 @@ import (
 
 // A small disk is full when the test says so, also for the server, and keeps its
 // files over a restart.
-func TestSmallDisk(t *testing.T) {
+func TestLongSmallDisk(t *testing.T) {
 	t.Parallel()
 	c, err := Start(WithSmallDisk(24, false), WithSettings(map[string]string{"synchronous_commit": "on"}))
 	if errors.Is(err, ErrNoMounts) {

@@ -2,7 +2,7 @@ package pgtest
 
 import "testing"
 
-func TestStandby(t *testing.T) {
+func TestLongStandby(t *testing.T) {
 	t.Parallel()
 	t.Run("as installed", func(t *testing.T) {
 		t.Parallel()

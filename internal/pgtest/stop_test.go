@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestStopAndStart(t *testing.T) {
+func TestLongStopAndStart(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
@@ -68,7 +68,7 @@ func TestStopAndStart(t *testing.T) {
 	}
 }
 
-func TestKillLeavesNoBackend(t *testing.T) {
+func TestLongKillLeavesNoBackend(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	db := open(t, "pgx", c.DSN(""))
@@ -94,7 +94,7 @@ func TestKillLeavesNoBackend(t *testing.T) {
 }
 
 // A server that dies is noticed at the next call.
-func TestServerDiesByItself(t *testing.T) {
+func TestLongServerDiesByItself(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	must(t, c.server.signal(9))

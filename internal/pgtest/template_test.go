@@ -10,7 +10,7 @@ import (
 
 // Several attempts at once, and the remains of an interrupted one, make one
 // complete template.
-func TestMakeTemplateRace(t *testing.T) {
+func TestLongMakeTemplateRace(t *testing.T) {
 	t.Parallel()
 	p, err := findPrograms()
 	must(t, err)
@@ -67,7 +67,7 @@ func TestTemplateName(t *testing.T) {
 }
 
 // Without a home directory there is no cache. Start is slower then, and works.
-func TestStartWithoutCache(t *testing.T) {
+func TestLongStartWithoutCache(t *testing.T) {
 	t.Setenv("HOME", "")
 	t.Setenv("XDG_CACHE_HOME", "")
 	do(t, New(t).DSN(""), "SELECT 1")

@@ -63,7 +63,7 @@ func TestEachAgainstModel(t *testing.T) {
 	eachDriver(t, func(t *testing.T, db *sql.DB) {
 		a, b := connect(t, db), connect(t, db)
 		rng := rand.New(rand.NewPCG(1, 2))
-		for range 1500 {
+		for range 150 {
 			var elsewhere []dialect.Key
 			held := map[dialect.Key]bool{}
 			for id := range int64(40) {

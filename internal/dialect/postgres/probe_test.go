@@ -20,11 +20,11 @@ func TestResponds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := pgtest.TakePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = gone.Close()
+	defer pgtest.GivePortBack(port)
 	for _, tt := range []struct {
 		name    string
 		address net.Addr
@@ -34,7 +34,7 @@ func TestResponds(t *testing.T) {
 		{"a server", addressOf(t, pgtest.New(t)), true, time.Minute},
 		{"a server that offers TLS", addressOf(t, pgtest.New(t, pgtest.WithTLS())), true, time.Minute},
 		{"silence", silent.Addr(), false, 50 * time.Millisecond},
-		{"nothing", gone.Addr(), false, time.Minute},
+		{"nothing", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, false, time.Minute},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), tt.within)
 		if got := (Dialect{}).Responds(ctx, tt.address); got != tt.want {
