@@ -87,6 +87,9 @@ func (p plan) runOnce(ctx context.Context, all []module, missing bool) error {
 			queue <- m
 		}
 	}
+	if len(queue) == 0 {
+		return errors.New("no package with such tests is in a folder that matches")
+	}
 	close(queue)
 	var lane sync.WaitGroup
 	for range lanes {

@@ -113,44 +113,58 @@ func TestReport(t *testing.T) {
 }
 
 // A verification goes on after a failure, and after an interruption with the
-// first step that has no result.
+// first step that has no result on the page.
 func TestVerifyGoesOn(t *testing.T) {
+	const commit = "0123456789abcdef"
+	defer func(all []step) { steps = all }(steps)
+	steps = []step{{name: "A", command: "a | b"}, {name: "B", command: "b"}, {name: "C", command: "c"}, {name: "D", command: "d"}}
 	ctx, interrupt := context.WithCancel(t.Context())
 	var ran []string
-	v := &verification{dir: t.TempDir(), out: io.Discard, page: func([]result) error { return nil }}
-	v.sh = func(ctx context.Context, command string, log io.Writer) error {
-		ran = append(ran, command)
-		fmt.Fprintf(log, "%s says\n1 passed\n", command)
-		switch {
-		case command == "b":
-			return errors.New("exit status 1")
-		case command == "c" && len(ran) == 3:
-			interrupt()
-			return ctx.Err()
+	page := ""
+	run := func(ctx context.Context, again bool) error {
+		e := parseEvidence(page, commit)
+		e.date, e.machines = "2026-01-02", []string{"2 processors"}
+		v := &verification{dir: t.TempDir(), out: io.Discard}
+		v.page = func(results []result) error {
+			e.results = results
+			page = e.page()
+			return nil
 		}
-		return nil
+		v.sh = func(ctx context.Context, command string, log io.Writer) error {
+			ran = append(ran, command[:1])
+			fmt.Fprintf(log, "%s says\n1 passed\n", command)
+			switch {
+			case command == "b":
+				return errors.New("exit status 1")
+			case command == "c" && len(ran) == 3:
+				interrupt()
+				return ctx.Err()
+			}
+			return nil
+		}
+		return v.steps(ctx, steps[:3], e.results, again)
 	}
-	chosen := []step{{name: "A", command: "a"}, {name: "B", command: "b"}, {name: "C", command: "c"}}
-	if err := v.steps(ctx, chosen, false); !errors.Is(err, context.Canceled) {
+	if err := run(ctx, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
-	if err := v.steps(t.Context(), chosen, false); err == nil {
+	if err := run(t.Context(), false); err == nil {
 		t.Error("no error although a step has failed")
 	}
-	if err := v.steps(t.Context(), chosen, true); err == nil {
+	if err := run(t.Context(), true); err == nil {
 		t.Error("no error although a step has failed again")
 	}
 	if got, want := fmt.Sprint(ran), "[a b c c b]"; got != want {
 		t.Errorf("ran %s, want %s", got, want)
 	}
-	results, err := v.load()
-	if err != nil || len(results) != 3 || results[0].verdict() != "ok" || results[1].verdict() != "**failed**" {
-		t.Fatalf("results %+v, %v", results, err)
-	}
-	page := evidence("0123456789abcdef", "2026-01-02", "2 processors", results)
-	for _, want := range []string{"0123456789ab of 2026-01-02", "2 processors", "2 ok, 1 failed"} {
+	for _, want := range []string{"0123456789ab of 2026-01-02", "2 processors", "4: 2 ok, 1 failed, 1 not run", "a | b says\n1 passed"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
+	}
+	if again := parseEvidence(page, commit); again.page() != strings.Replace(page, " of 2026-01-02", " of ", 1) {
+		t.Errorf("the page\n%s\nwas read as\n%s", page, again.page())
+	}
+	if other := parseEvidence(page, "fedcba9876543210"); len(other.results) > 0 {
+		t.Errorf("the results of another commit are kept: %+v", other.results)
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,8 @@ import (
 
 // Verify runs all steps on one commit, and writes evidencePage after each. It
 // goes on after a failure. A later call for the same commit begins with the
-// first step that has no result.
+// first step that has no result on the page. So it can go on elsewhere, after
+// the page was committed.
 
 // evidencePage is the page that verify writes.
 const evidencePage = "docs/evidence.md"
@@ -28,22 +28,20 @@ const stepTimeout = 30 * time.Minute
 
 // A result is what one step has shown on one commit.
 type result struct {
-	Step    string
-	Command string
-	OK      bool
-	NotRun  string // why it was not run; "" if it was
-	Ended   time.Time
-	Took    time.Duration
-	Closing []string // the last lines of its output
+	step    string
+	ok      bool
+	notRun  string // why it was not run; "" if it was
+	ended   time.Time
+	took    time.Duration
+	closing []string // the last lines of its output
 }
 
 // A verification is verify at work on one commit.
 type verification struct {
-	commit string
-	dir    string // for results and logs; it outlives the run
-	out    io.Writer
-	page   func([]result) error
-	sh     func(ctx context.Context, command string, log io.Writer) error
+	dir  string // for logs; it outlives the run
+	out  io.Writer
+	page func([]result) error // writes the page
+	sh   func(ctx context.Context, command string, log io.Writer) error
 }
 
 // verify runs the steps whose names match, in a checkout of the commit.
@@ -61,8 +59,11 @@ func verify(ctx context.Context, match *regexp.Regexp, again bool, out io.Writer
 	if err != nil {
 		return err
 	}
-	v := &verification{commit: commit, dir: dir, out: out}
-	v.page = func(results []result) error { return writeEvidence(ctx, commit, results) }
+	page, err := readEvidence(ctx, commit)
+	if err != nil {
+		return err
+	}
+	v := &verification{dir: dir, out: out, page: page.write}
 	v.sh = func(ctx context.Context, command string, log io.Writer) error {
 		c := exec.CommandContext(ctx, "sh", "-c", command)
 		c.Dir, c.Stdout, c.Stderr = tree, log, log
@@ -70,19 +71,15 @@ func verify(ctx context.Context, match *regexp.Regexp, again bool, out io.Writer
 		return c.Run()
 	}
 	chosen := slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return !match.MatchString(s.name) })
-	err = v.steps(ctx, chosen, again)
+	err = v.steps(ctx, chosen, page.results, again)
 	return errors.Join(err, removeCheckout(tree))
 }
 
 // steps runs those of chosen that have no result yet.
-func (v *verification) steps(ctx context.Context, chosen []step, again bool) error {
-	results, err := v.load()
-	if err != nil {
-		return err
-	}
+func (v *verification) steps(ctx context.Context, chosen []step, results []result, again bool) error {
 	for _, s := range chosen {
-		old := slices.IndexFunc(results, func(r result) bool { return r.Step == s.name })
-		if old >= 0 && (results[old].OK || !again) {
+		old := slices.IndexFunc(results, func(r result) bool { return r.step == s.name })
+		if old >= 0 && (results[old].ok || !again) {
 			fmt.Fprintf(v.out, "%-20s has a result: %s\n", s.name, results[old].verdict())
 			continue
 		}
@@ -91,18 +88,18 @@ func (v *verification) steps(ctx context.Context, chosen []step, again bool) err
 		if err != nil {
 			return err // interrupted: the step has no result
 		}
-		fmt.Fprintf(v.out, "%-20s %s after %v\n", s.name, r.verdict(), r.Took)
+		fmt.Fprintf(v.out, "%-20s %s after %v\n", s.name, r.verdict(), r.took)
 		if old >= 0 {
 			results[old] = r
 		} else {
 			results = append(results, r)
 		}
-		if err := errors.Join(v.save(results), v.page(results)); err != nil {
+		if err := v.page(results); err != nil {
 			return err
 		}
 	}
 	for _, r := range results {
-		if !r.OK && r.NotRun == "" {
+		if !r.ok && r.notRun == "" {
 			return fmt.Errorf("a step has failed: see %s", evidencePage)
 		}
 	}
@@ -111,9 +108,9 @@ func (v *verification) steps(ctx context.Context, chosen []step, again bool) err
 
 // step runs one step. It returns an error only if ctx has ended.
 func (v *verification) step(ctx context.Context, s step) (result, error) {
-	r := result{Step: s.name, Command: s.command, Ended: time.Now()}
+	r := result{step: s.name, ended: time.Now()}
 	if s.root && os.Getuid() != 0 {
-		r.NotRun = "needs root"
+		r.notRun = "needs root"
 		return r, nil
 	}
 	log, err := os.Create(filepath.Join(v.dir, s.name+".log"))
@@ -125,24 +122,29 @@ func (v *verification) step(ctx context.Context, s step) (result, error) {
 	defer cancel()
 	began := time.Now()
 	err = v.sh(within, s.command, log)
-	r.Ended, r.Took, r.OK = time.Now(), time.Since(began).Round(time.Second), err == nil
+	r.ended, r.took, r.ok = time.Now(), time.Since(began).Round(time.Second), err == nil
 	if ctx.Err() != nil {
 		return r, ctx.Err()
 	}
-	r.Closing, err = closingLines(log.Name(), v.dir)
+	r.closing, err = closingLines(log.Name(), v.dir)
 	if within.Err() != nil {
-		r.Closing = append(r.Closing, "ended after "+stepTimeout.String())
+		r.closing = append(r.closing, "ended after "+stepTimeout.String())
 	}
 	return r, err
 }
 
+const (
+	verdictOK     = "ok"
+	verdictNotRun = "not run: "
+)
+
 // verdict says in a word or two how the step ended.
 func (r result) verdict() string {
 	switch {
-	case r.NotRun != "":
-		return "not run: " + r.NotRun
-	case r.OK:
-		return "ok"
+	case r.notRun != "":
+		return verdictNotRun + r.notRun
+	case r.ok:
+		return verdictOK
 	default:
 		return "**failed**"
 	}
@@ -166,25 +168,4 @@ func closingLines(log, dir string) ([]string, error) {
 		}
 	}
 	return lines[max(0, len(lines)-maxClosing):], nil
-}
-
-func (v *verification) resultsFile() string { return filepath.Join(v.dir, "results.json") }
-
-func (v *verification) load() (results []result, err error) {
-	text, err := os.ReadFile(v.resultsFile())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &results)
-	}
-	return results, err
-}
-
-func (v *verification) save(results []result) error {
-	text, err := json.MarshalIndent(results, "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(v.resultsFile(), text, 0o644)
 }
