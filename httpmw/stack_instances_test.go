@@ -1,6 +1,7 @@
 package httpmw_test
 
 import (
+	"database/sql"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,21 +10,35 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Two instances on PostgreSQL share three levels: one request of a user, two of
-// a tenant and three in all. Each level is the full one in turn, for either
-// instance. A rejected request leaves no place behind.
+// tenant is the header with the tenant of a request.
+const tenant = "X-Tenant"
+
+// products returns three levels over locks: one request of a user, two of a
+// tenant and three in all.
+func products(locks sqllock.Locker, policy ...ratelimit.Option) []httpmw.Level {
+	return []httpmw.Level{
+		{Limiter: ratelimit.OneAtATime(locks, "user", policy...), Key: httpmw.Header(user)},
+		{Limiter: ratelimit.AtMost(2, locks, "tenant", policy...), Key: httpmw.Header(tenant)},
+		{Limiter: ratelimit.AtMost(3, locks, "total", policy...), Key: constant("all", nil)},
+	}
+}
+
+// Two instances on PostgreSQL share three levels. Each level is the full one in
+// turn, for either instance. A rejected request leaves no place behind.
 func TestStackOfTwoInstances(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
 	g := httptesting.NewGate(t)
 	var instances []*httptest.Server
 	for _, driver := range pgtest.Drivers() {
-		instances = append(instances, httptesting.Serve(t, products(httptesting.Session(t, dbtest.Open(t, driver, dsn))).Handler(g)))
+		m := httpmw.NewStack(products(httptesting.Session(t, dbtest.Open(t, driver, dsn))))
+		instances = append(instances, httptesting.Serve(t, m.Handler(g)))
 	}
 	var inside []<-chan httptesting.Reply
 	enter := func(which int, tenant, user string) {
@@ -53,23 +68,8 @@ func TestStackOfTwoInstances(t *testing.T) {
 	for _, c := range inside {
 		httptesting.Receive(t, c, "response").Want(t, http.StatusOK)
 	}
-	db := dbtest.Open(t, pgtest.Drivers()[0], dsn)
-	if n := advisoryLocks(t, db); n > 0 {
-		t.Errorf("%d locks are left", n)
-	}
+	wantNoLocks(t, dbtest.Open(t, pgtest.Drivers()[0], dsn))
 }
-
-// products returns a Middleware of the three levels over locks.
-func products(locks sqllock.Locker) *httpmw.Middleware {
-	return httpmw.NewStack([]httpmw.Level{
-		{Limiter: ratelimit.OneAtATime(locks, "user"), Key: httpmw.Header(user)},
-		{Limiter: ratelimit.AtMost(2, locks, "tenant"), Key: httpmw.Header(tenant)},
-		{Limiter: ratelimit.AtMost(3, locks, "total"), Key: constant("all", nil)},
-	})
-}
-
-// tenant is the header with the tenant of a request.
-const tenant = "X-Tenant"
 
 // sendAs sends a request of a user of a tenant from another goroutine.
 func sendAs(t *testing.T, s *httptest.Server, of, who string) <-chan httptesting.Reply {
@@ -89,4 +89,19 @@ func sendAs(t *testing.T, s *httptest.Server, of, who string) <-chan httptesting
 		c <- r
 	}()
 	return c
+}
+
+// wantNoLocks waits until the server of db's database holds no lock. The
+// Sessions of the test are still open, so what they had left would be there.
+func wantNoLocks(t *testing.T, db *sql.DB) {
+	t.Helper()
+	lockertest.Eventually(t, "locks that no caller holds to go", func() bool {
+		var n int
+		err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
 }
