@@ -139,6 +139,7 @@ func TestStackLosesOneLock(t *testing.T) {
 func TestStackUnlockedInPart(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, levels []httpmw.Level, _ []*sqllock.Memory, at int, dry bool) {
+		dry = dry && len(levels) > 1 // a request without any other lock is not unlocked at all
 		w := httptest.NewRecorder()
 		httpmw.NewStack(levels).Handler(http.HandlerFunc(func(inner http.ResponseWriter, r *http.Request) {
 			lengthy([]byte("done"), true)(inner, r)

@@ -30,6 +30,10 @@ func (b *bank) either() http.Handler {
 
 // A method decides whether a key is needed, counts, or means nothing.
 func TestMethods(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	locks := b.locks()
+	s, optional := b.serve(b.once(locks), b.either()), b.serve(b.once(locks, idempotency.WithOptionalKey()), b.either())
 	const passes, once, rejected = http.StatusAccepted, http.StatusCreated, http.StatusBadRequest
 	for _, tt := range []struct {
 		method                           string
@@ -45,35 +49,27 @@ func TestMethods(t *testing.T) {
 		{http.MethodPatch, rejected, passes, once, rejected},
 		{"MKCOL", rejected, passes, once, rejected},
 	} {
-		t.Run(tt.method, func(t *testing.T) {
-			t.Parallel()
-			b := oneBank(t)
-			locks := b.locks()
-			s := b.serve(b.once(locks), b.either())
-			optional := b.serve(b.once(locks, idempotency.WithOptionalKey()), b.either())
-			header := func(values ...string) demand {
-				return demand{method: tt.method, header: http.Header{"Idempotency-Key": values}}
-			}
-			for range 2 {
-				mustAsk(t, s, header()).Want(t, tt.without)
-				mustAsk(t, optional, header()).Want(t, tt.optional)
-			}
-			for _, d := range []demand{header("a b"), header("a", "b"), header("")} {
-				mustAsk(t, s, d).Want(t, tt.spoiled)
-				mustAsk(t, optional, d).Want(t, tt.spoiled)
-			}
-			b.do("DELETE FROM ledger")
-			first := mustAsk(t, s, header("k-1"))
-			first.Want(t, tt.with)
-			again := mustAsk(t, optional, header("k-1"))
-			if tt.with == passes {
-				again.Want(t, passes)
-				b.wantEffects(2)
-				return
-			}
+		header := func(values ...string) demand {
+			return demand{method: tt.method, header: http.Header{"Idempotency-Key": values}, who: "ada-" + tt.method}
+		}
+		for range 2 {
+			mustAsk(t, s, header()).Want(t, tt.without)
+			mustAsk(t, optional, header()).Want(t, tt.optional)
+		}
+		for _, d := range []demand{header("a b"), header("a", "b"), header("")} {
+			mustAsk(t, s, d).Want(t, tt.spoiled)
+			mustAsk(t, optional, d).Want(t, tt.spoiled)
+		}
+		b.do("DELETE FROM ledger")
+		first, again := mustAsk(t, s, header("k-1")), mustAsk(t, optional, header("k-1"))
+		first.Want(t, tt.with)
+		if tt.with == passes {
+			again.Want(t, passes)
+			b.wantEffects(2)
+		} else {
 			wantReplay(t, again, first)
 			b.wantEffects(1)
-		})
+		}
 	}
 }
 
@@ -102,7 +98,7 @@ func TestPassesWithoutLocks(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	heard := func(context.Context, ratelimit.Event) { t.Error("the Observer heard of a request that passes") }
-	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithObserver(heard))
+	l := ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrUnavailable}, "pay", ratelimit.WithObserver(heard))
 	nobody := httpmw.FromContext(func(context.Context) (string, bool) { return "", false })
 	i := idempotency.New(b.db, l, nobody)
 	mustAsk(t, httptesting.Serve(t, i.Handler(b.either())), demand{method: http.MethodPut}).Want(t, http.StatusAccepted)
