@@ -109,7 +109,20 @@ var abuses = []func(w http.ResponseWriter, r *http.Request){
 // is left.
 func TestLongHandlersUnderAbuse(t *testing.T) {
 	t.Parallel()
-	testUnderAbuse(t, 500)
+	for _, driver := range pgtest.Drivers() {
+		for _, p := range httptesting.Protocols {
+			t.Run(driver+"/"+p.Name, func(t *testing.T) {
+				t.Parallel()
+				db := dbtest.Open(t, driver, pgtest.Database(t))
+				locks := httptesting.Session(t, db)
+				abuse(t, locks, p, 500)
+				wantNoLocks(t, db)
+				if n := locks.Stats().Losses; n > 0 {
+					t.Errorf("the Session lost its connection %d times", n)
+				}
+			})
+		}
+	}
 }
 
 // A short storm in memory needs no luck: what it checks holds at any time.
@@ -120,23 +133,6 @@ func TestHandlersUnderAbuse(t *testing.T) {
 			t.Parallel()
 			abuse(t, sqllock.NewMemory(), p, 2*len(abuses))
 		})
-	}
-}
-
-func testUnderAbuse(t *testing.T, requests int) {
-	for _, driver := range pgtest.Drivers() {
-		for _, p := range httptesting.Protocols {
-			t.Run(driver+"/"+p.Name, func(t *testing.T) {
-				t.Parallel()
-				db := dbtest.Open(t, driver, pgtest.Database(t))
-				locks := httptesting.Session(t, db)
-				abuse(t, locks, p, requests)
-				wantNoLocks(t, db)
-				if n := locks.Stats().Losses; n > 0 {
-					t.Errorf("the Session lost its connection %d times", n)
-				}
-			})
-		}
 	}
 }
 

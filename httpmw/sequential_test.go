@@ -7,8 +7,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"runtime"
 	"slices"
 	"strconv"
@@ -52,7 +50,7 @@ func unencryptedHTTP2() *http.Protocols {
 // rejected, by either of two instances.
 func TestSequentialClientIsNeverRejected(t *testing.T) {
 	t.Parallel()
-	testSequentialClients(t, 6, "length, flushed", "small", "events", "unlocked early", "file of 4096", "proxy of length, flushed")
+	testSequentialClients(t, 6, "length, flushed", "small", "events", "unlocked early", "file of 4096")
 }
 
 // That holds for every shape of response, and with -sequential=N for N requests
@@ -68,7 +66,6 @@ func testSequentialClients(t *testing.T, n int, names ...string) {
 	eachStack(t, func(t *testing.T, levels stack) {
 		all := append(shapes(), fileShapes(t)...)
 		all = append(all, shape{"unlocked early", "GET", unlockEarly(t, levels)})
-		all = append(all, proxied(t, all)...)
 		if len(names) > 0 {
 			all = slices.DeleteFunc(all, func(s shape) bool { return !slices.Contains(names, s.name) })
 		}
@@ -156,35 +153,4 @@ func unlockEarly(t *testing.T, levels stack) http.HandlerFunc {
 		flush(w)
 		runtime.Gosched() // to the client, if it can
 	}
-}
-
-// proxied returns some of all behind a ReverseProxy, with and without flushing
-// at once.
-func proxied(t *testing.T, all []shape) []shape {
-	t.Helper()
-	mux := http.NewServeMux()
-	backend := httptest.NewServer(mux)
-	t.Cleanup(backend.Close)
-	target, err := url.Parse(backend.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	behind := []string{"small", "big, flushed", "length, flushed", "file of 4096", "events", "no content, flushed", "not modified, flushed"}
-	var proxies []shape
-	for i, tt := range all {
-		if !slices.Contains(behind, tt.name) {
-			continue
-		}
-		path := "/" + strconv.Itoa(i)
-		mux.Handle(path, tt.h)
-		rewrite := func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.URL.Path = path
-		}
-		quiet := log.New(io.Discard, "", 0)
-		proxies = append(proxies,
-			shape{"proxy of " + tt.name, tt.method, (&httputil.ReverseProxy{Rewrite: rewrite, ErrorLog: quiet}).ServeHTTP},
-			shape{"flushing proxy of " + tt.name, tt.method, (&httputil.ReverseProxy{Rewrite: rewrite, ErrorLog: quiet, FlushInterval: -1}).ServeHTTP})
-	}
-	return proxies
 }

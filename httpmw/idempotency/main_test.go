@@ -8,7 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	crashingInstance() // does not return in a process that is to crash
 	bound.Lengthen()
 	dbtest.Main(m)
 }

@@ -3,6 +3,7 @@ package idempotency_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
@@ -73,23 +74,31 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// WithKey's requests without a key pass like those without the header. A
-// KeyFunc that fails otherwise rejects them.
-func TestMethodsWithKey(t *testing.T) {
+// WithKey's requests without a key are treated like those without the header.
+// The response does not name the header. A KeyFunc that fails rejects them.
+func TestWithKey(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	s := b.serve(b.once(b.locks(), idempotency.WithKey(httpmw.Header("X-Event"))), b.either())
-	event := func(values ...string) demand {
-		return demand{method: http.MethodPut, header: http.Header{"X-Event": values}}
+	locks := b.locks()
+	s := b.serve(b.once(locks, idempotency.WithKey(httpmw.Header("X-Event"))), b.either())
+	event := func(method string, values ...string) demand {
+		return demand{method: method, key: "k-1", header: http.Header{"X-Event": values}}
 	}
-	mustAsk(t, s, event()).Want(t, http.StatusAccepted)
-	mustAsk(t, s, event("1", "2")).Want(t, http.StatusBadRequest)
-	first := mustAsk(t, s, event("1"))
-	first.Want(t, http.StatusCreated)
-	wantReplay(t, mustAsk(t, s, event("1")), first)
+	mustAsk(t, s, event(http.MethodPut)).Want(t, http.StatusAccepted)
+	mustAsk(t, s, event(http.MethodPut, "1", "2")).Want(t, http.StatusBadRequest)
+	none := mustAsk(t, s, event(http.MethodPost))
+	if none.Want(t, http.StatusBadRequest); strings.Contains(none.Text, "Idempotency-Key") {
+		t.Errorf("told of a header that does not count: %s", none.Text)
+	}
+	for _, id := range []string{"1", strings.Repeat("é ", 1000) + "1"} {
+		first := mustAsk(t, s, event(http.MethodPut, id))
+		first.Want(t, http.StatusCreated)
+		wantReplay(t, mustAsk(t, s, event(http.MethodPut, id)), first)
+	}
+	b.wantEffects(3)
 
 	empty := idempotency.WithKey(func(*http.Request) (string, error) { return "", nil })
-	mustAsk(t, b.serve(b.once(b.locks(), empty), b.either()), demand{}).Want(t, http.StatusBadRequest)
+	mustAsk(t, b.serve(b.once(locks, empty), b.either()), demand{}).Want(t, http.StatusBadRequest)
 }
 
 // A request that passes needs neither locks nor a principal nor a route, and

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -135,26 +134,6 @@ func TestRequestOfHandler(t *testing.T) {
 	if n := b.number("SELECT count(*) FROM ledger WHERE note = 'abc'"); n != 1 {
 		t.Errorf("%d effects of the body, want 1", n)
 	}
-}
-
-// With WithKey the response to a request without a key does not name the
-// header.
-func TestWithKey(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	s := b.serve(b.once(b.locks(), idempotency.WithKey(httpmw.Header("X-Event"))), b.pay(http.StatusCreated))
-	event := func(id string) http.Header { return http.Header{"X-Event": {id}} }
-	long := strings.Repeat("é ", 1000) + "1"
-	first := mustAsk(t, s, demand{header: event(long)})
-	first.Want(t, http.StatusCreated)
-	wantReplay(t, mustAsk(t, s, demand{header: event(long)}), first)
-	mustAsk(t, s, demand{header: event("2"), key: "k-1"}).Want(t, http.StatusCreated)
-	none := mustAsk(t, s, demand{key: "k-1"})
-	none.Want(t, http.StatusBadRequest)
-	if strings.Contains(none.Text, "Idempotency-Key") {
-		t.Errorf("told of a header that does not count: %s", none.Text)
-	}
-	b.wantEffects(2)
 }
 
 // A limiter that accepts no ids of 64 bytes is a fault of the server.
