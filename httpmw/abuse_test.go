@@ -2,6 +2,7 @@ package httpmw_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -23,6 +24,19 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
+
+// tenant is the header with the tenant of a request.
+const tenant = "X-Tenant"
+
+// products returns three levels over locks: one request of a user, two of a
+// tenant and three in all.
+func products(locks sqllock.Locker, policy ...ratelimit.Option) []httpmw.Level {
+	return []httpmw.Level{
+		{Limiter: ratelimit.OneAtATime(locks, "user", policy...), Key: httpmw.Header(user)},
+		{Limiter: ratelimit.AtMost(2, locks, "tenant", policy...), Key: httpmw.Header(tenant)},
+		{Limiter: ratelimit.AtMost(3, locks, "total", policy...), Key: constant("all", nil)},
+	}
+}
 
 // A census counts the requests inside a handler, for each id of each level.
 type census struct {
@@ -203,4 +217,19 @@ func sendAbuse(t *testing.T, s *httptest.Server, client, n int) {
 	req.Header.Set(tenant, strconv.Itoa(client%2))
 	req.Header.Set("N", strconv.Itoa(n))
 	_, _ = do(s, req) // the handler may break the connection, and the client leave
+}
+
+// wantNoLocks waits until the server of db's database holds no lock. The
+// Sessions of the test are still open, so what they had left would be there.
+func wantNoLocks(t *testing.T, db *sql.DB) {
+	t.Helper()
+	lockertest.Eventually(t, "locks that no caller holds to go", func() bool {
+		var n int
+		err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
 }

@@ -4,39 +4,50 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // While a request of a user is served, every instance rejects the second one.
-// After it, the next is admitted.
+// After it, the next is admitted. That holds for one limit and for three.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
-	for _, p := range httptesting.Protocols {
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			locks, g := sqllock.NewMemory(), httptesting.NewGate(t)
-			here := p.Serve(t, limited(locks).Handler(g))
-			there := p.Serve(t, limited(locks).Handler(g))
+	eachStack(t, func(t *testing.T, levels stack) {
+		for _, fleet := range lockertest.Instances {
+			for _, p := range httptesting.Protocols {
+				t.Run(fleet.Name+"/"+p.Name, func(t *testing.T) {
+					t.Parallel()
+					a, b := fleet.New(t)
+					g := httptesting.NewGate(t)
+					here := p.Serve(t, levels.over(a).Handler(g))
+					there := p.Serve(t, levels.over(b).Handler(g))
 
-			first := start(t, here)
-			r := httptesting.Receive(t, g.Inside, "first request")
-			if r.ProtoMajor != p.Major {
-				t.Errorf("the server speaks %s, want %s", r.Proto, p.Name)
+					first := start(t, here)
+					r := httptesting.Receive(t, g.Inside, "first request")
+					if r.ProtoMajor != p.Major {
+						t.Errorf("the server speaks %s, want %s", r.Proto, p.Name)
+					}
+					for _, s := range []*httptest.Server{here, there} {
+						r := get(t, s)
+						r.Want(t, http.StatusTooManyRequests)
+						if p := httptesting.WantProblem(t, r.Header, r.Text, r.StatusCode); !strings.HasPrefix(p.Detail, `The limit "export" admits one`) {
+							t.Errorf("detail %s, want it to name the full limit", p.Detail)
+						}
+					}
+					close(g.Leave)
+					httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
+					get(t, there).Want(t, http.StatusOK)
+				})
 			}
-			get(t, here).Want(t, http.StatusTooManyRequests)
-			get(t, there).Want(t, http.StatusTooManyRequests)
-
-			close(g.Leave)
-			httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
-			get(t, there).Want(t, http.StatusOK)
-		})
-	}
+		}
+	})
 }
 
 // The handler's context carries the lock and the request's values, and ends

@@ -155,35 +155,6 @@ func TestFailsOpenWithoutSuccess(t *testing.T) {
 	}
 }
 
-// After a lock is lost while the handler runs, another instance is admitted. It
-// waits for the transaction, and there is one effect.
-func TestLockLost(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		g := httptesting.NewGate(t)
-		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			b.record(r)
-			g.Inside <- r
-			<-r.Context().Done()
-			lock, _ := sqllock.FromContext(r.Context())
-			if !errors.Is(lock.Err(), sqllock.ErrLost) {
-				t.Errorf("the lock's error is %v, want ErrLost", lock.Err())
-			}
-			g.Stay()
-			w.WriteHeader(http.StatusCreated)
-		})
-		first := asking(t, b.serve(b.once(b.locks()), h), demand{key: "k-1"})
-		httptesting.Receive(t, g.Inside, "first request")
-		httptesting.Terminate(t, b.db)
-		second := asking(t, b.serve(b.once(b.locks()), h), demand{key: "k-1"})
-		lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
-		close(g.Leave)
-		response := httptesting.Receive(t, first, "first response")
-		response.Want(t, http.StatusCreated)
-		wantReplay(t, httptesting.Receive(t, second, "second response"), response)
-		b.wantEffects(1)
-	})
-}
-
 // An early Unlock by the handler is no interruption: no response means 200.
 func TestUnlockedEarly(t *testing.T) {
 	t.Parallel()
