@@ -19,8 +19,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// dial connects to s and sends request. The connection fails when patience is
-// over, so that a response that never comes fails the test.
+// dial connects to s and sends request. A response that never comes fails the
+// test, since the connection has a deadline.
 func dial(t *testing.T, s *httptest.Server, request string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -28,7 +28,7 @@ func dial(t *testing.T, s *httptest.Server, request string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(httptesting.Patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(4 * httptesting.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	transmit(t, conn, request)

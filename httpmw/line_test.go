@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -97,7 +98,7 @@ func newLineOf(t *testing.T, levels stack, around func(http.Handler) http.Handle
 		locks: &watchedLocks{sqllock.NewMemory(), make(chan struct{}, 100)},
 	}
 	opts = append([]ratelimit.Option{
-		ratelimit.WithWait(httptesting.Patience, 100),
+		ratelimit.WithWait(time.Hour, 100),
 		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
 			if e.Err != nil && e.Result != ratelimit.Lost {
 				l.refused <- e.Err

@@ -134,14 +134,17 @@ func TestResponseWriter(t *testing.T) {
 }
 
 // WithRejection accepts options of an httpmw.Middleware. The reject handler
-// gets the reason.
+// gets the reason. A request in flight stays 409.
 func TestWithRejection(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	var got error
 	seen := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { got = err })
-	rejection := idempotency.WithRejection(seen, httpmw.WithProblemType("https://example.com/busy"))
-	s := b.serve(b.once(b.locks(), rejection), b.pay(http.StatusCreated))
+	options := []idempotency.Option{
+		idempotency.WithRejection(httpmw.WithBusyText("It is being paid."), httpmw.WithConflict()),
+		idempotency.WithRejection(httpmw.WithProblemType("https://example.com/busy"), httpmw.WithRateLimitHeaders(), seen),
+	}
+	s := b.serve(b.once(b.locks(), options...), b.pay(http.StatusCreated))
 	for _, tt := range []struct {
 		d    demand
 		want error
@@ -152,42 +155,24 @@ func TestWithRejection(t *testing.T) {
 		{demand{key: "k-1", body: "2"}, idempotency.ErrOtherPayload},
 	} {
 		got = nil
-		mustAsk(t, s, tt.d)
-		if !errors.Is(got, tt.want) {
+		if mustAsk(t, s, tt.d); !errors.Is(got, tt.want) {
 			t.Errorf("the reject handler gets %v, want %v", got, tt.want)
 		}
 	}
-}
-
-// Options of httpmw change the response to a request in flight, which stays 409.
-func TestWithRejectionInFlight(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	for name, tt := range map[string]struct {
-		opts   []idempotency.Option
-		policy string
-		body   string
+	for _, tt := range []struct {
+		opts         []idempotency.Option
+		policy, body string
 	}{
-		"default": {
-			nil, "",
-			`{"type":"about:blank","title":"Conflict","status":409,` +
-				`"detail":"Another request with this idempotency key is in progress. Try again in 1 second."}`,
-		},
-		"options": {
-			[]idempotency.Option{
-				idempotency.WithRejection(httpmw.WithBusyText("It is being paid."), httpmw.WithConflict()),
-				idempotency.WithRejection(httpmw.WithProblemType("https://example.com/busy"), httpmw.WithRateLimitHeaders()),
-			},
-			`"pay";q=1;qu="concurrent-requests"`,
-			`{"type":"https://example.com/busy","title":"Another request is in progress","status":409,` +
-				`"detail":"It is being paid. Try again in 1 second."}`,
-		},
+		{nil, "", `{"type":"about:blank","title":"Conflict","status":409,` +
+			`"detail":"Another request with this idempotency key is in progress. Try again in 1 second."}`},
+		{options, `"pay";q=1;qu="concurrent-requests"`, `{"type":"https://example.com/busy","title":"Another request is in progress","status":409,` +
+			`"detail":"It is being paid. Try again in 1 second."}`},
 	} {
 		s := b.serve(b.once(httptesting.Failing{Err: sqllock.ErrHeld}, tt.opts...), b.pay(http.StatusCreated))
-		r := mustAsk(t, s, demand{key: "k-1"})
+		r := mustAsk(t, s, demand{key: "k-2"})
 		r.Want(t, http.StatusConflict)
 		if got := r.Header.Get("RateLimit-Policy"); r.Text != tt.body+"\n" || got != tt.policy || r.Header.Get("Retry-After") != "1" {
-			t.Errorf("%s: %s %v, want %s", name, r.Text, r.Header, tt.body)
+			t.Errorf("%s %v, want %s", r.Text, r.Header, tt.body)
 		}
 	}
 }
