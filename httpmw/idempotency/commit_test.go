@@ -10,22 +10,34 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A commitFault is what happens to a COMMIT.
+// A commitFault is what happens to the next COMMIT or BEGIN.
 type commitFault int32
 
 const (
 	noFault      commitFault = iota
 	lostReply                // the server commits, the client gets no reply
 	lostQuestion             // the server gets no COMMIT
+	stuck                    // not a COMMIT: the driver does not return from BEGIN, and ignores its context
 )
 
-// A meddler is a connector whose next COMMIT meets a fault.
+// A meddler is a connector whose next COMMIT or BEGIN meets a fault.
 type meddler struct {
-	driver driver.Driver
-	dsn    string
-	next   atomic.Int32 // a commitFault
+	driver  driver.Driver
+	dsn     string
+	next    atomic.Int32  // a commitFault
+	unstick chan struct{} // closed: what was stuck goes on
+}
+
+// meddle puts a meddler between b and its database.
+func (b *bank) meddle() *meddler {
+	m := &meddler{driver: b.db.Driver(), dsn: b.dsn, unstick: make(chan struct{})}
+	b.db = sql.OpenDB(m)
+	b.t.Cleanup(func() { _ = b.db.Close() })
+	return m
 }
 
 func (m *meddler) Driver() driver.Driver { return m.driver }
@@ -46,6 +58,9 @@ func (c *meddledConn) PrepareContext(ctx context.Context, query string) (driver.
 }
 
 func (c *meddledConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if c.m.next.CompareAndSwap(int32(stuck), int32(noFault)) {
+		<-c.m.unstick
+	}
 	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
 	return meddledTx{tx, c}, err
 }
@@ -71,9 +86,7 @@ func (tx meddledTx) Commit() error {
 // Retry-After, and a retry finds out.
 func TestCommitUnknown(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		m := &meddler{driver: b.db.Driver(), dsn: b.dsn}
-		b.db = sql.OpenDB(m)
-		t.Cleanup(func() { _ = b.db.Close() })
+		m := b.meddle()
 		i := b.once(b.locks())
 		for _, tt := range []struct {
 			key      string
@@ -100,6 +113,35 @@ func TestCommitUnknown(t *testing.T) {
 			b.wantEffects(map[int]int{http.StatusCreated: 1}[tt.status])
 		}
 	})
+}
+
+// The request ends with its client although the driver is stuck. Its lock is
+// free then. Its connection is destroyed when the driver returns at last.
+func TestStuckDriver(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	m := b.meddle()
+	s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
+	m.next.Store(int32(stuck))
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	gone := make(chan error, 1)
+	go func() {
+		_, err := ask(ctx, s, demand{key: "k-1"})
+		gone <- err
+	}()
+	lockertest.Eventually(t, "the driver is stuck", func() bool { return m.next.Load() == int32(noFault) })
+	leave()
+	if err := httptesting.Receive(t, gone, "end of the client"); err == nil {
+		t.Error("the client has a response")
+	}
+	b.retry(s, demand{key: "k-1"}).Want(t, http.StatusCreated)
+	b.wantEffects(1)
+	if n := b.db.Stats().InUse; n != 1 {
+		t.Errorf("%d connections are in use, want the stuck one", n)
+	}
+	close(m.unstick)
+	lockertest.Eventually(t, "the connection is not in use any more", func() bool { return b.db.Stats().InUse == 0 })
 }
 
 // A serialization failure at the commit is known to have rolled back
