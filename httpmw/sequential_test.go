@@ -17,7 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-var sequential = flag.Int("sequential", 60, "requests of each client of TestLongSequentialClient, for each shape of response and protocol")
+var sequential = flag.Int("sequential", 30, "requests of each client of TestLongSequentialClient, for each shape of response and protocol")
 
 // A transport is a server and a client that speak one protocol.
 type transport struct {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,17 +54,6 @@ func TestReportsNoKey(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Each route has its own line.
-func TestReportsEachRoute(t *testing.T) {
-	t.Parallel()
-	var log httptesting.Logbook
-	h := put(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), empty, httpmw.WithLogger(log.Logger())), http.NotFoundHandler())
-	for _, route := range []string{"/export/{id}", "/other/{id}"} {
-		serve(h, request(strings.Replace(route, "{id}", "ada", 1)))
-		log.Want(t, route, 1, route)
 	}
 }
 
