@@ -4,9 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -144,38 +141,6 @@ var (
 	done = []byte("done")
 )
 
-// BenchmarkFile sends a file of a mebibyte from a server: bare, where the
-// kernel copies it, and behind a Middleware.
-func BenchmarkFile(b *testing.B) {
-	name := filepath.Join(b.TempDir(), "f")
-	if err := os.WriteFile(name, make([]byte, 1<<20), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, name) })
-	for which, h := range map[string]http.Handler{"bare": h, "memory": limited(sqllock.NewMemory()).Handler(h)} {
-		b.Run(which, func(b *testing.B) {
-			s := httptest.NewServer(h)
-			defer s.Close()
-			b.SetBytes(1 << 20)
-			for b.Loop() {
-				req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.URL, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
-				req.Header.Set(user, "ada")
-				resp, err := s.Client().Do(req)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-					b.Fatal(resp.Status, err)
-				}
-				_ = resp.Body.Close()
-			}
-		})
-	}
-}
-
 func benchmarkHandler(b *testing.B, h http.Handler, want int) {
 	r, w := benchmarkRequest(b), &discardWriter{header: make(http.Header)}
 	b.ReportAllocs()
@@ -191,12 +156,7 @@ func benchmarkHandler(b *testing.B, h http.Handler, want int) {
 func benchmarkRequest(b *testing.B) *http.Request {
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r.Header.Set(user, "ada")
-	return r
+	return request("/", user+": ada").WithContext(ctx)
 }
 
 // A discardWriter keeps only the status.

@@ -3,43 +3,51 @@ package httpmw_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // While a request of a user is served, every instance rejects the second one.
-// It admits a request of another user.
+// After it, the next is admitted. That holds for one limit and for three.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
-	for _, p := range httptesting.Protocols {
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			locks, g := sqllock.NewMemory(), httptesting.NewGate(t)
-			here := p.Serve(t, limited(locks).Handler(g))
-			there := p.Serve(t, limited(locks).Handler(g))
+	eachStack(t, func(t *testing.T, levels stack) {
+		for _, fleet := range lockertest.Instances {
+			for _, p := range httptesting.Protocols {
+				t.Run(fleet.Name+"/"+p.Name, func(t *testing.T) {
+					t.Parallel()
+					a, b := fleet.New(t)
+					g := httptesting.NewGate(t)
+					here := p.Serve(t, levels.over(a).Handler(g))
+					there := p.Serve(t, levels.over(b).Handler(g))
 
-			first := start(t, here)
-			r := httptesting.Receive(t, g.Inside, "first request")
-			if r.ProtoMajor != p.Major {
-				t.Errorf("the server speaks %s, want %s", r.Proto, p.Name)
+					first := start(t, here)
+					r := httptesting.Receive(t, g.Inside, "first request")
+					if r.ProtoMajor != p.Major {
+						t.Errorf("the server speaks %s, want %s", r.Proto, p.Name)
+					}
+					for _, s := range []*httptest.Server{here, there} {
+						r := get(t, s)
+						r.Want(t, http.StatusTooManyRequests)
+						if p := httptesting.WantProblem(t, r.Header, r.Text, r.StatusCode); !strings.HasPrefix(p.Detail, `The limit "export" admits one`) {
+							t.Errorf("detail %s, want it to name the full limit", p.Detail)
+						}
+					}
+					close(g.Leave)
+					httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
+					get(t, there).Want(t, http.StatusOK)
+				})
 			}
-			get(t, here).Want(t, http.StatusTooManyRequests)
-			get(t, there).Want(t, http.StatusTooManyRequests)
-
-			close(g.Leave)
-			httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
-			get(t, there).Want(t, http.StatusOK)
-		})
-	}
+		}
+	})
 }
 
 // The handler's context carries the lock and the request's values, and ends
@@ -48,8 +56,8 @@ func TestContext(t *testing.T) {
 	t.Parallel()
 	type key struct{}
 	var inner *http.Request
-	m := limited(sqllock.NewMemory())
-	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	r := request("/", user+": ada")
+	serve(limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		inner = r
 		lock, ok := sqllock.FromContext(r.Context())
 		if !ok || lock.Err() != nil {
@@ -58,10 +66,7 @@ func TestContext(t *testing.T) {
 		if r.Context().Value(key{}) != "v" || r.Context().Err() != nil {
 			t.Errorf("value %v, %v; want v and a context that lives", r.Context().Value(key{}), r.Context().Err())
 		}
-	}))
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.Header.Set(user, "ada")
-	h.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithValue(r.Context(), key{}, "v")))
+	})), r.WithContext(context.WithValue(r.Context(), key{}, "v")))
 	if inner.Context().Err() == nil {
 		t.Error("the context outlives its request")
 	}
@@ -70,82 +75,22 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// A request may be admitted without a lock: by WithFailOpen, or in a dry run.
-func TestWithoutLock(t *testing.T) {
-	t.Parallel()
-	away := locker{err: sqllock.ErrUnavailable}
-	tests := []struct {
-		name string
-		l    *ratelimit.Limiter
-		user string
-		want int
-	}{
-		{"fail open", ratelimit.OneAtATime(away, "export", ratelimit.WithFailOpen()), "ada", http.StatusOK},
-		{"fail open, no key", ratelimit.OneAtATime(away, "export", ratelimit.WithFailOpen()), "", http.StatusBadRequest},
-		{"dry run", ratelimit.OneAtATime(locker{err: sqllock.ErrHeld}, "export", ratelimit.WithDryRun()), "ada", http.StatusOK},
-		{"dry run, no key", ratelimit.OneAtATime(away, "export", ratelimit.WithDryRun()), "", http.StatusOK},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			h := httpmw.New(tt.l, httpmw.Header(user)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if lock, ok := sqllock.FromContext(r.Context()); ok {
-					t.Errorf("the context carries a lock: %v", lock)
-				}
-				_, _ = io.WriteString(w, "served")
-			}))
-			w := httptest.NewRecorder()
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
-			r.Header.Set(user, tt.user)
-			h.ServeHTTP(w, r)
-			if w.Code != tt.want {
-				t.Errorf("status %d, want %d", w.Code, tt.want)
-			}
-		})
-	}
-}
-
-// A waiting request is admitted when the one before it ends.
-func TestWait(t *testing.T) {
-	t.Parallel()
-	g := httptesting.NewGate(t)
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithWait(time.Minute, 1))
-	s := httptesting.Serve(t, httpmw.New(l, httpmw.Header(user)).Handler(g))
-	first := start(t, s)
-	httptesting.Receive(t, g.Inside, "first request")
-	second := start(t, s)
-	g.Leave <- struct{}{}
-	httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
-	httptesting.Receive(t, g.Inside, "second request")
-	g.Leave <- struct{}{}
-	httptesting.Receive(t, second, "second response").Want(t, http.StatusOK)
-}
-
-// The server and handlers around find what the handler leaves in its copy of
-// the request: the files of a form, which the server removes, and the pattern.
+// The pattern of a mux inside is visible outside.
 func TestCarryBack(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /export/{id}", func(w http.ResponseWriter, r *http.Request) {
-		if err := r.ParseMultipartForm(0); err != nil {
-			t.Error(err)
-		}
-	})
-	const form = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\nx\r\n--b--\r\n"
-	r := httptest.NewRequest(http.MethodPost, "/export/1", strings.NewReader(form))
-	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
-	r.Header.Set(user, "ada")
-	w := httptest.NewRecorder()
-	limited(sqllock.NewMemory()).Handler(mux).ServeHTTP(w, r)
-	if r.MultipartForm == nil {
-		t.Fatal("the server does not see the form, and would leave its files behind")
-	}
-	if err := r.MultipartForm.RemoveAll(); err != nil {
-		t.Error(err)
-	}
-	if r.Pattern != "POST /export/{id}" {
+	mux.Handle("GET /export/{id}", status(http.StatusNoContent))
+	r := request("/export/1", user+": ada")
+	serve(limited(sqllock.NewMemory()).Handler(mux), r)
+	if r.Pattern != "GET /export/{id}" {
 		t.Errorf("pattern %q, want the one that matched", r.Pattern)
 	}
+}
+
+// The files of a form are removed after a panic.
+func TestFormFilesAfterPanic(t *testing.T) {
+	t.Parallel()
+	httptesting.RemovesFormFiles(t, limited(sqllock.NewMemory()).Handler, func(r *http.Request) { r.Header.Set(user, "ada") })
 }
 
 func TestMisusePanics(t *testing.T) {
@@ -171,6 +116,9 @@ func TestMisusePanics(t *testing.T) {
 		"Join nothing": func() { httpmw.Join() },
 		"Join nil":     func() { httpmw.Join(key, nil) },
 		"RemoteIP":     func() { httpmw.RemoteIP(netipZero) },
+		"one lock of a stack": func() {
+			_, _ = stacks["three levels"].over(sqllock.NewMemory()).Acquire(request("/", user+": ada"))
+		},
 	}
 	for name, misuse := range tests {
 		t.Run(name, func(t *testing.T) {

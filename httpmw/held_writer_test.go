@@ -2,12 +2,8 @@ package httpmw_test
 
 import (
 	"bufio"
-	"bytes"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/httptesting"
@@ -23,20 +19,11 @@ func TestFlush(t *testing.T) {
 			leave := make(chan struct{})
 			s := p.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = io.WriteString(w, "begun ")
-				w.(http.Flusher).Flush()
+				flush(w)
 				httptesting.Stay(t.Context(), leave)
 				_, _ = io.WriteString(w, "ended")
 			})))
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set(user, "ada")
-			resp, err := s.Client().Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
+			resp := open(t, s, http.MethodGet, nil)
 			first := make([]byte, len("begun "))
 			if _, err := io.ReadFull(resp.Body, first); err != nil {
 				t.Fatal(err)
@@ -49,6 +36,40 @@ func TestFlush(t *testing.T) {
 			get(t, s).Want(t, http.StatusOK)
 		})
 	}
+}
+
+// A handler that has flushed all of its response and runs on keeps the client
+// waiting for the last byte. After Unlock it goes out with the next Flush. The
+// handler's context does not end with its lock.
+func TestEarlyUnlockSendsTheLastByte(t *testing.T) {
+	t.Parallel()
+	eachStack(t, func(t *testing.T, levels stack) {
+		for _, p := range httptesting.Protocols {
+			t.Run(p.Name, func(t *testing.T) {
+				t.Parallel()
+				leave := make(chan struct{})
+				s := p.Serve(t, levels.over(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method != http.MethodPut {
+						return
+					}
+					lengthy([]byte("done"), true)(w, r)
+					if err := levels.locks(t, r.Context()).Unlock(); err != nil || r.Context().Err() != nil {
+						t.Errorf("Unlock: %v, and the context has %v", err, r.Context().Err())
+					}
+					flush(w)
+					httptesting.Stay(t.Context(), leave)
+				})))
+				defer close(leave)
+				resp := open(t, s, http.MethodPut, nil)
+				body := make([]byte, len("done"))
+				if _, err := io.ReadFull(resp.Body, body); err != nil || string(body) != "done" {
+					t.Errorf("body %q, %v; want done while the handler runs", body, err)
+				}
+				s.Client().CloseIdleConnections() // a request on the same one would wait for the handler
+				get(t, s).Want(t, http.StatusOK)  // beside it
+			})
+		}
+	})
 }
 
 // The lock of a hijacked connection is held until the handler returns.
@@ -69,53 +90,21 @@ func TestHijack(t *testing.T) {
 		line, _ := rw.ReadString('\n')
 		_, _ = io.WriteString(conn, line)
 	})))
-	conn, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: echo\r\nConnection: Upgrade\r\n"+user+": ada\r\n\r\n")
+	conn := dial(t, s, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: echo\r\nConnection: Upgrade\r\n"+user+": ada\r\n\r\n")
 	from := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(from, nil)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v, %v; want 101", resp, err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("status %d, want 101", resp.StatusCode)
-	}
 	get(t, s).Want(t, http.StatusTooManyRequests)
 
-	_, _ = io.WriteString(conn, "hello\n")
+	transmit(t, conn, "hello\n")
 	if line, err := from.ReadString('\n'); err != nil || line != "hello\n" {
 		t.Errorf("echo %q, %v; want hello", line, err)
 	}
 	httptesting.Receive(t, back, "lock of the hijacked connection")
 	eventually(t, s, http.StatusOK)
-}
-
-// A file is sent by the server's ReadFrom, which lets the kernel copy it.
-func TestFile(t *testing.T) {
-	t.Parallel()
-	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	name := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range httptesting.Protocols {
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			s := p.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if _, ok := w.(io.ReaderFrom); !ok && p.Major == 1 {
-					t.Error("no ReadFrom")
-				}
-				http.ServeFile(w, r, name)
-			})))
-			if got := get(t, s); got.Text != string(content) {
-				t.Errorf("%d bytes came, want the %d of the file", len(got.Text), len(content))
-			}
-		})
-	}
 }
 
 // Trailers and a body in both directions at once work, as without the
@@ -129,22 +118,13 @@ func TestStreamsBothWays(t *testing.T) {
 		for lines.Scan() {
 			n = lines.Text()
 			_, _ = io.WriteString(w, "echo "+n+"\n")
-			w.(http.Flusher).Flush()
+			flush(w)
 		}
 		w.Header().Set("X-Count", n)
 	})))
 	body, send := io.Pipe()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set(user, "ada")
 	go func() { _, _ = io.WriteString(send, "1\n") }()
-	resp, err := s.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	resp := open(t, s, http.MethodPost, body)
 	lines := bufio.NewReader(resp.Body)
 	for _, n := range []string{"1", "2", "3"} {
 		if got, err := lines.ReadString('\n'); err != nil || got != "echo "+n+"\n" {

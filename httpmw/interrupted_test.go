@@ -3,7 +3,6 @@ package httpmw_test
 import (
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log"
@@ -15,9 +14,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -27,15 +24,9 @@ import (
 func wantInterrupted(t *testing.T, r httptesting.Reply) {
 	t.Helper()
 	r.Want(t, http.StatusServiceUnavailable)
+	httptesting.WantProblem(t, r.Header, r.Text, http.StatusServiceUnavailable)
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
-	}
-	var problem struct {
-		Status int
-		Detail string
-	}
-	if err := json.Unmarshal([]byte(r.Text), &problem); err != nil || problem.Status != http.StatusServiceUnavailable || problem.Detail == "" {
-		t.Errorf("body %q, %v; want a problem", r.Text, err)
 	}
 	for _, name := range []string{"Content-Encoding", "Etag"} {
 		if got := r.Header.Get(name); got != "" {
@@ -55,33 +46,14 @@ func ignoring(inside chan<- struct{}) http.HandlerFunc {
 	}
 }
 
-// If a handler returns without a response after the loss of its lock, the
-// response is 503.
-func TestLossWithoutResponseIs503(t *testing.T) {
-	t.Parallel()
-	eachStack(t, func(t *testing.T, levels stack) {
-		for _, driver := range pgtest.Drivers() {
-			t.Run(driver, func(t *testing.T) {
-				t.Parallel()
-				dsn := pgtest.Database(t)
-				inside := make(chan struct{}, 1)
-				s := httptesting.Serve(t, levels.over(httptesting.Session(t, dbtest.Open(t, driver, dsn))).Handler(ignoring(inside)))
-				response := start(t, s)
-				httptesting.Receive(t, inside, "request")
-				httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
-				wantInterrupted(t, httptesting.Receive(t, response, "response"))
-			})
-		}
-	})
-}
-
 // held returns a Middleware whose locks may be held only for a moment.
 func held(opts ...httpmw.Option) *httpmw.Middleware {
 	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(10*time.Millisecond))
 	return httpmw.New(l, httpmw.Header(user), opts...)
 }
 
-// The response is 503 also after WithMaxHold.
+// If a handler returns without a response after WithMaxHold, the response is
+// 503. TestLoss shows that for the loss of a lock.
 func TestMaxHoldWithoutResponseIs503(t *testing.T) {
 	t.Parallel()
 	eachStack(t, func(t *testing.T, levels stack) {
@@ -147,35 +119,26 @@ func TestResponseBegunIsLeftAlone(t *testing.T) {
 }
 
 // WithRejectHandler can distinguish an interruption, and its cause, from a
-// request that was not admitted.
+// request that was not admitted. Its response has none of the handler's header
+// fields.
 func TestRejectHandlerIsToldOfInterruption(t *testing.T) {
 	t.Parallel()
 	told := make(chan error, 1)
 	m := held(httpmw.WithRejectHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
 		told <- err
 		w.WriteHeader(http.StatusGatewayTimeout)
+		_, _ = io.WriteString(w, "try again")
 	}))
-	get(t, httptesting.Serve(t, m.Handler(ignoring(make(chan struct{}, 1))))).Want(t, http.StatusGatewayTimeout)
+	r := get(t, httptesting.Serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "3")
+		w.Header().Set("Content-Type", "image/png")
+		<-r.Context().Done()
+	}))))
+	if r.Want(t, http.StatusGatewayTimeout); r.Text != "try again" || r.Header.Get("Content-Type") == "image/png" {
+		t.Errorf("%v %q", r.Header, r.Text)
+	}
 	if err := httptesting.Receive(t, told, "error"); !errors.Is(err, httpmw.ErrInterrupted) || !errors.Is(err, ratelimit.ErrMaxHold) {
 		t.Errorf("error %v, want ErrInterrupted and ErrMaxHold", err)
-	}
-}
-
-// A request waits in an inner Middleware, and its handler returns without a
-// response and without reading the body. That is no interruption for the outer
-// Middleware.
-func TestWaitInsideOfAnotherMiddleware(t *testing.T) {
-	t.Parallel()
-	for _, fields := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"} {
-		t.Run(fields, func(t *testing.T) {
-			t.Parallel()
-			tenant := ratelimit.AtMost(2, sqllock.NewMemory(), "tenant")
-			around := httpmw.New(tenant, httpmw.Header(user)).Handler
-			l := newLineInside(t, around, func(http.ResponseWriter, *http.Request) {})
-			conn := l.wait(t, post(fields))
-			close(l.leave)
-			response(t, conn).Want(t, http.StatusOK)
-		})
 	}
 }
 
@@ -189,18 +152,17 @@ func (w unwrapper) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func TestInterruptedAfterHijackBehindUnwrap(t *testing.T) {
 	t.Parallel()
 	rejected := make(chan error, 1)
-	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(20*time.Millisecond)),
-		httpmw.Header(user), httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { rejected <- err }))
 	ended := make(chan struct{})
-	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		<-r.Context().Done()
-	}))
+	h := held(httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { rejected <- err })).
+		Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			<-r.Context().Done()
+		}))
 	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
 		h.ServeHTTP(unwrapper{w}, r)
@@ -228,8 +190,7 @@ func TestInterruptedInsideOfCompression(t *testing.T) {
 		h.ServeHTTP(compressed{w, gz}, r)
 	}))
 	r := get(t, s)
-	r.Want(t, http.StatusServiceUnavailable)
-	if !strings.Contains(r.Text, "interrupted") {
+	if r.Want(t, http.StatusServiceUnavailable); !strings.Contains(r.Text, "interrupted") {
 		t.Errorf("header %v, body %q", r.Header, r.Text)
 	}
 }
@@ -240,25 +201,3 @@ type compressed struct {
 }
 
 func (w compressed) Write(p []byte) (int, error) { return w.gz.Write(p) }
-
-// The response of WithRejectHandler has none of the handler's header fields.
-func TestInterruptedWithRejectHandler(t *testing.T) {
-	t.Parallel()
-	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(20*time.Millisecond)),
-		httpmw.Header(user), httpmw.WithRejectHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, "try again")
-		}))
-	s := httptesting.Serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", "3")
-		w.Header().Set("Content-Type", "image/png")
-		<-r.Context().Done()
-	})))
-	r, err := fetch(t.Context(), s, "GET", s.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Text != "try again" || r.Header.Get("Content-Type") == "image/png" {
-		t.Errorf("%v %q", r.Header, r.Text)
-	}
-}

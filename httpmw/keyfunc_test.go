@@ -50,7 +50,7 @@ func withoutHost() *http.Request { // HTTP/1.0 allows it
 }
 
 // empty is a KeyFunc that returns an empty id without an error.
-func empty(*http.Request) (string, error) { return "", nil }
+var empty = constant("", nil)
 
 var keyFuncTests = []struct {
 	name string
@@ -122,94 +122,37 @@ func TestKeyFuncs(t *testing.T) {
 	}
 }
 
-// The client can correct the errors of the package's own KeyFuncs.
-func TestKeyErrorsAreBadRequests(t *testing.T) {
-	t.Parallel()
-	for _, tt := range keyFuncTests {
-		if tt.err == nil {
-			continue
-		}
-		m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), tt.key)
-		w := httptest.NewRecorder()
-		m.Handler(http.NotFoundHandler()).ServeHTTP(w, tt.r)
-		if w.Code != http.StatusBadRequest {
-			t.Errorf("%s: status %d, want 400", tt.name, w.Code)
-		}
-	}
-}
-
-// The error of a KeyFunc decides on the response.
-func TestKeyFuncFails(t *testing.T) {
-	t.Parallel()
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	tests := []struct {
-		name  string
-		err   error
-		ctx   context.Context // of the request
-		want  int
-		retry bool
-	}{
-		{"no key", httpmw.ErrNoKey, t.Context(), http.StatusBadRequest, false},
-		{"bad id", fmt.Errorf("looking up: %w", ratelimit.ErrBadID), t.Context(), http.StatusBadRequest, false},
-		{"away", fmt.Errorf("looking up: %w", sqllock.ErrUnavailable), t.Context(), http.StatusServiceUnavailable, true},
-		{"its own", errors.New("dial tcp: refused"), t.Context(), http.StatusInternalServerError, false},
-		{"its own, with a response", fmt.Errorf("looking up: %w", teapotError()), t.Context(), http.StatusInternalServerError, false},
-		{"its own deadline", context.DeadlineExceeded, t.Context(), http.StatusInternalServerError, false},
-		{"a limit of its own is full", &ratelimit.BusyError{Namespace: "directory"}, t.Context(), http.StatusInternalServerError, false},
-		{"the client's end", fmt.Errorf("looking up: %w", context.Canceled), ended, http.StatusServiceUnavailable, true},
-		{"bypass", httpmw.ErrBypass, t.Context(), http.StatusTeapot, false},
-		{"bypass, wrapped", fmt.Errorf("an admin: %w", httpmw.ErrBypass), t.Context(), http.StatusTeapot, false},
-	}
-	for _, tt := range tests {
-		key := func(*http.Request) (string, error) { return "", tt.err }
-		for name, key := range map[string]httpmw.KeyFunc{"": key, ", joined": httpmw.Join(key)} {
-			t.Run(tt.name+name, func(t *testing.T) {
-				t.Parallel()
-				l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
-				h := httpmw.New(l, key).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if _, ok := sqllock.FromContext(r.Context()); ok {
-						t.Error("a request that is not limited has a lock")
-					}
-					w.WriteHeader(http.StatusTeapot)
-				}))
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, request("/").WithContext(tt.ctx))
-				if retry := w.Header().Get("Retry-After") != ""; w.Code != tt.want || retry != tt.retry {
-					t.Errorf("status %d, Retry-After: %v; want %d, %v", w.Code, retry, tt.want, tt.retry)
-				}
-			})
-		}
-	}
-}
-
-// Requests that bypass the limit run at the same time, and the Observer gets no
-// event.
-func TestBypass(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
-		t.Errorf("the Observer was told of a request that is not limited: %+v", e)
-	}))
-	m := httpmw.New(l, func(*http.Request) (string, error) { return "", httpmw.ErrBypass })
-	for range 3 {
-		lock, err := m.Acquire(request("/"))
-		if lock != nil || err != nil {
-			t.Errorf("got %v, %v; want no lock and no error", lock, err)
-		}
-		defer lock.Unlock()
-	}
-}
-
-// The error of Acquire matches that of the KeyFunc.
-func TestKeyErrorIsWrapped(t *testing.T) {
+// Acquire returns the error of a KeyFunc as it is, also through Join. A
+// request that bypasses the limit has neither a lock nor an error.
+func TestKeyFuncErrors(t *testing.T) {
 	t.Parallel()
 	mine := errors.New("mine")
-	var observed error
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export",
-		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) { observed = e.Err }))
-	_, err := httpmw.New(l, func(*http.Request) (string, error) { return "", mine }).Acquire(request("/"))
-	if !errors.Is(err, mine) || !errors.Is(observed, mine) || err.Error() != "mine" {
-		t.Errorf("got %v, the Observer %v; want mine", err, observed)
+	for _, key := range []httpmw.KeyFunc{constant("", mine), httpmw.Join(constant("", mine))} {
+		_, err := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key).Acquire(request("/"))
+		if !errors.Is(err, mine) || err.Error() != "mine" {
+			t.Errorf("got %v, want mine", err)
+		}
+	}
+	for _, key := range []httpmw.KeyFunc{constant("", httpmw.ErrBypass), httpmw.Join(constant("", httpmw.ErrBypass))} {
+		m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key)
+		for range 3 {
+			if lock, err := m.Acquire(request("/")); lock != nil || err != nil {
+				t.Errorf("got %v, %v; want no lock and no error", lock, err)
+			}
+		}
+	}
+}
+
+// A KeyFunc that fails because the client has left is no fault of the server.
+func TestKeyFuncOfAClientThatLeft(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	key := constant("", fmt.Errorf("looking up: %w", context.Canceled))
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key)
+	w := serve(m.Handler(http.NotFoundHandler()), request("/").WithContext(ctx))
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("status %d, Retry-After %q; want 503 with one", w.Code, w.Header().Get("Retry-After"))
 	}
 }
 
@@ -221,23 +164,21 @@ func FuzzJoin(f *testing.F) {
 	} {
 		f.Add(parts[0], parts[1], parts[2], parts[3])
 	}
-	constant := func(s string) httpmw.KeyFunc {
-		return func(*http.Request) (string, error) { return s, nil }
-	}
+	part := func(s string) httpmw.KeyFunc { return constant(s, nil) }
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
-		one, err := httpmw.Join(constant(a), constant(b))(nil)
+		one, err := httpmw.Join(part(a), part(b))(nil)
 		if none := a == "" || b == ""; none != errors.Is(err, httpmw.ErrNoKey) {
 			t.Errorf("(%q, %q): %v", a, b, err)
 		}
 		if a == "" || b == "" || c == "" || d == "" {
 			return
 		}
-		two, _ := httpmw.Join(constant(c), constant(d))(nil)
+		two, _ := httpmw.Join(part(c), part(d))(nil)
 		if (one == two) != (a == c && b == d) {
 			t.Errorf("(%q, %q) and (%q, %q) give %q and %q", a, b, c, d, one, two)
 		}
-		nested, _ := httpmw.Join(httpmw.Join(constant(a), constant(b)), constant(c))(nil)
-		flat, _ := httpmw.Join(httpmw.Join(constant(c), constant(d)), constant(c))(nil)
+		nested, _ := httpmw.Join(httpmw.Join(part(a), part(b)), part(c))(nil)
+		flat, _ := httpmw.Join(httpmw.Join(part(c), part(d)), part(c))(nil)
 		if (nested == flat) != (a == c && b == d) {
 			t.Errorf("nested: (%q, %q) and (%q, %q) give %q and %q", a, b, c, d, nested, flat)
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -86,16 +87,10 @@ func bare(h http.Handler) http.Handler { return h }
 // newLine returns a line with a first request inside. next serves the others.
 func newLine(t *testing.T, next http.HandlerFunc, opts ...ratelimit.Option) *line {
 	t.Helper()
-	return newLineInside(t, bare, next, opts...)
+	return newLineOf(t, stacks["one limit"], bare, next, opts...)
 }
 
-// newLineInside is newLine with other middleware around.
-func newLineInside(t *testing.T, around func(http.Handler) http.Handler, next http.HandlerFunc, opts ...ratelimit.Option) *line {
-	t.Helper()
-	return newLineOf(t, stacks["one limit"], around, next, opts...)
-}
-
-// newLineOf is newLineInside for a stack.
+// newLineOf is newLine for a stack, with other middleware around.
 func newLineOf(t *testing.T, levels stack, around func(http.Handler) http.Handler, next http.HandlerFunc, opts ...ratelimit.Option) *line {
 	t.Helper()
 	l := &line{
@@ -103,7 +98,7 @@ func newLineOf(t *testing.T, levels stack, around func(http.Handler) http.Handle
 		locks: &watchedLocks{sqllock.NewMemory(), make(chan struct{}, 100)},
 	}
 	opts = append([]ratelimit.Option{
-		ratelimit.WithWait(httptesting.Patience, 100),
+		ratelimit.WithWait(time.Hour, 100),
 		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
 			if e.Err != nil && e.Result != ratelimit.Lost {
 				l.refused <- e.Err

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -41,17 +40,9 @@ func TestPathValueAndMux(t *testing.T) {
 		{"around", "/reports/7", m.Handler(around), http.StatusBadRequest, ""},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s := httptesting.Serve(t, tt.h)
-			r, err := fetch(t.Context(), s, http.MethodGet, s.URL+tt.path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Want(t, tt.want)
-			if tt.text != "" && r.Text != tt.text {
-				t.Errorf("body %q, want %q", r.Text, tt.text)
-			}
-		})
+		w := serve(tt.h, request(tt.path))
+		if w.Code != tt.want || tt.text != "" && w.Body.String() != tt.text {
+			t.Errorf("%s: status %d, %q; want %d, %q", tt.name, w.Code, w.Body, tt.want, tt.text)
+		}
 	}
 }

@@ -1,7 +1,7 @@
 package httpmw_test
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
@@ -119,24 +120,28 @@ func TestBodyAfterWaiting(t *testing.T) {
 	}
 }
 
-// That also holds for chunks and a trailer, and the connection stays in use.
+// That also holds for chunks and a trailer, also one that was not declared. The
+// connection stays in use.
 func TestChunksAfterWaiting(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		_, _ = fmt.Fprintf(w, "%s %s %v", body, r.Trailer.Get("X-Sum"), err)
 	})
-	conn := l.wait(t, post("Transfer-Encoding: chunked")+"4\r\nbody\r\n")
+	chunked, end := post("Transfer-Encoding: chunked"), "1\r\n!\r\n0\r\nX-Sum: 7\r\n\r\n"
+	late := l.wait(t, chunked+"4\r\nbody\r\n")
+	early := l.wait(t, chunked+"4\r\nbody\r\n"+end)
 	close(l.leave)
-	httptesting.Receive(t, l.entered, "request")
-	transmit(t, conn, "1\r\n!\r\n0\r\nX-Sum: 7\r\n\r\n")
-	for range 2 {
-		if r := response(t, conn); r.Text != "body! 7 <nil>" {
-			t.Errorf("got %q", r.Text)
+	transmit(t, late, end)
+	for _, conn := range []net.Conn{late, early} {
+		for range 2 {
+			if r := response(t, conn); r.Text != "body! 7 <nil>" {
+				t.Errorf("got %q", r.Text)
+			}
+			transmit(t, conn, chunked+"4\r\nbody\r\n"+end)
 		}
-		transmit(t, conn, post("Transfer-Encoding: chunked")+"5\r\nbody!\r\n0\r\nX-Sum: 7\r\n\r\n")
+		_ = response(t, conn)
 	}
-	_ = response(t, conn)
 }
 
 // Neither a handler's response nor a rejection waits for a body that is not
@@ -197,25 +202,16 @@ func TestFullDuplexAfterWaiting(t *testing.T) {
 	conn := l.wait(t, post("Content-Length: 8"))
 	close(l.leave)
 	httptesting.Receive(t, l.entered, "request")
-	var head bytes.Buffer
-	for !strings.HasSuffix(head.String(), "\r\n\r\n") { // until the header of the response has come
-		if _, err := io.CopyN(&head, conn, 1); err != nil {
-			t.Fatal(err)
-		}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil) // its header comes before the body
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer resp.Body.Close()
 	transmit(t, conn, "the body")
-	resp := response(t, &prefixedConn{conn, io.MultiReader(&head, conn)})
-	if resp.Text != "the body" {
-		t.Errorf("got %q, want the body", resp.Text)
+	if text, err := io.ReadAll(resp.Body); string(text) != "the body" || err != nil {
+		t.Errorf("got %q, %v; want the body", text, err)
 	}
 }
-
-type prefixedConn struct {
-	net.Conn
-	r io.Reader
-}
-
-func (c *prefixedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
 // The end of a hold ends a Read that began in the wait and is still under way.
 func TestMaxHoldEndsReadBegunInTheWait(t *testing.T) {
@@ -238,7 +234,7 @@ func TestMaxHoldEndsReadBegunInTheWait(t *testing.T) {
 func TestMaxBytesAroundTheWait(t *testing.T) {
 	t.Parallel()
 	around := func(h http.Handler) http.Handler { return http.MaxBytesHandler(h, 10) }
-	l := newLineInside(t, around, func(w http.ResponseWriter, r *http.Request) {
+	l := newLineOf(t, stacks["one limit"], around, func(w http.ResponseWriter, r *http.Request) {
 		for range 1000 {
 			w.Header().Set("X-Before", "1")
 		}
@@ -264,7 +260,7 @@ func TestMaxBytesAroundTheWait(t *testing.T) {
 func TestMaxHoldAroundTheWait(t *testing.T) {
 	t.Parallel()
 	around := func(h http.Handler) http.Handler { return http.MaxBytesHandler(h, 10) }
-	l := newLineInside(t, around, func(w http.ResponseWriter, _ *http.Request) {
+	l := newLineOf(t, stacks["one limit"], around, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Before", "1")
 		w.WriteHeader(http.StatusAccepted)
 	}, ratelimit.WithMaxHold(20*time.Millisecond))
@@ -273,46 +269,33 @@ func TestMaxHoldAroundTheWait(t *testing.T) {
 	response(t, conn).Want(t, http.StatusAccepted)
 }
 
-// A handler that has waited may respond without the body, whose rest never
-// comes. That also holds inside of another Middleware.
-func TestResponseInsideOfAnotherDoesNotWaitForBody(t *testing.T) {
+// A request waits in an inner Middleware, and its handler returns without the
+// body, whose rest never comes. For the outer Middleware that is no
+// interruption, also if the handler has written nothing.
+func TestWaitInsideOfAnotherMiddleware(t *testing.T) {
 	t.Parallel()
-	outer := httpmw.New(ratelimit.AtMost(2, sqllock.NewMemory(), "tenant"), httpmw.Header(user))
-	l := newLineInside(t, outer.Handler, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain")
-		w.WriteHeader(http.StatusForbidden)
-	})
-	conn := l.wait(t, post("Content-Length: 100000"))
-	close(l.leave)
-	if err := conn.SetReadDeadline(time.Now().Add(httptesting.Patience)); err != nil {
-		t.Fatal(err)
-	}
-	response(t, conn).Want(t, http.StatusForbidden)
-}
-
-// A trailer that was not declared arrives while the request waits. The
-// handler's copy of the request is made at the same time, without a data race.
-func TestUndeclaredTrailerAfterWaiting(t *testing.T) {
-	t.Parallel()
-	l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.ReadAll(r.Body)
-		_, _ = io.WriteString(w, r.Trailer.Get("X-Sum"))
-	})
-	conn := l.wait(t, post("Transfer-Encoding: chunked")+"4\r\nbody\r\n0\r\nX-Sum: 5\r\n\r\n")
-	close(l.leave)
-	got := response(t, conn)
-	got.Want(t, http.StatusOK)
-	if got.Text != "5" {
-		t.Errorf("the handler saw the trailer %q, want 5", got.Text)
+	for _, fields := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"} {
+		for want, h := range map[int]http.Handler{
+			http.StatusOK:        http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+			http.StatusForbidden: status(http.StatusForbidden),
+		} {
+			t.Run(fmt.Sprint(fields, " ", want), func(t *testing.T) {
+				t.Parallel()
+				outer := httpmw.New(ratelimit.AtMost(2, sqllock.NewMemory(), "tenant"), httpmw.Header(user))
+				l := newLineOf(t, stacks["one limit"], outer.Handler, h.ServeHTTP)
+				conn := l.wait(t, post(fields))
+				close(l.leave)
+				response(t, conn).Want(t, want)
+			})
+		}
 	}
 }
 
 // countedBody is an endless body.
-type countedBody struct{ n, all *atomic.Int64 }
+type countedBody struct{ read *atomic.Int64 }
 
 func (b countedBody) Read(p []byte) (int, error) {
-	b.n.Add(int64(len(p)))
-	b.all.Add(int64(len(p)))
+	b.read.Add(int64(len(p)))
 	return len(p), nil
 }
 func (countedBody) Close() error { return nil }
@@ -320,46 +303,33 @@ func (countedBody) Close() error { return nil }
 // All bodies that one Middleware reads ahead use at most 64 MiB, also the
 // second time.
 func TestReadAheadIsBounded(t *testing.T) {
-	const requests = 80
-	locks := &watchedLocks{sqllock.NewMemory(), make(chan struct{}, requests)}
-	m := httpmw.New(ratelimit.OneAtATime(locks, "export", ratelimit.WithWait(httptesting.Patience, requests)), httpmw.Header(user))
-	round := func() int64 {
-		lock, err := m.Acquire(request("/", user+": ada"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var all atomic.Int64
-		ends := make(chan struct{}, requests)
-		h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		for range requests {
-			r := request("/", user+": ada")
-			r.Method = "POST"
-			r.Body = countedBody{new(atomic.Int64), &all}
-			go func() {
-				defer func() { ends <- struct{}{} }()
-				h.ServeHTTP(struct {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const requests = 80
+		m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithWait(time.Hour, requests)), httpmw.Header(user))
+		h := m.Handler(status(http.StatusOK))
+		for range 2 {
+			lock, err := m.Acquire(request("/", user+": ada"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var read atomic.Int64
+			for range requests {
+				r := request("/", user+": ada")
+				r.Method, r.Body = http.MethodPost, countedBody{&read}
+				go h.ServeHTTP(struct {
 					http.ResponseWriter
 					canDelay
 				}{httptest.NewRecorder(), canDelay{}}, r)
-			}()
-			httptesting.Receive(t, locks.waits, "wait")
+			}
+			synctest.Wait()
+			if n := read.Load(); n > 64<<20 || n < 32<<20 {
+				t.Errorf("%d bytes were read ahead, want at most 64 MiB, and most of them", n)
+			}
+			_ = lock.Unlock()
+			time.Sleep(time.Second) // until all have ended
 		}
-		last := int64(-1)
-		for all.Load() != last {
-			last = all.Load()
-			time.Sleep(50 * time.Millisecond)
-		}
-		_ = lock.Unlock()
-		for range requests {
-			httptesting.Receive(t, ends, "end")
-		}
-		return last
-	}
-	for range 2 {
-		if n := round(); n > 64<<20 || n < 32<<20 {
-			t.Errorf("%d bytes", n)
-		}
-	}
+	})
 }
 
 // The next request on a connection is whole after a body was read ahead.
@@ -372,17 +342,16 @@ func TestPipelinedAfterWaiting(t *testing.T) {
 	one := post("Content-Length: 4")
 	conn := l.wait(t, one+"body"+one+"next"+one+"last")
 	close(l.leave)
-	all := make([]byte, 0, 4096)
-	buf := make([]byte, 4096)
-	_ = conn.SetReadDeadline(time.Now().Add(httptesting.Patience))
-	for !strings.Contains(string(all), "last <nil>") {
-		n, err := conn.Read(buf)
-		all = append(all, buf[:n]...)
+	from := bufio.NewReader(conn)
+	for _, want := range []string{"body <nil>", "next <nil>", "last <nil>"} {
+		resp, err := http.ReadResponse(from, nil)
 		if err != nil {
-			t.Fatal(err, string(all))
+			t.Fatal(err)
 		}
-	}
-	if s := string(all); !strings.Contains(s, "body <nil>") || !strings.Contains(s, "next <nil>") {
-		t.Error(s)
+		text, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if string(text) != want || err != nil {
+			t.Errorf("got %q, %v; want %q", text, err, want)
+		}
 	}
 }

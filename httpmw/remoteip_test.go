@@ -1,9 +1,8 @@
 package httpmw_test
 
 import (
-	"context"
 	"errors"
-	"io"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/ratelimit"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 var netipZero netip.Prefix
@@ -175,51 +173,33 @@ func FuzzRemoteIP(f *testing.F) {
 }
 
 // On a real Unix socket the proxy's header identifies a client, and each client
-// has an id of its own.
+// has an id of its own. The client's socket may have a name, too.
 func TestRemoteIPOnUnixSocket(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"", "client.sock"} { // a client's socket may have a name, too
-		socket := filepath.Join(t.TempDir(), "server.sock")
-		listener, err := net.Listen("unix", socket)
+	dir := t.TempDir()
+	listener, err := net.Listen("unix", filepath.Join(dir, "server.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := httpmw.RemoteIP(netip.MustParsePrefix("127.0.0.0/8"))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, err := key(r)
+		_, _ = fmt.Fprint(w, id, err)
+	}))
+	s.Listener.Close()
+	s.Listener = listener
+	s.Start()
+	t.Cleanup(s.Close)
+	for _, dialer := range []net.Dialer{{}, {LocalAddr: &net.UnixAddr{Name: filepath.Join(dir, "client.sock"), Net: "unix"}}} {
+		conn, err := dialer.DialContext(t.Context(), "unix", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := httpmw.RemoteIP(netip.MustParsePrefix("127.0.0.0/8"))
-		m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key)
-		s := httptest.NewUnstartedServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			id, err := key(r)
-			if err != nil {
-				t.Error(err)
-			}
-			_, _ = io.WriteString(w, id)
-		})))
-		s.Listener.Close()
-		s.Listener = listener
-		s.Start()
-		t.Cleanup(s.Close)
-
-		dialer := net.Dialer{}
-		if name != "" {
-			dialer.LocalAddr = &net.UnixAddr{Name: filepath.Join(t.TempDir(), name), Net: "unix"}
-		}
-		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", socket)
-		}}
-		t.Cleanup(transport.CloseIdleConnections)
+		t.Cleanup(func() { _ = conn.Close() })
 		for _, client := range []string{"203.0.113.9", "203.0.113.10"} {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("X-Forwarded-For", client)
-			resp, err := (&http.Client{Transport: transport}).Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if err != nil || resp.StatusCode != http.StatusOK || string(text) != client {
-				t.Errorf("client socket %q: status %d, %q, %v; want id %s", name, resp.StatusCode, text, err, client)
+			transmit(t, conn, "GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: "+client+"\r\n\r\n")
+			if got := response(t, conn).Text; got != client+"<nil>" {
+				t.Errorf("%v: id %s, want %s", conn.LocalAddr(), got, client)
 			}
 		}
 	}

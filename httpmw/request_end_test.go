@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/httptesting"
@@ -50,15 +50,14 @@ func TestPanics(t *testing.T) {
 // The value of a panic reaches the middleware around unchanged.
 func TestPanicGoesOn(t *testing.T) {
 	t.Parallel()
-	h := limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		panic(http.ErrAbortHandler)
-	}))
 	defer func() {
 		if got := recover(); got != http.ErrAbortHandler {
 			t.Errorf("recovered %v, want ErrAbortHandler", got)
 		}
 	}()
-	h.ServeHTTP(httptest.NewRecorder(), request("/", user+": ada"))
+	serve(limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	})), request("/", user+": ada"))
 }
 
 // When the client leaves, the handler's context ends. The lock is released when
@@ -72,7 +71,7 @@ func TestClientGoesAway(t *testing.T) {
 				m, back := ended(sqllock.NewMemory())
 				inside, told, leave := make(chan struct{}), make(chan error, 1), make(chan struct{})
 				s := p.Serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if r.Header.Get("Stay") == "" {
+					if r.URL.Path != "/stay" {
 						return
 					}
 					_, _ = io.Copy(io.Discard, r.Body) // or the server does not look
@@ -85,12 +84,8 @@ func TestClientGoesAway(t *testing.T) {
 				gone := make(chan struct{})
 				go func() {
 					defer close(gone)
-					req, _ := http.NewRequestWithContext(ctx, method, s.URL, strings.NewReader("body"))
-					req.Header.Set(user, "ada")
-					req.Header.Set("Stay", "1")
-					if resp, err := s.Client().Do(req); err == nil {
-						_ = resp.Body.Close()
-						t.Errorf("status %d, want a canceled request", resp.StatusCode)
+					if r, err := fetch(ctx, s, method, s.URL+"/stay", strings.NewReader("body")); err == nil {
+						t.Errorf("status %d, want a canceled request", r.StatusCode)
 					}
 				}()
 				httptesting.Receive(t, inside, "request")
@@ -119,13 +114,10 @@ func TestShutdown(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), httptesting.Patience)
 	defer cancel()
-	down := make(chan error, 1)
+	begun, down := make(chan struct{}), make(chan error, 1)
+	old.Config.RegisterOnShutdown(func() { close(begun) })
 	go func() { down <- old.Config.Shutdown(ctx) }()
-	for { // until the old instance does not listen any more
-		if _, err := fetch(ctx, old, http.MethodGet, old.URL+"/?new", nil); err != nil {
-			break
-		}
-	}
+	httptesting.Receive(t, begun, "begin of Shutdown")
 	if err := r.Context().Err(); err != nil {
 		t.Errorf("the request's context ended: %v", err)
 	}
@@ -139,51 +131,45 @@ func TestShutdown(t *testing.T) {
 }
 
 // TimeoutHandler responds while its handler still runs. With the lock inside of
-// it, that handler keeps the next request out.
-func TestInsideTimeoutHandler(t *testing.T) {
+// it, that handler keeps the next request out. With the lock outside, two
+// requests run at a time.
+func TestTimeoutHandler(t *testing.T) {
 	t.Parallel()
-	locks, g := sqllock.NewMemory(), httptesting.NewGate(t)
-	m, back := ended(locks)
-	timed := httptesting.Serve(t, http.TimeoutHandler(m.Handler(g), 20*time.Millisecond, "timed out"))
-	other := httptesting.Serve(t, limited(locks).Handler(g)) // without a timeout, so that nothing depends on speed
-
-	timeOut(t, timed, g, 1, http.StatusServiceUnavailable, http.StatusTooManyRequests)
-	r := httptesting.Receive(t, g.Inside, "first request")
-	if !errors.Is(r.Context().Err(), context.DeadlineExceeded) {
-		t.Errorf("the request's context: %v, want DeadlineExceeded", r.Context().Err())
+	for _, inside := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var running atomic.Int32
+			leave := make(chan struct{})
+			var h http.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/last" {
+					return
+				}
+				running.Add(1)
+				<-leave
+				if !errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+					t.Errorf("the request's context: %v, want DeadlineExceeded", r.Context().Err())
+				}
+			})
+			m := limited(sqllock.NewMemory())
+			second, want := http.StatusServiceUnavailable, int32(2)
+			if inside {
+				h = http.TimeoutHandler(m.Handler(h), time.Second, "timed out")
+				second, want = http.StatusTooManyRequests, 1
+			} else {
+				h = m.Handler(http.TimeoutHandler(h, time.Second, "timed out"))
+			}
+			for _, code := range []int{http.StatusServiceUnavailable, second} {
+				if w := serve(h, request("/", user+": ada")); w.Code != code {
+					t.Errorf("inside %v: status %d, want %d", inside, w.Code, code)
+				}
+			}
+			if n := running.Load(); n != want {
+				t.Errorf("inside %v: %d requests run at a time, want %d", inside, n, want)
+			}
+			close(leave)
+			synctest.Wait()
+			if w := serve(h, request("/last", user+": ada")); w.Code != http.StatusOK {
+				t.Errorf("status %d after the first has ended, want 200", w.Code)
+			}
+		})
 	}
-	get(t, other).Want(t, http.StatusTooManyRequests)
-	close(g.Leave)
-	for { // the last lock to go back is that of the request inside; others timed out before they came so far
-		httptesting.Receive(t, back, "lock")
-		if last := get(t, other); last.StatusCode != http.StatusTooManyRequests {
-			last.Want(t, http.StatusOK)
-			return
-		}
-	}
-}
-
-// With the lock outside, two requests run at a time.
-func TestOutsideTimeoutHandlerOverlaps(t *testing.T) {
-	t.Parallel()
-	g := httptesting.NewGate(t)
-	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.TimeoutHandler(g, 20*time.Millisecond, "timed out")))
-	timeOut(t, s, g, 2, http.StatusServiceUnavailable) // both are inside: the first has not left
-	close(g.Leave)
-}
-
-// timeOut sends requests until n are inside of g, each with one of statuses as
-// its response. On a busy machine a request may be timed out before it gets
-// there, and even hold its lock by then.
-func timeOut(t *testing.T, s *httptest.Server, g *httptesting.Gate, n int, statuses ...int) {
-	t.Helper()
-	for range 1000 {
-		if len(g.Inside) == n {
-			return
-		}
-		if r := get(t, s); !slices.Contains(statuses, r.StatusCode) {
-			t.Fatalf("status %d, want one of %v", r.StatusCode, statuses)
-		}
-	}
-	t.Fatalf("%d requests came inside, want %d", len(g.Inside), n)
 }

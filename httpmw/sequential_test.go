@@ -7,18 +7,17 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
+	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-var sequential = flag.Int("sequential", 20, "requests of each sequential client, for each shape of response and protocol")
+var sequential = flag.Int("sequential", 30, "requests of each client of TestLongSequentialClient, for each shape of response and protocol")
 
 // A transport is a server and a client that speak one protocol.
 type transport struct {
@@ -48,53 +47,71 @@ func unencryptedHTTP2() *http.Protocols {
 }
 
 // A client that sends a request after the whole response to the last is never
-// rejected, by either of two instances. With -sequential=1000 each client sends
-// that many requests.
+// rejected, by either of two instances.
 func TestSequentialClientIsNeverRejected(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.Database(t)
-	drivers := pgtest.Drivers()
-	instances := [2]*httpmw.Middleware{
-		limited(httptesting.Session(t, dbtest.Open(t, drivers[0], dsn))),
-		limited(httptesting.Session(t, dbtest.Open(t, drivers[1], dsn))),
-	}
-	all := append(shapes(), fileShapes(t)...)
-	all = append(all, proxied(t, all)...)
-	for _, over := range transports {
-		t.Run(over.name, func(t *testing.T) {
-			t.Parallel()
-			mux := [2]*http.ServeMux{http.NewServeMux(), http.NewServeMux()}
-			var servers [2]*httptest.Server
-			for i, m := range instances {
-				servers[i] = httptest.NewUnstartedServer(mux[i])
-				servers[i].Config.ErrorLog = log.New(io.Discard, "", 0)
-				over.server(servers[i])
-				t.Cleanup(servers[i].Close)
-				for _, tt := range all {
-					mux[i].Handle("/"+url.PathEscape(tt.name), m.Handler(tt.h))
+	testSequentialClients(t, 6, "length, flushed", "small", "events", "unlocked early", "file of 4096")
+}
+
+// That holds for every shape of response, and with -sequential=N for N requests
+// of each.
+func TestLongSequentialClient(t *testing.T) {
+	t.Parallel()
+	testSequentialClients(t, *sequential)
+}
+
+// testSequentialClients sends n requests for each of the named shapes, or for
+// all.
+func testSequentialClients(t *testing.T, n int, names ...string) {
+	eachStack(t, func(t *testing.T, levels stack) {
+		all := append(shapes(), fileShapes(t)...)
+		all = append(all, shape{"unlocked early", "GET", unlockEarly(t, levels)})
+		if len(names) > 0 {
+			all = slices.DeleteFunc(all, func(s shape) bool { return !slices.Contains(names, s.name) })
+		}
+		for _, fleet := range lockertest.Instances {
+			t.Run(fleet.Name, func(t *testing.T) {
+				t.Parallel()
+				a, b := fleet.New(t)
+				instances := []*httpmw.Middleware{levels.over(a), levels.over(b)}
+				for _, over := range transports {
+					t.Run(over.name, func(t *testing.T) {
+						t.Parallel()
+						testSequentialClient(t, n, instances, over, all)
+					})
 				}
+			})
+		}
+	})
+}
+
+func testSequentialClient(t *testing.T, n int, instances []*httpmw.Middleware, over transport, all []shape) {
+	var servers []*httptest.Server
+	var clients []*http.Client
+	for _, m := range instances {
+		mux := http.NewServeMux()
+		for i, tt := range all {
+			mux.Handle("/"+strconv.Itoa(i), m.Handler(tt.h))
+		}
+		s := httptest.NewUnstartedServer(mux)
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		over.server(s)
+		t.Cleanup(s.Close)
+		servers, clients = append(servers, s), append(clients, over.client(s))
+	}
+	for i, tt := range all {
+		for request := range n {
+			which := request % 2
+			if request%3 == 0 { // and another connection from time to time
+				clients[which].CloseIdleConnections()
 			}
-			for _, tt := range all {
-				t.Run(tt.name, func(t *testing.T) {
-					clients := [2]*http.Client{over.client(servers[0]), over.client(servers[1])}
-					rejected := 0
-					for i := range *sequential {
-						which := i % 2
-						status := sequentialRequest(t, clients[which], tt.method,
-							servers[which].URL+"/"+url.PathEscape(tt.name), over.name+tt.name)
-						if status == http.StatusTooManyRequests {
-							rejected++
-						}
-					}
-					for _, c := range clients {
-						c.CloseIdleConnections()
-					}
-					if rejected > 0 {
-						t.Errorf("%d of %d requests were rejected", rejected, *sequential)
-					}
-				})
+			if code := sequentialRequest(t, clients[which], tt.method, servers[which].URL+"/"+strconv.Itoa(i), over.name); code == http.StatusTooManyRequests {
+				t.Errorf("%s: request %d was rejected", tt.name, request)
 			}
-		})
+		}
+	}
+	for _, c := range clients {
+		c.CloseIdleConnections()
 	}
 }
 
@@ -125,33 +142,15 @@ func sequentialRequest(t *testing.T, c *http.Client, method, url, id string) int
 	return resp.StatusCode
 }
 
-// proxied returns some of all behind a ReverseProxy, with and without flushing
-// at once.
-func proxied(t *testing.T, all []shape) []shape {
-	t.Helper()
-	mux := http.NewServeMux()
-	backend := httptest.NewServer(mux)
-	t.Cleanup(backend.Close)
-	target, err := url.Parse(backend.URL)
-	if err != nil {
-		t.Fatal(err)
+// unlockEarly returns a handler that declares a length, and releases the locks
+// before the last byte.
+func unlockEarly(t *testing.T, levels stack) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(big)))
+		_, _ = w.Write(big[:len(big)-1])
+		_ = levels.locksOf(t, r.Context(), r.Header.Get(user)).Unlock()
+		_, _ = w.Write(big[len(big)-1:])
+		flush(w)
+		runtime.Gosched() // to the client, if it can
 	}
-	behind := []string{"small", "big, flushed", "length, flushed", "file of 4096", "events", "no content, flushed", "not modified, flushed"}
-	var proxies []shape
-	for _, tt := range all {
-		if !slices.Contains(behind, tt.name) {
-			continue
-		}
-		path := "/" + url.PathEscape(tt.name)
-		mux.Handle(path, tt.h)
-		rewrite := func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.URL.Path, r.Out.URL.RawPath = "/"+tt.name, path
-		}
-		quiet := log.New(io.Discard, "", 0)
-		proxies = append(proxies,
-			shape{"proxy of " + tt.name, tt.method, (&httputil.ReverseProxy{Rewrite: rewrite, ErrorLog: quiet}).ServeHTTP},
-			shape{"flushing proxy of " + tt.name, tt.method, (&httputil.ReverseProxy{Rewrite: rewrite, ErrorLog: quiet, FlushInterval: -1}).ServeHTTP})
-	}
-	return proxies
 }

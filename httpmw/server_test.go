@@ -9,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -38,6 +39,18 @@ func onRelease(f func()) ratelimit.Option {
 	})
 }
 
+// serve has h respond to r, without a server.
+func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// status returns a handler that responds with code.
+func status(code int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+}
+
 // get sends a GET of ada and reads the whole response.
 func get(t *testing.T, s *httptest.Server) httptesting.Reply {
 	t.Helper()
@@ -46,6 +59,12 @@ func get(t *testing.T, s *httptest.Server) httptesting.Reply {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// eventually sends requests until one gets status.
+func eventually(t *testing.T, s *httptest.Server, status int) {
+	t.Helper()
+	lockertest.Eventually(t, http.StatusText(status), func() bool { return get(t, s).StatusCode == status })
 }
 
 // fetch sends a request of ada and reads the whole response.
@@ -71,12 +90,34 @@ func do(s *httptest.Server, req *http.Request) (httptesting.Reply, error) {
 	return httptesting.Reply{Response: resp, Text: string(text)}, err
 }
 
+// open sends a request of ada, whose response the test reads by itself.
+func open(t *testing.T, s *httptest.Server, method string, body io.Reader) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.URL, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(user, "ada")
+	resp, err := s.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
 // start sends a GET of ada from another goroutine.
 func start(t *testing.T, s *httptest.Server) <-chan httptesting.Reply {
 	t.Helper()
+	return startAt(t, s, s.URL)
+}
+
+// startAt is start with another URL.
+func startAt(t *testing.T, s *httptest.Server, url string) <-chan httptesting.Reply {
+	t.Helper()
 	c := make(chan httptesting.Reply, 1)
 	go func() {
-		r, err := fetch(t.Context(), s, http.MethodGet, s.URL, nil)
+		r, err := fetch(t.Context(), s, http.MethodGet, url, nil)
 		if err != nil {
 			t.Error(err)
 		}

@@ -48,11 +48,6 @@ func (w wide) id(user string) string {
 
 // over returns a Middleware of s over locks. Each Limiter has the policy.
 func (s stack) over(locks sqllock.Locker, policy ...ratelimit.Option) *httpmw.Middleware {
-	return s.with(nil, locks, policy...)
-}
-
-// with is over with options of the Middleware.
-func (s stack) with(opts []httpmw.Option, locks sqllock.Locker, policy ...ratelimit.Option) *httpmw.Middleware {
 	var levels []httpmw.Level
 	for _, w := range s {
 		key := func(r *http.Request) (string, error) {
@@ -61,20 +56,23 @@ func (s stack) with(opts []httpmw.Option, locks sqllock.Locker, policy ...rateli
 		}
 		levels = append(levels, httpmw.Level{Limiter: ratelimit.AtMost(w.size, locks, w.ns, policy...), Key: key})
 	}
-	if len(levels) == 1 {
-		return httpmw.New(levels[0].Limiter, levels[0].Key, opts...)
-	}
-	return httpmw.NewStack(levels, opts...)
+	return httpmw.NewStack(levels)
 }
 
 // locks returns the locks of s that ctx carries, for ada.
 func (s stack) locks(t *testing.T, ctx context.Context) sqllock.Locks {
 	t.Helper()
+	return s.locksOf(t, ctx, "ada")
+}
+
+// locksOf is locks for another user.
+func (s stack) locksOf(t *testing.T, ctx context.Context, who string) sqllock.Locks {
+	t.Helper()
 	var locks sqllock.Locks
 	for _, w := range s {
 		var keys []sqllock.Key
 		for i := range w.size {
-			keys = append(keys, w.ns.SlotKey(w.id("ada"), i))
+			keys = append(keys, w.ns.SlotKey(w.id(who), i))
 		}
 		lock, ok := sqllock.FromContext(ctx, keys...)
 		if !ok {
@@ -83,4 +81,37 @@ func (s stack) locks(t *testing.T, ctx context.Context) sqllock.Locks {
 		locks = append(locks, lock)
 	}
 	return locks
+}
+
+// three are the namespaces of levels.
+var three = []sqllock.Namespace{"everybody", "tenant", "user"}
+
+// levelsWith returns levels of one at a time for ada, each over locks of its
+// own. The one in place at has the policy.
+func levelsWith(at int, policy ...ratelimit.Option) (levels []httpmw.Level, locks []*sqllock.Memory) {
+	for i, ns := range three {
+		var opts []ratelimit.Option
+		if i == at {
+			opts = policy
+		}
+		m := sqllock.NewMemory()
+		locks = append(locks, m)
+		levels = append(levels, httpmw.Level{Limiter: ratelimit.OneAtATime(m, ns, opts...), Key: constant("ada", nil)})
+	}
+	return levels, locks
+}
+
+// constant returns a KeyFunc that returns id and err.
+func constant(id string, err error) httpmw.KeyFunc {
+	return func(*http.Request) (string, error) { return id, err }
+}
+
+// wantFree fails the test unless no place of levels is taken.
+func wantFree(t *testing.T, levels []httpmw.Level) {
+	t.Helper()
+	for _, level := range levels {
+		if n := level.Limiter.Stats().Active; n > 0 {
+			t.Errorf("%d places of %s are left", n, level.Limiter.Namespace())
+		}
+	}
 }

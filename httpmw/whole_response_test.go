@@ -18,9 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
-	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -169,8 +167,8 @@ func fileShapes(t *testing.T) []shape {
 		}})
 }
 
-// A recordedListener records what its connections have sent. net/http writes to
-// an HTTP/1 connection in the handler's own goroutine.
+// A recordedListener records what its connections have sent. net/http has
+// written what a handler writes when the handler's Flush returns.
 type recordedListener struct {
 	net.Listener
 	mu   sync.Mutex
@@ -199,11 +197,16 @@ func (c recordedConn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c}, r)
 }
 
-// complete reports whether a whole response was sent.
-func (l *recordedListener) complete(method string) bool {
+// bytes returns what was sent up to now.
+func (l *recordedListener) bytes() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from := bufio.NewReader(bytes.NewReader(l.sent.Bytes()))
+	return bytes.Clone(l.sent.Bytes())
+}
+
+// completeHTTP1 reports whether sent is a whole response.
+func completeHTTP1(sent []byte, method string) bool {
+	from := bufio.NewReader(bytes.NewReader(sent))
 	for {
 		resp, err := http.ReadResponse(from, &http.Request{Method: method})
 		if err != nil {
@@ -217,69 +220,84 @@ func (l *recordedListener) complete(method string) bool {
 	}
 }
 
+// completeHTTP2 reports whether the frames in sent are a whole response: they
+// end the stream, or their data have a declared length that is not 0.
+func completeHTTP2(sent []byte, length int64) bool {
+	const headerSize, data, headers, endStream = 9, 0, 1, 1
+	var received int64
+	for len(sent) >= headerSize {
+		size, kind, flags := int(sent[0])<<16|int(sent[1])<<8|int(sent[2]), sent[3], sent[4]
+		if kind == data {
+			received += int64(size)
+		}
+		if (kind == data || kind == headers) && flags&endStream != 0 || length > 0 && received == length {
+			return true
+		}
+		sent = sent[min(len(sent), headerSize+size):]
+	}
+	return false
+}
+
 // Whatever the handler does, the response is incomplete when the lock is
 // released. The Observer checks that: Unlock calls it before the key is free.
 func TestResponseIsIncompleteBeforeUnlock(t *testing.T) {
 	t.Parallel()
 	all := append(shapes(), fileShapes(t)...)
 	eachStack(t, func(t *testing.T, levels stack) {
-		for _, tt := range all {
-			t.Run(tt.name, func(t *testing.T) {
-				t.Parallel()
-				sent := new(recordedListener)
-				complete := make(chan bool, len(levels))
-				m := levels.over(sqllock.NewMemory(), onRelease(func() { complete <- sent.complete(tt.method) }))
-				s := httptest.NewUnstartedServer(m.Handler(tt.h))
-				s.Config.ErrorLog = log.New(io.Discard, "", 0)
-				sent.Listener = s.Listener
-				s.Listener = sent
-				s.Start()
-				defer s.Close()
-				if _, err := fetch(t.Context(), s, tt.method, s.URL, nil); err != nil {
-					t.Fatal(err)
-				}
-				for range levels {
-					if httptesting.Receive(t, complete, "release") {
-						t.Error("the client had the whole response before the lock was back")
-					}
-				}
-				if !sent.complete(tt.method) {
-					t.Error("the response never became complete")
-				}
-			})
+		for _, over := range transports {
+			if over.name == "HTTP/2" {
+				continue // TLS hides the frames, which are those of h2c
+			}
+			for _, tt := range all {
+				t.Run(over.name+"/"+tt.name, func(t *testing.T) {
+					t.Parallel()
+					testIncompleteBeforeUnlock(t, levels, over, tt)
+				})
+			}
 		}
 	})
 }
 
-// Over HTTP/2 TLS hides the frames of the server, so the client checks.
-func TestClientHasNoWholeResponseBeforeUnlockHTTP2(t *testing.T) {
-	t.Parallel()
-	eachStack(t, func(t *testing.T, levels stack) {
-		for _, tt := range shapes() {
-			t.Run(tt.name, func(t *testing.T) {
-				t.Parallel()
-				whole, tooEarly := make(chan struct{}), make(chan bool, len(levels))
-				m := levels.over(sqllock.NewMemory(), onRelease(func() {
-					select {
-					case <-whole:
-						tooEarly <- true
-					case <-time.After(50 * time.Millisecond): // a client that could have it would
-						tooEarly <- false
-					}
-				}))
-				s := httptesting.Protocols[1].Serve(t, m.Handler(tt.h))
-				if _, err := fetch(t.Context(), s, tt.method, s.URL, nil); err != nil {
-					t.Fatal(err)
-				}
-				close(whole)
-				for range levels {
-					if httptesting.Receive(t, tooEarly, "release") {
-						t.Error("the client had the whole response before the lock was back")
-					}
-				}
-			})
+func testIncompleteBeforeUnlock(t *testing.T, levels stack, over transport, tt shape) {
+	sent, released := new(recordedListener), make(chan []byte, len(levels))
+	m := levels.over(sqllock.NewMemory(), onRelease(func() { released <- sent.bytes() }))
+	s := httptest.NewUnstartedServer(m.Handler(tt.h))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	sent.Listener = s.Listener
+	s.Listener = sent
+	over.server(s)
+	defer s.Close()
+	client := over.client(s)
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), tt.method, s.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(user, "ada")
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	complete := func(sent []byte) bool { return completeHTTP1(sent, tt.method) }
+	if over.name == "h2c" {
+		length := resp.ContentLength
+		if tt.method == http.MethodHead {
+			length = 0
 		}
-	})
+		complete = func(sent []byte) bool { return completeHTTP2(sent, length) }
+	}
+	for range levels {
+		if complete(httptesting.Receive(t, released, "release")) {
+			t.Error("the client had the whole response before the lock was back")
+		}
+	}
+	if !complete(sent.bytes()) {
+		t.Error("the response never became complete")
+	}
 }
 
 // Each response is the same as without the Middleware.
@@ -364,8 +382,8 @@ func TestContentLengthFromAround(t *testing.T) {
 	w := httptest.NewRecorder()
 	seen := ""
 	w.Header().Set("Content-Length", "4")
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", onRelease(func() { seen = w.Body.String() }))
-	httpmw.New(l, httpmw.Header(user)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	m := stacks["one limit"].over(sqllock.NewMemory(), onRelease(func() { seen = w.Body.String() }))
+	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "done")
 	})).ServeHTTP(w, request("/", user+": ada"))
 	if seen == "done" {

@@ -1,12 +1,9 @@
 package httpmw_test
 
 import (
-	"context"
-	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,78 +42,71 @@ func TestReportsNoKey(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log httptesting.Logbook
 				h := tt.wrap(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), tt.key, httpmw.WithLogger(log.Logger())), http.NotFoundHandler())
-				ask := func() {
-					t.Helper()
-					w := httptest.NewRecorder()
-					h.ServeHTTP(w, request("/export/ada?user=ada"))
-					if w.Code != http.StatusBadRequest {
-						t.Errorf("status %d, want 400", w.Code)
-					}
-				}
 				parts := append(tt.want, "level=WARN", "httpmw: a request has no key", "authentication", "namespace=export")
-				ask()
-				log.Want(t, "the first request", 1, parts...)
-				ask()
-				time.Sleep(time.Minute - 1)
-				ask()
-				log.Want(t, "within the minute", 0)
-				time.Sleep(time.Nanosecond)
-				ask()
-				log.Want(t, "after the minute", 1, append(parts, "times=3")...)
+				for _, minute := range [][]string{parts, append(parts, "times=2")} {
+					for range 2 {
+						if w := serve(h, request("/export/ada?user=ada")); w.Code != http.StatusBadRequest {
+							t.Errorf("status %d, want 400", w.Code)
+						}
+					}
+					log.Want(t, "two requests", 1, minute...)
+					time.Sleep(time.Minute)
+				}
 			})
 		})
 	}
 }
 
-// Each route has its own line.
-func TestReportsEachRoute(t *testing.T) {
-	t.Parallel()
-	var log httptesting.Logbook
-	h := put(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), empty, httpmw.WithLogger(log.Logger())), http.NotFoundHandler())
-	for _, route := range []string{"/export/{id}", "/other/{id}"} {
-		h.ServeHTTP(httptest.NewRecorder(), request(strings.Replace(route, "{id}", "ada", 1)))
-		log.Want(t, route, 1, route)
-	}
-}
-
-// A request that needs one limit twice is reported in the log.
+// A request that needs one limit twice is reported in the log. Two Middlewares,
+// each with a Limiter of its own, share a limit by its namespace.
 func TestReportsTwice(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name string
-		make func(sqllock.Locker) *ratelimit.Limiter
-		opts []ratelimit.Option
-		want int
-	}{
-		{"one at a time", func(l sqllock.Locker) *ratelimit.Limiter { return ratelimit.OneAtATime(l, "export") }, nil, http.StatusTooManyRequests},
-		{"two at a time", func(l sqllock.Locker) *ratelimit.Limiter { return ratelimit.AtMost(2, l, "export") }, nil, http.StatusTeapot},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var log httptesting.Logbook
-				locks := sqllock.NewMemory()
-				// Two Middlewares, each with a Limiter of its own, share the
-				// limit by its namespace.
-				outer := httpmw.New(tt.make(locks), httpmw.Header(user), httpmw.WithLogger(log.Logger()))
-				inner := httpmw.New(tt.make(locks), httpmw.Header(user), httpmw.WithLogger(log.Logger()))
-				between := limited(sqllock.NewMemory()) // of another namespace's locks
-				teapot := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-				h := put(outer, between.Handler(inner.Handler(teapot)))
+	for at, ns := range three {
+		for places, want := range map[int]int{1: http.StatusTooManyRequests, 2: http.StatusTeapot} {
+			locks := sqllock.NewMemory()
+			var levels []httpmw.Level
+			for _, ns := range three {
+				levels = append(levels, httpmw.Level{Limiter: ratelimit.AtMost(places, locks, ns), Key: constant("ada", nil)})
+			}
+			var log httptesting.Logbook
+			outer := httpmw.New(ratelimit.AtMost(places, locks, ns), constant("ada", nil), httpmw.WithLogger(log.Logger()))
+			between := limited(sqllock.NewMemory()) // of another namespace's locks
+			for _, levels := range [][]httpmw.Level{levels, levels[at : at+1]} {
+				h := put(outer, between.Handler(httpmw.NewStack(levels, httpmw.WithLogger(log.Logger())).Handler(status(http.StatusTeapot))))
 				for range 2 {
-					w := httptest.NewRecorder()
-					h.ServeHTTP(w, request("/export/ada", user+": ada"))
-					if w.Code != tt.want {
-						t.Errorf("status %d, want %d", w.Code, tt.want)
+					if w := serve(h, request("/export/7", user+": ada")); w.Code != want {
+						t.Errorf("%d places of %s: status %d, want %d", places, ns, w.Code, want)
 					}
 				}
-				log.Want(t, "two requests", 1, "level=ERROR", "two places of one limit", "namespace=export", `route="GET /export/{id}"`)
-				time.Sleep(time.Minute)
-				h.ServeHTTP(httptest.NewRecorder(), request("/export/ada", user+": ada"))
-				log.Want(t, "after a minute", 1, "times=2")
-			})
-		})
+				log.Want(t, "two requests", 1, "level=ERROR", "two places of one limit", "namespace="+string(ns),
+					fmt.Sprint("limit=", places), `route="GET /export/{id}"`)
+			}
+		}
+	}
+}
+
+// One id on two levels of one limit is a request that nothing can admit. It is
+// rejected at once, and the log says why. Two ids of one Limiter are two places.
+func TestStackOneIDTwice(t *testing.T) {
+	t.Parallel()
+	for other, want := range map[string]int{"ada": http.StatusBadRequest, "eve": http.StatusOK} {
+		l := ratelimit.AtMost(2, sqllock.NewMemory(), "account")
+		var log httptesting.Logbook
+		m := httpmw.NewStack([]httpmw.Level{
+			{Limiter: l, Key: constant("ada", nil)},
+			{Limiter: ratelimit.OneAtATime(sqllock.NewMemory(), "user"), Key: constant("ada", nil)},
+			{Limiter: l, Key: constant(other, nil)},
+		}, httpmw.WithLogger(log.Logger()))
+		w := serve(m.Handler(status(http.StatusOK)), request("/"))
+		if w.Code != want {
+			t.Errorf("%s: status %d, want %d", other, w.Code, want)
+		}
+		lines := 0
+		if want == http.StatusBadRequest {
+			lines = 1
+			httptesting.WantProblem(t, w.Header(), w.Body.String(), want)
+		}
+		log.Want(t, other, lines, "level=ERROR", "two places of one limit", "namespace=account")
 	}
 }
 
@@ -129,7 +119,7 @@ func TestReportsNothingElse(t *testing.T) {
 	byUser := httpmw.New(ratelimit.OneAtATime(locks, "export"), httpmw.Header(user), httpmw.WithLogger(log.Logger()))
 	byPath := httpmw.New(ratelimit.OneAtATime(locks, "export"), httpmw.PathValue("id"), httpmw.WithLogger(log.Logger()))
 	other := httpmw.New(ratelimit.OneAtATime(locks, "other"), httpmw.Header(user), httpmw.WithLogger(log.Logger()))
-	teapot := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	teapot := status(http.StatusTeapot)
 	again := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lock, _ := sqllock.FromContext(r.Context())
 		_ = lock.Unlock()
@@ -152,41 +142,10 @@ func TestReportsNothingElse(t *testing.T) {
 		{"full", put(byUser, teapot), "eve", http.StatusTooManyRequests},
 	}
 	for _, tt := range tests {
-		w := httptest.NewRecorder()
-		tt.h.ServeHTTP(w, request("/export/x", user+": "+tt.user))
-		if w.Code != tt.want {
+		if w := serve(tt.h, request("/export/x", user+": "+tt.user)); w.Code != tt.want {
 			t.Errorf("%s: status %d, want %d", tt.name, w.Code, tt.want)
 		}
 		log.Want(t, tt.name, 0)
-	}
-}
-
-// The error of a service's KeyFunc is in the log, and not in the response.
-func TestReportsKeyFunc(t *testing.T) {
-	t.Parallel()
-	fails := func(err error) httpmw.KeyFunc {
-		return func(*http.Request) (string, error) { return "", err }
-	}
-	tests := []struct {
-		name  string
-		err   error
-		lines int
-	}{
-		{"its own", errors.New("directory: connection refused"), 1},
-		{"its own deadline", context.DeadlineExceeded, 1},
-		{"away", sqllock.ErrUnavailable, 0},
-		{"bad id", ratelimit.ErrBadID, 0},
-		{"bypass", httpmw.ErrBypass, 0},
-	}
-	for _, tt := range tests {
-		var log httptesting.Logbook
-		w := httptest.NewRecorder()
-		h := put(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), fails(tt.err), httpmw.WithLogger(log.Logger())), http.NotFoundHandler())
-		h.ServeHTTP(w, request("/export/ada"))
-		if strings.Contains(w.Body.String(), tt.err.Error()) {
-			t.Errorf("%s: the client reads the error: %s", tt.name, w.Body)
-		}
-		log.Want(t, tt.name, tt.lines, "level=ERROR", "httpmw: a KeyFunc failed", tt.err.Error(), "namespace=export", `route="GET /export/{id}"`)
 	}
 }
 
@@ -197,6 +156,6 @@ func TestReportsToDefault(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(log.Logger())
 	t.Cleanup(func() { slog.SetDefault(before) })
-	put(m, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request("/export/ada"))
+	serve(put(m, http.NotFoundHandler()), request("/export/ada"))
 	log.Want(t, "the first request", 1, "a request has no key")
 }

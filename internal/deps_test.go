@@ -156,6 +156,7 @@ var mayImport = map[string][]string{
 	},
 	"httpmw/idempotency": {
 		"httpmw",
+		"internal/bound", // longer bounds in tests
 		"ratelimit",
 		"sqllock",
 		"internal/dialect/errcode",

@@ -5,14 +5,13 @@ import (
 	"context"
 	"database/sql"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
@@ -23,13 +22,16 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
+// user is the header with the user of a request. It stands for authentication.
+const user = httptesting.User
+
 // A bank is a service with a ledger, and the table of stored responses.
 type bank struct {
 	t      *testing.T
 	driver string
 	dsn    string
 	db     *sql.DB
-	log    logged
+	log    httptesting.Logbook
 	runs   atomic.Int32 // how often a handler has run
 }
 
@@ -112,9 +114,20 @@ func (b *bank) once(locks sqllock.Locker, opts ...idempotency.Option) *idempoten
 }
 
 func (b *bank) onceBy(l *ratelimit.Limiter, opts ...idempotency.Option) *idempotency.Middleware {
-	opts = append([]idempotency.Option{idempotency.WithLogger(slog.New(slog.NewTextHandler(&b.log, nil)))}, opts...)
+	opts = append([]idempotency.Option{idempotency.WithLogger(b.log.Logger())}, opts...)
 	return idempotency.New(b.db, l, httpmw.Header(user), opts...)
 }
+
+// away returns a Limiter whose locks are unavailable, and which admits every
+// request.
+func away(opts ...ratelimit.Option) *ratelimit.Limiter {
+	opts = append(opts, ratelimit.WithFailOpen())
+	return ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrUnavailable}, "pay", opts...)
+}
+
+// shortBounds is for a Middleware that is to reach its bounds on calls to the
+// database. Otherwise a test lengthens them, since a busy machine is slow.
+func shortBounds() idempotency.Option { return idempotency.WithMaxIdle(59 * time.Second) }
 
 // serve starts an instance with h behind m, on any route.
 func (b *bank) serve(m *idempotency.Middleware, h http.Handler) *httptest.Server {
@@ -136,6 +149,14 @@ func (b *bank) pay(status int) http.HandlerFunc {
 		if status != http.StatusNoContent {
 			_, _ = io.WriteString(w, "paid")
 		}
+	}
+}
+
+// gated returns a handler like pay(200) that g keeps after its effect.
+func (b *bank) gated(g *httptesting.Gate) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		b.record(r)
+		g.ServeHTTP(w, r)
 	}
 }
 
@@ -175,10 +196,7 @@ func ask(ctx context.Context, s *httptest.Server, d demand) (httptesting.Reply, 
 		r.Body, r.ContentLength, r.GetBody = io.NopCloser(strings.NewReader(d.body)), -1, nil
 	}
 	maps.Copy(r.Header, d.header)
-	if d.who == "" {
-		d.who = "ada"
-	}
-	r.Header.Set(user, d.who)
+	r.Header.Set(user, cmp.Or(d.who, "ada"))
 	if d.key != "" {
 		r.Header.Set("Idempotency-Key", d.key)
 	}
@@ -214,41 +232,49 @@ func asking(t *testing.T, s *httptest.Server, d demand) <-chan httptesting.Reply
 	return c
 }
 
+// serveKey sends r to h as a request of ada with the key k-1, without a server.
+func serveKey(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	r.Header.Set(user, "ada")
+	r.Header.Set("Idempotency-Key", "k-1")
+	if r.Pattern == "" {
+		r.Pattern = "/"
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// isReplay reports whether r was stored before.
+func isReplay(r httptesting.Reply) bool { return r.Header.Get("Idempotency-Replayed") == "true" }
+
 // wantReplay fails the test unless r is first, replayed.
 func wantReplay(t *testing.T, r, first httptesting.Reply) {
 	t.Helper()
 	if r.StatusCode != first.StatusCode || r.Text != first.Text {
 		t.Errorf("replayed %d %q, want %d %q", r.StatusCode, r.Text, first.StatusCode, first.Text)
 	}
-	if r.Header.Get("Idempotency-Replayed") != "true" || first.Header.Get("Idempotency-Replayed") != "" {
-		t.Errorf("Idempotency-Replayed: first %q, then %q", first.Header.Get("Idempotency-Replayed"), r.Header.Get("Idempotency-Replayed"))
+	if !isReplay(r) || isReplay(first) {
+		t.Errorf("replayed: first %v, then %v", isReplay(first), isReplay(r))
 	}
 }
 
-// A logged is a log that a test reads.
-type logged struct {
-	mu   sync.Mutex // protects text
-	text strings.Builder
+// wantLater fails the test unless r has the status of a request that may
+// succeed later.
+func wantLater(t *testing.T, r httptesting.Reply, status int) {
+	t.Helper()
+	if r.Want(t, status); r.Header.Get("Retry-After") == "" {
+		t.Errorf("%d without Retry-After", status)
+	}
 }
 
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// wantLog fails the test unless the log holds part, and nothing secret.
-func (b *bank) wantLog(part string) {
+// wantLog fails the test unless the log holds each of parts, and nothing secret.
+func (b *bank) wantLog(parts ...string) {
 	b.t.Helper()
 	text := b.log.String()
-	if !strings.Contains(text, part) {
-		b.t.Errorf("%q is not in the log:\n%s", part, text)
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			b.t.Errorf("%q is not in the log:\n%s", part, text)
+		}
 	}
 	for _, secret := range []string{"ada", "k-1", "127.0.0.1", "localhost"} {
 		if strings.Contains(text, secret) {

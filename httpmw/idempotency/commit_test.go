@@ -11,22 +11,33 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A commitFault is what happens to a COMMIT.
+// A commitFault is what happens to the next COMMIT or BEGIN.
 type commitFault int32
 
 const (
 	noFault      commitFault = iota
 	lostReply                // the server commits, the client gets no reply
 	lostQuestion             // the server gets no COMMIT
+	stuck                    // not a COMMIT: the driver does not return from BEGIN, and ignores its context
 )
 
-// A meddler is a connector whose next COMMIT meets a fault.
+// A meddler is a connector whose next COMMIT or BEGIN meets a fault.
 type meddler struct {
-	driver driver.Driver
-	dsn    string
-	next   atomic.Int32 // a commitFault
+	driver  driver.Driver
+	dsn     string
+	next    atomic.Int32  // a commitFault
+	unstick chan struct{} // closed: what was stuck goes on
+}
+
+// meddle puts a meddler between b and its database.
+func (b *bank) meddle() *meddler {
+	m := &meddler{driver: b.db.Driver(), dsn: b.dsn, unstick: make(chan struct{})}
+	b.db = sql.OpenDB(m)
+	b.t.Cleanup(func() { _ = b.db.Close() })
+	return m
 }
 
 func (m *meddler) Driver() driver.Driver { return m.driver }
@@ -47,6 +58,9 @@ func (c *meddledConn) PrepareContext(ctx context.Context, query string) (driver.
 }
 
 func (c *meddledConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if c.m.next.CompareAndSwap(int32(stuck), int32(noFault)) {
+		<-c.m.unstick
+	}
 	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
 	return meddledTx{tx, c}, err
 }
@@ -71,43 +85,63 @@ func (tx meddledTx) Commit() error {
 // When the outcome of the commit is unknown, the response is 503 with
 // Retry-After, and a retry finds out.
 func TestCommitUnknown(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		fault    commitFault
-		status   int // of the handler
-		replayed string
-		runs     int32
-	}{
-		{"reply lost", lostReply, http.StatusCreated, "true", 1},
-		{"question lost", lostQuestion, http.StatusCreated, "", 2},
-		{"refusal, reply lost", lostReply, http.StatusPaymentRequired, "true", 1},
-		{"refusal, question lost", lostQuestion, http.StatusPaymentRequired, "", 2},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			eachBank(t, func(t *testing.T, b *bank) {
-				m := &meddler{driver: b.db.Driver(), dsn: b.dsn}
-				b.db = sql.OpenDB(m)
-				t.Cleanup(func() { _ = b.db.Close() })
-				s := b.serve(b.once(b.locks()), b.pay(tt.status))
+	eachBank(t, func(t *testing.T, b *bank) {
+		m := b.meddle()
+		i := b.once(b.locks())
+		for _, tt := range []struct {
+			key      string
+			fault    commitFault
+			status   int // of the handler
+			replayed bool
+			runs     int32
+		}{
+			{"reply-lost", lostReply, http.StatusCreated, true, 1},
+			{"question-lost", lostQuestion, http.StatusCreated, false, 2},
+			{"refusal-reply-lost", lostReply, http.StatusPaymentRequired, true, 1},
+			{"refusal-question-lost", lostQuestion, http.StatusPaymentRequired, false, 2},
+		} {
+			b.do("DELETE FROM ledger")
+			b.runs.Store(0)
+			s, d := b.serve(i, b.pay(tt.status)), demand{key: tt.key}
+			m.next.Store(int32(tt.fault))
+			wantLater(t, mustAsk(t, s, d), http.StatusServiceUnavailable)
+			b.wantLog("unavailable")
+			r := b.retry(s, d)
+			if r.Want(t, tt.status); isReplay(r) != tt.replayed || b.runs.Load() != tt.runs {
+				t.Errorf("%s: replayed %v in %d runs, want %v in %d", tt.key, isReplay(r), b.runs.Load(), tt.replayed, tt.runs)
+			}
+			b.wantEffects(map[int]int{http.StatusCreated: 1}[tt.status])
+		}
+	})
+}
 
-				m.next.Store(int32(tt.fault))
-				r := mustAsk(t, s, demand{key: "k-1"})
-				r.Want(t, http.StatusServiceUnavailable)
-				if r.Header.Get("Retry-After") == "" {
-					t.Error("503 without Retry-After")
-				}
-				b.wantLog("unavailable")
-				lockertest.Eventually(t, "the retry has a response", func() bool {
-					r = mustAsk(t, s, demand{key: "k-1"})
-					return r.StatusCode == tt.status
-				})
-				if got := r.Header.Get("Idempotency-Replayed"); got != tt.replayed || b.runs.Load() != tt.runs {
-					t.Errorf("replayed %q in %d runs, want %q in %d", got, b.runs.Load(), tt.replayed, tt.runs)
-				}
-				b.wantEffects(map[int]int{http.StatusCreated: 1}[tt.status])
-			})
-		})
+// The request ends with its client although the driver is stuck. Its lock is
+// free then. Its connection is destroyed when the driver returns at last.
+func TestStuckDriver(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	m := b.meddle()
+	s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
+	m.next.Store(int32(stuck))
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	gone := make(chan error, 1)
+	go func() {
+		_, err := ask(ctx, s, demand{key: "k-1"})
+		gone <- err
+	}()
+	lockertest.Eventually(t, "the driver is stuck", func() bool { return m.next.Load() == int32(noFault) })
+	leave()
+	if err := httptesting.Receive(t, gone, "end of the client"); err == nil {
+		t.Error("the client has a response")
 	}
+	b.retry(s, demand{key: "k-1"}).Want(t, http.StatusCreated)
+	b.wantEffects(1)
+	if n := b.db.Stats().InUse; n != 1 {
+		t.Errorf("%d connections are in use, want the stuck one", n)
+	}
+	close(m.unstick)
+	lockertest.Eventually(t, "the connection is not in use any more", func() bool { return b.db.Stats().InUse == 0 })
 }
 
 // A serialization failure at the commit is known to have rolled back

@@ -18,9 +18,10 @@ type database interface {
 	// whose insert notices that has nothing to check.
 	check(ctx context.Context, conn *sql.Conn) error
 
-	// enter prepares conn for a transaction that may be idle for maxIdle. If
-	// enter fails, the caller must destroy conn.
-	enter(ctx context.Context, conn *sql.Conn, maxIdle time.Duration) (responseTable, error)
+	// enter prepares conn for a transaction that may be idle for maxIdle, and
+	// may wait for another one for maxWait. If enter fails, the caller must
+	// destroy conn.
+	enter(ctx context.Context, conn *sql.Conn, maxIdle, maxWait time.Duration) (responseTable, error)
 
 	// forget deletes at most limit rows that are older than olderThan. It
 	// returns their number.
@@ -40,8 +41,7 @@ type database interface {
 // latchkey_effect, or fill fails.
 type responseTable interface {
 	// insert inserts the row of p, and begins the handler's part with the
-	// savepoint. It reports false if the table has a row already. It waits at
-	// most claimTimeout for another transaction.
+	// savepoint. It reports false if the table has a row already.
 	insert(ctx context.Context, tx *sql.Tx, p payload) (inserted bool, err error)
 
 	// find returns the columns fingerprint, status, header and body of p's row.

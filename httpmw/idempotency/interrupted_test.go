@@ -32,55 +32,123 @@ var interruptions = []interruption{
 	{"shutdown", true, context.Canceled, func(_ *bank, _, shutdown context.CancelFunc) { shutdown() }},
 }
 
-// eachInterruption runs test for every interruption and both drivers.
-func eachInterruption(t *testing.T, test func(t *testing.T, b *bank, in interruption)) {
+// ends are how a handler ends after the end of its context, when it has done
+// half of its effect.
+var ends = []struct {
+	key    string
+	end    http.HandlerFunc
+	status int  // of the response, 0 for none
+	done   bool // the effect is committed, and the response stored
+	told   bool // the reject handler hears of an interruption
+}{
+	{"nothing", func(http.ResponseWriter, *http.Request) {}, 503, false, true},
+	{"1xx-alone", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusProcessing) }, 503, false, true},
+	{"a-field", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Receipt", "r-1") }, 503, false, true},
+
+	// A response of success is written when the effect is complete.
+	{"200-alone", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }, 200, true, false},
+	{"body-alone", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "paid") }, 200, true, false},
+	{"303", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSeeOther) }, 303, true, false},
+
+	// An error may be due to the interruption alone: it is never stored.
+	{"402", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPaymentRequired) }, 402, false, false},
+	{"422", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnprocessableEntity) }, 422, false, false},
+	{"500", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, 500, false, false},
+
+	{"abort", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		panic(http.ErrAbortHandler)
+	}, 0, false, false},
+	{"goexit", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		runtime.Goexit()
+	}, 0, false, false},
+}
+
+// A handler that is interrupted has its effect only if it responds with success
+// all the same. Then a retry gets that response. Otherwise nothing is committed
+// or stored, and a retry runs the handler.
+func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, in := range interruptions {
 		t.Run(in.name, func(t *testing.T) {
-			eachBank(t, func(t *testing.T, b *bank) { test(t, b, in) })
+			eachBank(t, func(t *testing.T, b *bank) {
+				reasons := make(chan error, 1)
+				told := idempotency.WithRejection(httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) {
+					if errors.Is(err, httpmw.ErrInterrupted) { // and not a retry that comes too early
+						reasons <- err
+					}
+				}))
+				i := b.once(b.locks(), told, idempotency.WithStoredErrors(func(int) bool { return true }))
+				pay := b.serve(i, b.pay(http.StatusCreated))
+				for n, tt := range ends {
+					d := demand{key: tt.key, body: "debit"}
+					r := b.interrupt(in, i, tt.end, d)
+					if r != nil {
+						if r.StatusCode != tt.status || r.Header.Get("X-Receipt") != "" {
+							t.Errorf("%s: status %d, header %v; want %d and nothing of the handler's", tt.key, r.StatusCode, r.Header, tt.status)
+						}
+						if tt.told && r.Header.Get("Retry-After") == "" {
+							t.Errorf("%s: no Retry-After", tt.key)
+						}
+					} else if in.clientStays && tt.status != 0 {
+						t.Errorf("%s: no response", tt.key)
+					}
+					if tt.told {
+						if err := httptesting.Receive(t, reasons, "reason"); !errors.Is(err, in.cause) {
+							t.Errorf("%s: reason %v, want %v", tt.key, err, in.cause)
+						}
+					}
+					if again := b.retry(pay, d); isReplay(again) != tt.done || !tt.done && again.StatusCode != http.StatusCreated {
+						t.Errorf("%s: the retry has %d, replayed: %v; want a replay: %v", tt.key, again.StatusCode, isReplay(again), tt.done)
+					}
+					b.wantEffects(n + 1)
+				}
+			})
 		})
 	}
 }
 
-// interrupt sends d to h, and interrupts the request once inside has a token
-// from h. The reply is nil if the client has left.
-func (b *bank) interrupt(in interruption, h http.Handler, inside <-chan struct{}, d demand) *httptesting.Reply {
+// interrupt sends d to a handler behind i. The handler does half of its effect,
+// is interrupted, and ends with end. The reply is nil if there is none.
+func (b *bank) interrupt(in interruption, i *idempotency.Middleware, end http.HandlerFunc, d demand) *httptesting.Reply {
 	b.t.Helper()
 	base, shutdown := context.WithCancel(b.t.Context())
 	defer shutdown()
+	inside := make(chan struct{}, 1)
 	mux := http.NewServeMux()
-	mux.Handle("/", h)
+	mux.Handle("/", i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.record(r)
+		inside <- struct{}{}
+		<-r.Context().Done()
+		end(w, r)
+	})))
 	s := httptest.NewUnstartedServer(mux)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.Config.BaseContext = func(net.Listener) context.Context { return base }
 	s.Start()
 	defer s.Close()
+	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	client, leave := context.WithCancel(b.t.Context())
 	defer leave()
-	type outcome struct {
-		reply httptesting.Reply
-		err   error
-	}
-	outcomes := make(chan outcome, 1)
+	replies := make(chan *httptesting.Reply, 1)
 	go func() {
 		r, err := ask(client, s, d)
-		outcomes <- outcome{r, err}
+		if err != nil {
+			replies <- nil
+			return
+		}
+		replies <- &r
 	}()
 	httptesting.Receive(b.t, inside, "start of the handler")
 	in.now(b, leave, shutdown)
-	o := httptesting.Receive(b.t, outcomes, "end of the request")
-	switch {
-	case !in.clientStays:
-		return nil
-	case o.err != nil:
-		b.t.Fatal(o.err)
-	}
-	return &o.reply
+	return httptesting.Receive(b.t, replies, "end of the request")
 }
 
 // retry sends d to s until no earlier lock or transaction blocks it.
 func (b *bank) retry(s *httptest.Server, d demand) (r httptesting.Reply) {
 	b.t.Helper()
+	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	lockertest.Eventually(b.t, "the retry is served", func() bool {
 		r = mustAsk(b.t, s, d)
 		return r.StatusCode != http.StatusConflict && r.StatusCode != http.StatusServiceUnavailable
@@ -88,130 +156,19 @@ func (b *bank) retry(s *httptest.Server, d demand) (r httptesting.Reply) {
 	return r
 }
 
-// waits returns a handler that does half of its effect, waits until its context
-// ends, and then calls end.
-func (b *bank) waits(inside chan<- struct{}, end http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b.record(r)
-		inside <- struct{}{}
-		<-r.Context().Done()
-		end(w, r)
-	})
-}
-
-// A handler that returns without a response after the end of its context may
-// have done half of its effect. Nothing is committed, and the retry runs the
-// handler.
-func TestInterrupted(t *testing.T) {
-	for name, end := range map[string]http.HandlerFunc{
-		"nothing":   func(http.ResponseWriter, *http.Request) {},
-		"1xx alone": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusProcessing) },
-		"a header":  func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Receipt", "r-1") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachInterruption(t, func(t *testing.T, b *bank, in interruption) {
-				reasons := make(chan error, 1)
-				told := idempotency.WithRejection(httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) {
-					if errors.Is(err, httpmw.ErrInterrupted) { // and not a retry that comes too early
-						reasons <- err
-					}
-				}))
-				i, d, inside := b.once(b.locks(), told), demand{key: "k-1", body: "debit"}, make(chan struct{}, 1)
-				r := b.interrupt(in, i.Handler(b.waits(inside, end)), inside, d)
-				if r != nil {
-					r.Want(t, http.StatusServiceUnavailable)
-					if r.Header.Get("Retry-After") == "" || r.Header.Get("X-Receipt") != "" {
-						t.Errorf("header %v, want Retry-After and nothing of the handler's", r.Header)
-					}
-				}
-				if err := httptesting.Receive(t, reasons, "reason"); !errors.Is(err, in.cause) {
-					t.Errorf("reason %v, want %v", err, in.cause)
-				}
-				again := b.retry(b.serve(i, b.pay(http.StatusCreated)), d)
-				again.Want(t, http.StatusCreated)
-				if again.Header.Get("Idempotency-Replayed") != "" {
-					t.Error("the response of an interrupted handler was stored")
-				}
-				b.wantEffects(1)
-			})
-		})
-	}
-}
-
-// A handler that writes a 2xx or 3xx itself has done its effect, whether its
-// context has ended or not.
-func TestInterruptedButDone(t *testing.T) {
-	for name, end := range map[string]http.HandlerFunc{
-		"a header alone": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) },
-		"a body alone":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "paid") },
-		"303":            func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSeeOther) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachInterruption(t, func(t *testing.T, b *bank, in interruption) {
-				i, d, inside := b.once(b.locks()), demand{key: "k-1"}, make(chan struct{}, 1)
-				b.interrupt(in, i.Handler(b.waits(inside, end)), inside, d)
-				if r := b.retry(b.serve(i, b.pay(http.StatusCreated)), d); r.Header.Get("Idempotency-Replayed") != "true" {
-					t.Errorf("%d without a replay", r.StatusCode)
-				}
-				b.wantEffects(1)
-			})
-		})
-	}
-}
-
-// A handler that is interrupted and panics leaves nothing behind either.
-func TestInterruptedPanic(t *testing.T) {
-	for name, end := range map[string]func(){
-		"abort":  func() { panic(http.ErrAbortHandler) },
-		"goexit": runtime.Goexit,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := oneBank(t)
-			i, d, inside := b.once(b.locks()), demand{key: "k-1"}, make(chan struct{}, 1)
-			b.interrupt(interruptions[0], i.Handler(b.waits(inside, func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(http.StatusCreated)
-				end()
-			})), inside, d)
-			r := b.retry(b.serve(i, b.pay(http.StatusCreated)), d)
-			if r.Want(t, http.StatusCreated); r.Header.Get("Idempotency-Replayed") != "" {
-				t.Error("the response of a handler that panicked was stored")
-			}
-			b.wantEffects(1)
-		})
-	}
-}
-
 // A handler may see the loss in Lock.Err and return before its context has
 // ended. That is an interruption too.
 func TestLockLostSeenFirst(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		i, d := b.once(b.locks()), demand{key: "k-1"}
-		s := b.serve(i, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			b.record(r)
-			httptesting.Terminate(t, b.db)
-			lock, _ := sqllock.FromContext(r.Context())
-			lockertest.Eventually(t, "the lock is lost", func() bool { return lock.Err() != nil })
-		}))
-		mustAsk(t, s, d).Want(t, http.StatusServiceUnavailable)
-		b.retry(b.serve(i, b.pay(http.StatusCreated)), d).Want(t, http.StatusCreated)
-		b.wantEffects(1)
-	})
-}
-
-// An early Unlock by the handler is no interruption: no response means 200.
-func TestUnlockedEarly(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			b.record(r)
-			lock, _ := sqllock.FromContext(r.Context())
-			if err := lock.Unlock(); err != nil {
-				t.Error(err)
-			}
-		}))
-		first := mustAsk(t, s, demand{key: "k-1"})
-		first.Want(t, http.StatusOK)
-		wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), first)
-		b.wantEffects(1)
-	})
+	t.Parallel()
+	b := oneBank(t)
+	i, d := b.once(b.locks()), demand{key: "k-1"}
+	s := b.serve(i, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b.record(r)
+		httptesting.Terminate(t, b.db)
+		lock, _ := sqllock.FromContext(r.Context())
+		lockertest.Eventually(t, "the lock is lost", func() bool { return lock.Err() != nil })
+	}))
+	mustAsk(t, s, d).Want(t, http.StatusServiceUnavailable)
+	b.retry(b.serve(i, b.pay(http.StatusCreated)), d).Want(t, http.StatusCreated)
+	b.wantEffects(1)
 }

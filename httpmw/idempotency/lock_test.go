@@ -1,28 +1,60 @@
 package idempotency_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"testing"
+	"time"
 
+	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-import ()
+// While a request is in flight, others with its key are rejected in every
+// instance. With WithWait they wait. After that they get its response.
+func TestInFlight(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		g := httptesting.NewGate(t)
+		var servers, patient []*httptest.Server
+		var sessions []*sqllock.Session
+		for range 2 {
+			s := b.locks()
+			sessions = append(sessions, s)
+			servers = append(servers, b.serve(b.once(s), b.gated(g)))
+			patient = append(patient, b.serve(b.onceBy(ratelimit.OneAtATime(s, "pay", ratelimit.WithWait(time.Minute, 10))), b.gated(g)))
+		}
+		d := demand{key: "k-1"}
+		first := asking(t, servers[0], d)
+		httptesting.Receive(t, g.Inside, "first request")
+		var waiting []<-chan httptesting.Reply
+		for i := range servers {
+			r := mustAsk(t, servers[i], d)
+			wantLater(t, r, http.StatusConflict)
+			httptesting.WantProblem(t, r.Header, r.Text, http.StatusConflict)
+			waiting = append(waiting, asking(t, patient[i], d))
+			lockertest.Eventually(t, "the duplicate waits", func() bool { return sessions[i].Stats().Waiting == 1 })
+		}
+		close(g.Leave)
+		response := httptesting.Receive(t, first, "first response")
+		for _, c := range waiting {
+			wantReplay(t, httptesting.Receive(t, c, "response to a duplicate"), response)
+		}
+		wantReplay(t, mustAsk(t, servers[1], d), response)
+		b.wantEffects(1)
+	})
+}
 
 // Without locks a request has no effect.
 func TestFailsClosed(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	s := b.serve(b.once(locker{err: sqllock.ErrUnavailable}), b.pay(http.StatusCreated))
-	r := mustAsk(t, s, demand{key: "k-1"})
-	r.Want(t, http.StatusServiceUnavailable)
-	if r.Header.Get("Retry-After") == "" {
-		t.Error("503 without Retry-After")
-	}
+	s := b.serve(b.once(httptesting.Failing{Err: sqllock.ErrUnavailable}), b.pay(http.StatusCreated))
+	wantLater(t, mustAsk(t, s, demand{key: "k-1"}), http.StatusServiceUnavailable)
 	b.wantEffects(0)
 	b.wantLog("unavailable")
 }
@@ -32,7 +64,7 @@ func TestFailsClosed(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	l := ratelimit.OneAtATime(locker{err: sqllock.ErrHeld}, "pay", ratelimit.WithDryRun())
+	l := ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, "pay", ratelimit.WithDryRun())
 	s := b.serve(b.onceBy(l), b.pay(http.StatusCreated))
 	mustAsk(t, s, demand{}).Want(t, http.StatusBadRequest)
 	first := mustAsk(t, s, demand{key: "k-1"})
@@ -41,107 +73,131 @@ func TestDryRun(t *testing.T) {
 	b.wantEffects(1)
 }
 
+// waiters returns how many backends wait for another transaction.
+func (b *bank) waiters() int {
+	b.t.Helper()
+	return b.number(`SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'INSERT INTO latchkey_responses%'`)
+}
+
 // A duplicate that is admitted without a lock still waits for the first
-// request, and gets its response. The primary key of the table makes it wait.
+// request: the primary key of the table makes it wait. If the first response is
+// stored, the duplicate gets it, and no other request comes between. If it is
+// not, the duplicate does the effect.
 func TestFailsOpen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		g := httptesting.NewGate(t)
-		away := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen())
-		s := b.serve(b.onceBy(away), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			b.record(r)
-			g.ServeHTTP(w, r)
-		}))
-		first := asking(t, s, demand{key: "k-1"})
-		httptesting.Receive(t, g.Inside, "first request")
-		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusConflict) // it has waited without success
-		second := asking(t, s, demand{key: "k-1"})
-		lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
-		close(g.Leave)
-		replay := httptesting.Receive(t, second, "second response")
-		wantReplay(t, replay, httptesting.Receive(t, first, "first response"))
-		b.wantEffects(1)
-		if n := b.runs.Load(); n != 1 {
-			t.Errorf("the handler ran %d times", n)
+		for _, tt := range []struct{ status, effects, runs int }{
+			{http.StatusCreated, 1, 1},
+			{http.StatusPaymentRequired, 0, 1},
+			{http.StatusInternalServerError, 1, 2},
+		} {
+			b.do("TRUNCATE ledger, latchkey_responses")
+			b.runs.Store(0)
+			g := httptesting.NewGate(t)
+			s := b.serve(b.onceBy(away()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				b.record(r)
+				if b.runs.Load() == 1 {
+					g.Inside <- r
+					g.Stay()
+					w.WriteHeader(tt.status)
+				}
+			}))
+			first := asking(t, s, demand{key: "k-1"})
+			httptesting.Receive(t, g.Inside, "first request")
+			second := asking(t, s, demand{key: "k-1"})
+			lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
+			close(g.Leave)
+			one, two := httptesting.Receive(t, first, "first response"), httptesting.Receive(t, second, "second response")
+			if one.Want(t, tt.status); tt.runs == 1 {
+				wantReplay(t, two, one)
+			} else {
+				two.Want(t, http.StatusOK)
+			}
+			if b.wantEffects(tt.effects); b.runs.Load() != int32(tt.runs) {
+				t.Errorf("after %d the handler ran %d times, want %d", tt.status, b.runs.Load(), tt.runs)
+			}
 		}
 	})
 }
 
-// If the first request then rolls back, the duplicate that waited does the
-// effect.
-func TestFailsOpenAfterRollback(t *testing.T) {
+// A duplicate that is admitted without a lock does not wait for ever. The
+// limiter's Observer gets an event for each request that the Middleware
+// rejects.
+func TestFailsOpenWithoutSuccess(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	refused := make(chan error, 100)
+	l := away(ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+		if e.Result != ratelimit.FailedOpen {
+			refused <- e.Err
+		}
+	}))
+	g := httptesting.NewGate(t)
+	first := asking(t, b.serve(b.onceBy(away()), b.gated(g)), demand{key: "k-1"})
+	httptesting.Receive(t, g.Inside, "first request")
+	s := b.serve(b.onceBy(l, shortBounds()), b.pay(http.StatusCreated))
+	mustAsk(t, s, demand{}).Want(t, http.StatusBadRequest)
+	var r httptesting.Reply
+	lockertest.Eventually(t, "the duplicate has waited", func() bool { // and not for the server
+		r = mustAsk(t, s, demand{key: "k-1"})
+		return r.StatusCode != http.StatusServiceUnavailable
+	})
+	if r.Want(t, http.StatusConflict); r.Header.Get("Retry-After") != "2" {
+		t.Errorf("Retry-After %q, want 2: the lock knows no better", r.Header.Get("Retry-After"))
+	}
+	b.wantLog("admitted next to another")
+	close(g.Leave)
+	wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), httptesting.Receive(t, first, "first response"))
+	for _, want := range []error{httpmw.ErrNoKey, ratelimit.ErrBusy} {
+		if err := httptesting.Receive(t, refused, "word of a refusal"); !errors.Is(err, want) {
+			t.Errorf("the Observer hears of %v, want %v", err, want)
+		}
+	}
+}
+
+// An early Unlock by the handler is no interruption: no response means 200.
+func TestUnlockedEarly(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b.record(r)
+		lock, _ := sqllock.FromContext(r.Context())
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	}))
+	first := mustAsk(t, s, demand{key: "k-1"})
+	first.Want(t, http.StatusOK)
+	wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), first)
+	b.wantEffects(1)
+}
+
+// When the client gets the first byte, everything is committed and the lock is
+// released. So the client may send the next request at once, to any instance.
+func TestFirstByte(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		g := httptesting.NewGate(t)
-		away := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen())
-		s := b.serve(b.onceBy(away), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			b.record(r)
-			if b.runs.Load() == 1 {
-				g.Inside <- r
-				g.Stay()
-				w.WriteHeader(http.StatusInternalServerError)
-			}
+		there := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
+		here := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
+		meanwhile := make(chan httptesting.Reply, 1)
+		around := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			here.Config.Handler.ServeHTTP(beginning{w, func() {
+				if response, err := ask(t.Context(), there, demand{key: "k-1"}); err == nil {
+					meanwhile <- response
+				}
+			}}, r)
 		}))
-		first := asking(t, s, demand{key: "k-1"})
-		httptesting.Receive(t, g.Inside, "first request")
-		second := asking(t, s, demand{key: "k-1"})
-		lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
-		close(g.Leave)
-		httptesting.Receive(t, first, "first response").Want(t, http.StatusInternalServerError)
-		httptesting.Receive(t, second, "second response").Want(t, http.StatusOK)
-		b.wantEffects(1)
+		first := mustAsk(t, around, demand{key: "k-1"})
+		wantReplay(t, httptesting.Receive(t, meanwhile, "response of the meantime"), first)
 	})
 }
 
-// A 402 is stored in the transaction whose effect is rolled back. No other
-// request comes between.
-func TestStoredErrorIsNotOvertaken(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		g := httptesting.NewGate(t)
-		away := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen())
-		s := b.serve(b.onceBy(away), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			b.record(r)
-			if b.runs.Load() == 1 {
-				g.Inside <- r
-				g.Stay()
-				w.WriteHeader(http.StatusPaymentRequired)
-			}
-		}))
-		first := asking(t, s, demand{key: "k-1"})
-		httptesting.Receive(t, g.Inside, "first request")
-		second := asking(t, s, demand{key: "k-1"})
-		lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
-		close(g.Leave)
-		one, two := httptesting.Receive(t, first, "first response"), httptesting.Receive(t, second, "second response")
-		one.Want(t, http.StatusPaymentRequired)
-		wantReplay(t, two, one)
-		b.wantEffects(0)
-	})
+// A beginning calls a func before the response begins.
+type beginning struct {
+	http.ResponseWriter
+	begins func()
 }
 
-// After a lock is lost while the handler runs, another instance is admitted. It
-// waits for the transaction, and there is one effect.
-func TestLockLost(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		g := httptesting.NewGate(t)
-		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			b.record(r)
-			g.Inside <- r
-			<-r.Context().Done()
-			lock, _ := sqllock.FromContext(r.Context())
-			if !errors.Is(lock.Err(), sqllock.ErrLost) {
-				t.Errorf("the lock's error is %v, want ErrLost", lock.Err())
-			}
-			g.Stay()
-			w.WriteHeader(http.StatusCreated)
-		})
-		first := asking(t, b.serve(b.once(b.locks()), h), demand{key: "k-1"})
-		httptesting.Receive(t, g.Inside, "first request")
-		httptesting.Terminate(t, b.db)
-		second := asking(t, b.serve(b.once(b.locks()), h), demand{key: "k-1"})
-		lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
-		close(g.Leave)
-		response := httptesting.Receive(t, first, "first response")
-		response.Want(t, http.StatusCreated)
-		wantReplay(t, httptesting.Receive(t, second, "second response"), response)
-		b.wantEffects(1)
-	})
+func (w beginning) WriteHeader(status int) {
+	w.begins()
+	w.ResponseWriter.WriteHeader(status)
 }

@@ -3,10 +3,11 @@ package idempotency_test
 import (
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 )
 
 func TestMain(m *testing.M) {
-	crashingInstance() // does not return in a process that is to crash
+	bound.Lengthen()
 	dbtest.Main(m)
 }

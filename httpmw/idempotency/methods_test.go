@@ -3,6 +3,7 @@ package idempotency_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
@@ -30,6 +31,10 @@ func (b *bank) either() http.Handler {
 
 // A method decides whether a key is needed, counts, or means nothing.
 func TestMethods(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	locks := b.locks()
+	s, optional := b.serve(b.once(locks), b.either()), b.serve(b.once(locks, idempotency.WithOptionalKey()), b.either())
 	const passes, once, rejected = http.StatusAccepted, http.StatusCreated, http.StatusBadRequest
 	for _, tt := range []struct {
 		method                           string
@@ -45,55 +50,55 @@ func TestMethods(t *testing.T) {
 		{http.MethodPatch, rejected, passes, once, rejected},
 		{"MKCOL", rejected, passes, once, rejected},
 	} {
-		t.Run(tt.method, func(t *testing.T) {
-			t.Parallel()
-			b := oneBank(t)
-			locks := b.locks()
-			s := b.serve(b.once(locks), b.either())
-			optional := b.serve(b.once(locks, idempotency.WithOptionalKey()), b.either())
-			header := func(values ...string) demand {
-				return demand{method: tt.method, header: http.Header{"Idempotency-Key": values}}
-			}
-			for range 2 {
-				mustAsk(t, s, header()).Want(t, tt.without)
-				mustAsk(t, optional, header()).Want(t, tt.optional)
-			}
-			for _, d := range []demand{header("a b"), header("a", "b"), header("")} {
-				mustAsk(t, s, d).Want(t, tt.spoiled)
-				mustAsk(t, optional, d).Want(t, tt.spoiled)
-			}
-			b.do("DELETE FROM ledger")
-			first := mustAsk(t, s, header("k-1"))
-			first.Want(t, tt.with)
-			again := mustAsk(t, optional, header("k-1"))
-			if tt.with == passes {
-				again.Want(t, passes)
-				b.wantEffects(2)
-				return
-			}
+		header := func(values ...string) demand {
+			return demand{method: tt.method, header: http.Header{"Idempotency-Key": values}, who: "ada-" + tt.method}
+		}
+		for range 2 {
+			mustAsk(t, s, header()).Want(t, tt.without)
+			mustAsk(t, optional, header()).Want(t, tt.optional)
+		}
+		for _, d := range []demand{header("a b"), header("a", "b"), header("")} {
+			mustAsk(t, s, d).Want(t, tt.spoiled)
+			mustAsk(t, optional, d).Want(t, tt.spoiled)
+		}
+		b.do("DELETE FROM ledger")
+		first, again := mustAsk(t, s, header("k-1")), mustAsk(t, optional, header("k-1"))
+		first.Want(t, tt.with)
+		if tt.with == passes {
+			again.Want(t, passes)
+			b.wantEffects(2)
+		} else {
 			wantReplay(t, again, first)
 			b.wantEffects(1)
-		})
+		}
 	}
 }
 
-// WithKey's requests without a key pass like those without the header. A
-// KeyFunc that fails otherwise rejects them.
-func TestMethodsWithKey(t *testing.T) {
+// WithKey's requests without a key are treated like those without the header.
+// The response does not name the header. A KeyFunc that fails rejects them.
+func TestWithKey(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	s := b.serve(b.once(b.locks(), idempotency.WithKey(httpmw.Header("X-Event"))), b.either())
-	event := func(values ...string) demand {
-		return demand{method: http.MethodPut, header: http.Header{"X-Event": values}}
+	locks := b.locks()
+	s := b.serve(b.once(locks, idempotency.WithKey(httpmw.Header("X-Event"))), b.either())
+	event := func(method string, values ...string) demand {
+		return demand{method: method, key: "k-1", header: http.Header{"X-Event": values}}
 	}
-	mustAsk(t, s, event()).Want(t, http.StatusAccepted)
-	mustAsk(t, s, event("1", "2")).Want(t, http.StatusBadRequest)
-	first := mustAsk(t, s, event("1"))
-	first.Want(t, http.StatusCreated)
-	wantReplay(t, mustAsk(t, s, event("1")), first)
+	mustAsk(t, s, event(http.MethodPut)).Want(t, http.StatusAccepted)
+	mustAsk(t, s, event(http.MethodPut, "1", "2")).Want(t, http.StatusBadRequest)
+	none := mustAsk(t, s, event(http.MethodPost))
+	if none.Want(t, http.StatusBadRequest); strings.Contains(none.Text, "Idempotency-Key") {
+		t.Errorf("told of a header that does not count: %s", none.Text)
+	}
+	for _, id := range []string{"1", strings.Repeat("é ", 1000) + "1"} {
+		first := mustAsk(t, s, event(http.MethodPut, id))
+		first.Want(t, http.StatusCreated)
+		wantReplay(t, mustAsk(t, s, event(http.MethodPut, id)), first)
+	}
+	b.wantEffects(3)
 
 	empty := idempotency.WithKey(func(*http.Request) (string, error) { return "", nil })
-	mustAsk(t, b.serve(b.once(b.locks(), empty), b.either()), demand{}).Want(t, http.StatusBadRequest)
+	mustAsk(t, b.serve(b.once(locks, empty), b.either()), demand{}).Want(t, http.StatusBadRequest)
 }
 
 // A request that passes needs neither locks nor a principal nor a route, and
@@ -102,7 +107,7 @@ func TestPassesWithoutLocks(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	heard := func(context.Context, ratelimit.Event) { t.Error("the Observer heard of a request that passes") }
-	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithObserver(heard))
+	l := ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrUnavailable}, "pay", ratelimit.WithObserver(heard))
 	nobody := httpmw.FromContext(func(context.Context) (string, bool) { return "", false })
 	i := idempotency.New(b.db, l, nobody)
 	mustAsk(t, httptesting.Serve(t, i.Handler(b.either())), demand{method: http.MethodPut}).Want(t, http.StatusAccepted)

@@ -46,7 +46,7 @@ func (mysqlDatabase) check(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-func (mysqlDatabase) enter(ctx context.Context, conn *sql.Conn, maxIdle time.Duration) (responseTable, error) {
+func (mysqlDatabase) enter(ctx context.Context, conn *sql.Conn, maxIdle, maxWait time.Duration) (responseTable, error) {
 	m := &mysqlTable{name: "latchkey_responses"}
 	var schema sql.NullString
 	err := conn.QueryRowContext(ctx, "SELECT @@SESSION.autocommit, @@SESSION.innodb_lock_wait_timeout, @@SESSION.wait_timeout, DATABASE()").
@@ -58,7 +58,7 @@ func (mysqlDatabase) enter(ctx context.Context, conn *sql.Conn, maxIdle time.Dur
 		m.name = "`" + strings.ReplaceAll(schema.String, "`", "``") + "`.latchkey_responses"
 	}
 	idle := min(m.idle, int64((maxIdle+time.Second-1)/time.Second))
-	return m, m.set(ctx, conn, 0, int64(claimTimeout/time.Second), idle)
+	return m, m.set(ctx, conn, 0, int64(maxWait/time.Second), idle)
 }
 
 // forget selects the rows first, since DELETE has no SKIP LOCKED.

@@ -1,8 +1,6 @@
 package idempotency_test
 
 import (
-	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,27 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
-	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// serveKey sends r to h as a request of ada with the key k-1.
-func serveKey(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
-	r.Header.Set(user, "ada")
-	r.Header.Set("Idempotency-Key", "k-1")
-	if r.Pattern == "" {
-		r.Pattern = "/"
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
-// What the fingerprint distinguishes in addition to what TestOtherPayload
-// sends.
+// The same key with another payload is rejected. The response and the log say
+// so.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -40,27 +24,37 @@ func TestFingerprint(t *testing.T) {
 	outer := http.NewServeMux()
 	outer.Handle("/v1/", http.StripPrefix("/v1", inner))
 	outer.Handle("/v2/", http.StripPrefix("/v2", inner))
-	ask := func(method, target string) int { return serveKey(outer, httptest.NewRequest(method, target, nil)).Code }
-
-	if got := ask(http.MethodPost, "http://a.example/v1/pay?x=1"); got != http.StatusCreated {
-		t.Fatalf("status %d", got)
-	}
+	const post, target, text = http.MethodPost, "http://a.example/v1/pay?x=1", "text/plain"
 	for _, tt := range []struct {
-		method, target string
-		want           int
+		method, target, contentType, body string
+		same                              bool
 	}{
-		{http.MethodPost, "http://a.example/v1/pay?x=1", http.StatusCreated},
-		{http.MethodPost, "http://A.example:8080/v1/pay?x=1", http.StatusCreated}, // another instance
-		{http.MethodPut, "http://a.example/v1/pay?x=1", http.StatusUnprocessableEntity},
-		{http.MethodPost, "http://a.example/v2/pay?x=1", http.StatusUnprocessableEntity}, // another mount
-		{http.MethodPost, "http://b.example/v1/pay?x=1", http.StatusUnprocessableEntity},
-		{http.MethodPost, "http://a.example/v1/pay?x=2", http.StatusUnprocessableEntity},
+		{post, target, text, "10", true},
+		{post, "http://A.example:8080/v1/pay?x=1", text, "10", true}, // another instance
+		{http.MethodPut, target, text, "10", false},
+		{post, "http://a.example/v2/pay?x=1", text, "10", false}, // another mount
+		{post, "http://b.example/v1/pay?x=1", text, "10", false},
+		{post, "http://a.example/v1/pay?x=2", text, "10", false},
+		{post, target, "application/json", "10", false},
+		{post, target, text, "11", false},
+		{post, target, text, "", false},
+		{post, target, text + "1", "0", false}, // the cut between the two is elsewhere
+		{post, target, text, "10", true},
 	} {
-		if got := ask(tt.method, tt.target); got != tt.want {
-			t.Errorf("%s %s: %d, want %d", tt.method, tt.target, got, tt.want)
+		r := httptest.NewRequest(tt.method, tt.target, strings.NewReader(tt.body))
+		r.Header.Set("Content-Type", tt.contentType)
+		w := serveKey(outer, r)
+		want := http.StatusUnprocessableEntity
+		if tt.same {
+			want = http.StatusCreated
+		}
+		if w.Code != want || w.Header().Get("Retry-After") != "" {
+			t.Errorf("%+v: %d, Retry-After %q; want %d without", tt, w.Code, w.Header().Get("Retry-After"), want)
 		}
 	}
-	r := httptest.NewRequest(http.MethodPost, "http://a.example/pay?x=1", nil) // made by hand, for no server
+	b.wantLog("another payload")
+	r := httptest.NewRequest(post, "http://a.example/pay?x=1", strings.NewReader("10")) // made by hand, for no server
+	r.Header.Set("Content-Type", text)
 	r.RequestURI, r.URL, r.Pattern = "", &url.URL{Path: "/v1/pay", RawQuery: "x=1"}, "/pay"
 	if w := serveKey(pay, r); w.Header().Get("Idempotency-Replayed") == "" {
 		t.Errorf("without RequestURI: %d, want the URL to count", w.Code)
@@ -71,52 +65,50 @@ func TestFingerprint(t *testing.T) {
 // Header fields that change what a request does are part of its fingerprint:
 // two by default, others by an option. Other fields are not.
 func TestFingerprintHeaders(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		locks := b.locks()
-		usual := b.serve(b.once(locks), b.pay(http.StatusCreated))
-		more := b.serve(b.once(locks, idempotency.WithFingerprintHeaders("x-dry-run", "If-None-Match", "X-Dry-Run")), b.pay(http.StatusCreated))
-		const same, other = http.StatusCreated, http.StatusUnprocessableEntity
-		for name, tt := range map[string]struct {
-			first, then       http.Header
-			wantUsual, wantBy int // of a Middleware with the option
-		}{
-			"none":     {nil, nil, same, same},
-			"changed":  {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"2"`}}, other, other},
-			"added":    {nil, http.Header{"If-Match": {`"1"`}}, other, other},
-			"empty":    {nil, http.Header{"If-Match": {""}}, other, other},
-			"dropped":  {http.Header{"If-Match": {`"1"`}}, nil, other, other},
-			"same":     {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"1"`}}, same, same},
-			"joined":   {http.Header{"If-Match": {`"1"`, `"2"`}}, http.Header{"If-Match": {`"1", "2"`}}, same, same},
-			"override": {http.Header{"X-Http-Method-Override": {"PATCH"}}, http.Header{"X-Http-Method-Override": {"PUT"}}, other, other},
-			"moved": {
-				http.Header{"If-Match": {"DELETE"}},
-				http.Header{"X-Http-Method-Override": {"DELETE"}}, other, other,
-			},
-			"by option":    {http.Header{"X-Dry-Run": {"1"}}, nil, same, other},
-			"canonical":    {http.Header{"If-None-Match": {"*"}}, http.Header{"If-None-Match": {`"1"`}}, same, other},
-			"of no effect": {http.Header{"Traceparent": {"1"}, "Accept": {"*/*"}}, http.Header{"Traceparent": {"2"}}, same, same},
-		} {
-			t.Run(name, func(t *testing.T) {
-				for who, s := range map[string]*httptest.Server{"usual": usual, "more": more} {
-					want := map[string]int{"usual": tt.wantUsual, "more": tt.wantBy}[who]
-					d := demand{key: "k-1", who: who + name, header: tt.first, body: "x"}
-					mustAsk(t, s, d).Want(t, http.StatusCreated)
-					d.header = tt.then
-					if r := mustAsk(t, s, d); r.StatusCode != want {
-						t.Errorf("%s: %d, want %d", who, r.StatusCode, want)
-					}
-				}
-			})
+	t.Parallel()
+	b := oneBank(t)
+	locks := b.locks()
+	usual := b.serve(b.once(locks), b.pay(http.StatusCreated))
+	more := b.serve(b.once(locks, idempotency.WithFingerprintHeaders("x-dry-run", "If-None-Match", "X-Dry-Run")), b.pay(http.StatusCreated))
+	const same, other = http.StatusCreated, http.StatusUnprocessableEntity
+	for name, tt := range map[string]struct {
+		first, then       http.Header
+		wantUsual, wantBy int // of a Middleware with the option
+	}{
+		"none":     {nil, nil, same, same},
+		"changed":  {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"2"`}}, other, other},
+		"added":    {nil, http.Header{"If-Match": {`"1"`}}, other, other},
+		"empty":    {nil, http.Header{"If-Match": {""}}, other, other},
+		"dropped":  {http.Header{"If-Match": {`"1"`}}, nil, other, other},
+		"same":     {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"1"`}}, same, same},
+		"joined":   {http.Header{"If-Match": {`"1"`, `"2"`}}, http.Header{"If-Match": {`"1", "2"`}}, same, same},
+		"override": {http.Header{"X-Http-Method-Override": {"PATCH"}}, http.Header{"X-Http-Method-Override": {"PUT"}}, other, other},
+		"moved": {
+			http.Header{"If-Match": {"DELETE"}},
+			http.Header{"X-Http-Method-Override": {"DELETE"}}, other, other,
+		},
+		"by option":    {http.Header{"X-Dry-Run": {"1"}}, nil, same, other},
+		"canonical":    {http.Header{"If-None-Match": {"*"}}, http.Header{"If-None-Match": {`"1"`}}, same, other},
+		"of no effect": {http.Header{"Traceparent": {"1"}, "Accept": {"*/*"}}, http.Header{"Traceparent": {"2"}}, same, same},
+	} {
+		for who, s := range map[string]*httptest.Server{"usual": usual, "more": more} {
+			want := map[string]int{"usual": tt.wantUsual, "more": tt.wantBy}[who]
+			d := demand{key: "k-1", who: who + name, header: tt.first, body: "x"}
+			mustAsk(t, s, d).Want(t, http.StatusCreated)
+			d.header = tt.then
+			if r := mustAsk(t, s, d); r.StatusCode != want {
+				t.Errorf("%s: %s: %d, want %d", name, who, r.StatusCode, want)
+			}
 		}
-		// A body that looks like the encoding of a field is not taken for it.
-		mustAsk(t, usual, demand{key: "k-3", body: "x", header: http.Header{"If-Match": {"1"}}}).Want(t, same)
-		mustAsk(t, usual, demand{key: "k-3", body: "x\x08If-Match\x011"}).Want(t, other)
+	}
+	// A body that looks like the encoding of a field is not taken for it.
+	mustAsk(t, usual, demand{key: "k-3", body: "x", header: http.Header{"If-Match": {"1"}}}).Want(t, same)
+	mustAsk(t, usual, demand{key: "k-3", body: "x\x08If-Match\x011"}).Want(t, other)
 
-		// Instances with and without the option store the same for a request
-		// without such a field.
-		first := mustAsk(t, usual, demand{key: "k-2"})
-		wantReplay(t, mustAsk(t, more, demand{key: "k-2"}), first)
-	})
+	// Instances with and without the option store the same for a request
+	// without such a field.
+	first := mustAsk(t, usual, demand{key: "k-2"})
+	wantReplay(t, mustAsk(t, more, demand{key: "k-2"}), first)
 }
 
 // The handler finds the body and its length. What it parses is visible outside.
@@ -144,26 +136,6 @@ func TestRequestOfHandler(t *testing.T) {
 	}
 }
 
-// With WithKey the response to a request without a key does not name the
-// header.
-func TestWithKey(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	s := b.serve(b.once(b.locks(), idempotency.WithKey(httpmw.Header("X-Event"))), b.pay(http.StatusCreated))
-	event := func(id string) http.Header { return http.Header{"X-Event": {id}} }
-	long := strings.Repeat("é ", 1000) + "1"
-	first := mustAsk(t, s, demand{header: event(long)})
-	first.Want(t, http.StatusCreated)
-	wantReplay(t, mustAsk(t, s, demand{header: event(long)}), first)
-	mustAsk(t, s, demand{header: event("2"), key: "k-1"}).Want(t, http.StatusCreated)
-	none := mustAsk(t, s, demand{key: "k-1"})
-	none.Want(t, http.StatusBadRequest)
-	if strings.Contains(none.Text, "Idempotency-Key") {
-		t.Errorf("told of a header that does not count: %s", none.Text)
-	}
-	b.wantEffects(2)
-}
-
 // A limiter that accepts no ids of 64 bytes is a fault of the server.
 func TestShortIDs(t *testing.T) {
 	t.Parallel()
@@ -173,31 +145,4 @@ func TestShortIDs(t *testing.T) {
 	b.wantLog("WithMaxIDLen")
 	l = ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(64))
 	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusCreated)
-}
-
-// The limiter's Observer gets an event for each request that the Middleware
-// rejects.
-func TestObserver(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	refused := make(chan error, 10)
-	observer := func(_ context.Context, e ratelimit.Event) {
-		if e.Result != ratelimit.FailedOpen {
-			refused <- e.Err
-		}
-	}
-	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen(), ratelimit.WithObserver(observer))
-	g := httptesting.NewGate(t)
-	s := b.serve(b.onceBy(l), g)
-	mustAsk(t, s, demand{}).Want(t, http.StatusBadRequest)
-	first := asking(t, s, demand{key: "k-1"})
-	httptesting.Receive(t, g.Inside, "first request")
-	mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusConflict)
-	close(g.Leave)
-	httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
-	for _, want := range []error{httpmw.ErrNoKey, ratelimit.ErrBusy} {
-		if err := httptesting.Receive(t, refused, "word of a refusal"); !errors.Is(err, want) {
-			t.Errorf("the Observer hears of %v, want %v", err, want)
-		}
-	}
 }

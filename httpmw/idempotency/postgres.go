@@ -46,8 +46,8 @@ func (postgresDatabase) check(context.Context, *sql.Conn) error { return nil } /
 // maxSetting is the largest idle time that the server accepts as a setting.
 const maxSetting = math.MaxInt32 * time.Millisecond
 
-func (postgresDatabase) enter(_ context.Context, _ *sql.Conn, maxIdle time.Duration) (responseTable, error) {
-	return &postgresTable{maxIdle: min(maxIdle, maxSetting)}, nil
+func (postgresDatabase) enter(_ context.Context, _ *sql.Conn, maxIdle, maxWait time.Duration) (responseTable, error) {
+	return &postgresTable{maxIdle: min(maxIdle, maxSetting), maxWait: maxWait}, nil
 }
 
 func (postgresDatabase) forget(ctx context.Context, tx *sql.Tx, olderThan time.Duration, limit int) (int64, error) {
@@ -65,11 +65,12 @@ func (postgresDatabase) oneWriter() bool { return false }
 // A postgresTable is a responseTable of PostgreSQL.
 type postgresTable struct {
 	maxIdle time.Duration
+	maxWait time.Duration
 	name    string // with its schema; set by insert
 }
 
 func (t *postgresTable) insert(ctx context.Context, tx *sql.Tx, p payload) (bool, error) {
-	query := fmt.Sprintf(claimSQL, claimTimeout.Milliseconds(), t.maxIdle.Milliseconds())
+	query := fmt.Sprintf(claimSQL, t.maxWait.Milliseconds(), t.maxIdle.Milliseconds())
 	var lockTimeout, maxIdle sql.NullString // as set
 	err := tx.QueryRowContext(ctx, query, p.key[:], p.fingerprint[:]).Scan(&t.name, &lockTimeout, &maxIdle)
 	switch {

@@ -1,11 +1,16 @@
 package idempotency_test
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -33,28 +38,35 @@ func TestSchema(t *testing.T) {
 }
 
 // Without its table, or with another table of its name, a request has no
-// effect, and the log says what to change.
+// effect, and the log says what to change. The reject handler gets the SQLSTATE
+// of the server's error, and not its text.
 func TestSchemaMissing(t *testing.T) {
 	t.Parallel()
 	schema := strings.Join(idempotency.Schema(sqllock.PostgreSQL), "; ")
-	for _, tt := range []struct{ name, setup, log string }{
-		{"missing", "SELECT 1", "idempotency.Schema"},
-		{"in another schema", "CREATE SCHEMA other; SET search_path = other; " + schema + "; RESET search_path", "search_path"},
-		{"other columns", "CREATE TABLE latchkey_responses (key bytea PRIMARY KEY, print text)", "is not as idempotency.Schema"},
-		{"no primary key", "CREATE TABLE latchkey_responses (key bytea, fingerprint bytea)", "is not as idempotency.Schema"},
-		{"no rights", schema + "; CREATE ROLE poor_%s; GRANT INSERT ON ledger TO poor_%s; ALTER DATABASE %s SET role = poor_%s", "needs SELECT"},
+	for _, tt := range []struct{ name, setup, state, log string }{
+		{"missing", "SELECT 1", "42P01", "idempotency.Schema"},
+		{"in another schema", "CREATE SCHEMA other; SET search_path = other; " + schema + "; RESET search_path", "42P01", "search_path"},
+		{"other columns", "CREATE TABLE latchkey_responses (key bytea PRIMARY KEY, print text)", "42703", "is not as idempotency.Schema"},
+		{"no primary key", "CREATE TABLE latchkey_responses (key bytea, fingerprint bytea)", "42P10", "is not as idempotency.Schema"},
+		{"no rights", schema + "; CREATE ROLE poor_%s; GRANT INSERT ON ledger TO poor_%s; ALTER DATABASE %s SET role = poor_%s", "42501", "needs SELECT"},
 	} {
 		for _, driver := range pgtest.Drivers() {
 			t.Run(tt.name+"/"+driver, func(t *testing.T) {
 				t.Parallel()
 				b := bankWithoutTable(t, driver, pgtest.Database(t))
 				b.setUp(tt.setup)
-				s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
+				errs := make(chan error, 1)
+				seen := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { errs <- err })
+				s := b.serve(b.once(sqllock.NewMemory(), idempotency.WithRejection(seen)), b.pay(http.StatusCreated))
 				mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
-				b.wantLog(tt.log)
-				b.wantLog("SQLSTATE")
+				b.wantLog(tt.log, "SQLSTATE")
 				if b.runs.Load() != 0 {
 					t.Error("the handler ran")
+				}
+				err := httptesting.Receive(t, errs, "error")
+				var server interface{ SQLState() string }
+				if !errors.As(err, &server) || server.SQLState() != tt.state || strings.Contains(err.Error(), "does not exist") {
+					t.Errorf("the reject handler gets %v, want SQLSTATE %s", err, tt.state)
 				}
 			})
 		}
@@ -63,12 +75,45 @@ func TestSchemaMissing(t *testing.T) {
 
 // The pool's search_path finds the table.
 func TestOtherSchema(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	b.setUp("CREATE SCHEMA other; ALTER TABLE latchkey_responses SET SCHEMA other; ALTER DATABASE %s SET search_path = public, other")
+	s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
+	first := mustAsk(t, s, demand{key: "k-1"})
+	first.Want(t, http.StatusCreated)
+	wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), first)
+	b.wantEffects(1)
+}
+
+// The handler does not see the settings of the claim: lock_timeout is as
+// before. It sees that of WithMaxIdle, for which PostgreSQL accepts at most 24
+// days, but a stricter idle time of the database stays.
+func TestSettings(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		b.setUp("CREATE SCHEMA other; ALTER TABLE latchkey_responses SET SCHEMA other; ALTER DATABASE %s SET search_path = public, other")
-		s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
-		first := mustAsk(t, s, demand{key: "k-1"})
-		first.Want(t, http.StatusCreated)
-		wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), first)
-		b.wantEffects(1)
+		for name, tt := range map[string]struct {
+			set     string
+			maxIdle time.Duration
+			want    string
+		}{
+			"default":  {"SELECT 1", time.Minute, "0 1min"},
+			"short":    {"SELECT 1", 59 * time.Second, "0 59s"},
+			"too-long": {"SELECT 1", 1000 * time.Hour, "0 2147483647ms"},
+			"looser":   {"ALTER DATABASE %s SET idle_in_transaction_session_timeout = '2h'; ALTER DATABASE %s SET lock_timeout = '7s'", time.Minute, "7s 1min"},
+			"stricter": {"ALTER DATABASE %s SET idle_in_transaction_session_timeout = '30s'", time.Minute, "0 30s"},
+		} {
+			b.setUp("ALTER DATABASE %s RESET ALL; " + tt.set)
+			s := b.serve(b.once(sqllock.NewMemory(), idempotency.WithMaxIdle(tt.maxIdle)), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var settings string
+				tx, _ := idempotency.Tx(r.Context())
+				if err := tx.QueryRowContext(r.Context(), `SELECT current_setting('lock_timeout') || ' ' ||
+					current_setting('idle_in_transaction_session_timeout')`).Scan(&settings); err != nil {
+					t.Error(err)
+				}
+				_, _ = io.WriteString(w, settings)
+			}))
+			if got := mustAsk(t, s, demand{key: "k-" + name}).Text; got != tt.want {
+				t.Errorf("%s: settings %q, want %q", name, got, tt.want)
+			}
+		}
 	})
 }

@@ -14,12 +14,12 @@ type sqliteDatabase struct{}
 
 func (sqliteDatabase) check(context.Context, *sql.Conn) error { return nil } // ON CONFLICT (key)
 
-func (sqliteDatabase) enter(ctx context.Context, conn *sql.Conn, _ time.Duration) (responseTable, error) {
+func (sqliteDatabase) enter(ctx context.Context, conn *sql.Conn, _, maxWait time.Duration) (responseTable, error) {
 	s := &sqliteTable{}
 	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&s.busyTimeout); err != nil {
 		return nil, err
 	}
-	return s, s.set(ctx, conn, claimTimeout.Milliseconds())
+	return s, s.set(ctx, conn, maxWait.Milliseconds())
 }
 
 func (sqliteDatabase) forget(ctx context.Context, tx *sql.Tx, olderThan time.Duration, limit int) (int64, error) {

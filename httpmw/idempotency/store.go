@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/bound"
 )
 
 const (
@@ -21,6 +23,8 @@ const (
 	// commitTimeout bounds the statements after the handler, whose client may
 	// have left.
 	commitTimeout = 5 * time.Second
+
+	defaultMaxIdle = time.Minute
 )
 
 // A store is the table of [Schema] in the database of a pool.
@@ -34,7 +38,17 @@ type store struct {
 }
 
 func newStore(db *sql.DB) *store {
-	return &store{db: db, share: shareOf(db), maxIdle: time.Minute}
+	return &store{db: db, share: shareOf(db), maxIdle: defaultMaxIdle}
+}
+
+// timeout returns d, one of the bounds above, or more in tests on a busy
+// machine. The bounds of a store whose maxIdle a test has made short stay short
+// too.
+func (s *store) timeout(d time.Duration) time.Duration {
+	if s.maxIdle < defaultMaxIdle {
+		return d
+	}
+	return bound.Of(d)
 }
 
 // A claim is what a request has found under its key. That is either a stored
@@ -65,7 +79,7 @@ func (s *store) claim(ctx context.Context, asked payload) (*claim, error) {
 		switch code := serverCode(err); {
 		case err == nil:
 			return c, nil
-		case code == deadlocked && ctx.Err() == nil && time.Since(began) < claimTimeout:
+		case code == deadlocked && ctx.Err() == nil && time.Since(began) < s.timeout(claimTimeout):
 			continue
 		case code == lockNotAvailable, code == mysqlLockTimeout:
 			return nil, errInFlight
@@ -85,7 +99,7 @@ func (s *store) claimOnce(ctx context.Context, asked payload) (_ *claim, err err
 			c.end()
 		}
 	}()
-	return c, c.step(ctx, claimTimeout+replyTimeout, c.insert)
+	return c, c.step(ctx, s.timeout(claimTimeout+replyTimeout), c.insert)
 }
 
 // insert inserts the key's row and begins the handler's part, or finds the
@@ -116,7 +130,7 @@ func (c *claim) find() (*storedResponse, error) {
 // commit stores and commits a, with the effect, or without it if undo is set.
 func (c *claim) commit(ctx context.Context, a *storedResponse, undo bool) error {
 	defer c.end()
-	return effectError(c.step(context.WithoutCancel(ctx), commitTimeout, func() error {
+	return effectError(c.step(context.WithoutCancel(ctx), c.store.timeout(commitTimeout), func() error {
 		if undo {
 			if _, err := c.tx.ExecContext(c.ctx, undoSQL); err != nil {
 				return err

@@ -37,14 +37,14 @@ func (t *transaction) begin(ctx context.Context, s *store) error {
 	if s.abandoned.Load() >= maxAbandoned {
 		return errNoTx
 	}
-	bounded, stop := context.WithTimeout(ctx, claimTimeout)
+	bounded, stop := context.WithTimeout(ctx, s.timeout(claimTimeout))
 	defer stop()
 	if !s.share.take(bounded, s.places()) {
 		return s.poolError()
 	}
 	t.store = s
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	err := t.step(ctx, claimTimeout, func() error { return t.open(bounded) })
+	err := t.step(ctx, s.timeout(claimTimeout), func() error { return t.open(bounded) })
 	if err == nil {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (t *transaction) beginOn() error {
 	if err != nil {
 		return err
 	}
-	if t.table, err = kind.enter(t.ctx, t.conn, t.store.maxIdle); err != nil {
+	if t.table, err = kind.enter(t.ctx, t.conn, t.store.maxIdle, t.store.timeout(claimTimeout)); err != nil {
 		return err
 	}
 	t.tx, err = t.conn.BeginTx(t.ctx, &t.store.txOptions)
@@ -130,7 +130,7 @@ func (t *transaction) end() {
 	if t.over {
 		return
 	}
-	_ = t.step(context.Background(), commitTimeout, t.finish) // the response does not depend on it
+	_ = t.step(context.Background(), t.store.timeout(commitTimeout), t.finish) // the response does not depend on it
 	if t.over {
 		return
 	}

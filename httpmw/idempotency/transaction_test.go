@@ -4,70 +4,65 @@ import (
 	"database/sql"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A handler that ends its transaction itself, or hides that a statement failed,
-// is detected, and has no effect twice.
+// is detected, and has no effect twice. Other settings and mistakes do not
+// prevent storing its response, or the log says why.
 func TestTxUnusable(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		i := b.once(b.locks())
-		for _, tt := range []struct {
-			name    string
-			misuse  string
-			effects int
-		}{
-			{"commits", "commit", 1},
-			{"rolls back", "rollback", 0},
-			{"hides an error", "SELECT 1/0", 0},
-			{"rolls back by SQL", "ROLLBACK", 0},
-			{"commits by SQL", "COMMIT", 1},
-		} {
-			t.Run(tt.name, func(t *testing.T) {
-				b.do("DELETE FROM ledger")
-				s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					b.record(r)
-					tx, _ := idempotency.Tx(r.Context())
-					switch tt.misuse {
-					case "commit":
-						_ = tx.Commit()
-					case "rollback":
-						_ = tx.Rollback()
-					default:
-						_, _ = tx.ExecContext(r.Context(), tt.misuse)
-					}
-					w.WriteHeader(http.StatusCreated)
-				}))
-				for range 2 {
-					mustAsk(t, s, demand{key: `"` + tt.name + `"`}).Want(t, http.StatusInternalServerError)
-				}
-				b.wantEffects(tt.effects)
-				b.wantLog("must not commit")
-			})
+		b.setUp(`CREATE ROLE "poor_%s"; CREATE SCHEMA other; CREATE TABLE other.latchkey_responses ()`)
+		var role string
+		if err := b.db.QueryRow("SELECT quote_ident('poor_' || current_database())").Scan(&role); err != nil {
+			t.Fatal(err)
 		}
-	})
-}
-
-// If the handler forgets to close rows, its response cannot be stored. There is
-// no effect, and the log names the possible cause.
-func TestRowsLeftOpen(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			b.record(r)
-			tx, _ := idempotency.Tx(r.Context())
-			rows, err := tx.QueryContext(r.Context(), "SELECT generate_series(1, 100000)") //nolint:sqlclosecheck // that is the bug
-			if err != nil || !rows.Next() || rows.Err() != nil {
-				t.Errorf("no rows: %v", err)
+		defer b.do("DROP ROLE " + role)
+		i := b.once(b.locks())
+		exec := func(statement string) func(tx *sql.Tx) {
+			return func(tx *sql.Tx) { _, _ = tx.ExecContext(t.Context(), statement) }
+		}
+		const created, refused, fault, later = http.StatusCreated, http.StatusPaymentRequired, http.StatusInternalServerError, http.StatusServiceUnavailable
+		for _, tt := range []struct {
+			key           string
+			do            func(tx *sql.Tx) // after the effect
+			status        int              // of the handler
+			first, second int              // responses
+			effects       int
+			log           string
+		}{
+			{"commits", func(tx *sql.Tx) { _ = tx.Commit() }, created, fault, fault, 1, "must not commit"},
+			{"rolls-back", func(tx *sql.Tx) { _ = tx.Rollback() }, created, fault, fault, 0, "must not commit"},
+			{"hides-an-error", exec("SELECT 1/0"), created, fault, fault, 0, "must not commit"},
+			{"rolls-back-by-SQL", exec("ROLLBACK"), created, fault, fault, 0, "must not commit"},
+			{"commits-by-SQL", exec("COMMIT"), created, fault, fault, 1, "must not commit"},
+			{"leaves-rows-open", func(tx *sql.Tx) {
+				rows, err := tx.QueryContext(t.Context(), "SELECT generate_series(1, 100000)") //nolint:sqlclosecheck // that is the bug
+				if err != nil || !rows.Next() || rows.Err() != nil {
+					t.Errorf("no rows: %v", err)
+				}
+			}, created, later, later, 0, "left rows of it open"},
+			{"search_path", exec("SET LOCAL search_path = other, public"), created, created, created, 1, ""},
+			{"role", exec("SET LOCAL ROLE " + role), created, later, later, 0, "SET ROLE"},
+			{"role-of-a-refusal", exec("SET LOCAL ROLE " + role), refused, refused, refused, 0, ""},
+		} {
+			b.do("DELETE FROM ledger")
+			s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				b.record(r)
+				tx, _ := idempotency.Tx(r.Context())
+				tt.do(tx)
+				w.WriteHeader(tt.status)
+			}))
+			first, second := mustAsk(t, s, demand{key: tt.key}), mustAsk(t, s, demand{key: tt.key})
+			if first.StatusCode != tt.first || second.StatusCode != tt.second || isReplay(second) != (tt.first == tt.status) {
+				t.Errorf("%s: %d, then %d, replayed: %v; want %d and %d", tt.key, first.StatusCode, second.StatusCode, isReplay(second), tt.first, tt.second)
 			}
-		}))
-		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusServiceUnavailable)
-		b.wantEffects(0)
-		b.wantLog("left rows of it open")
+			b.wantEffects(tt.effects)
+			b.wantLog(tt.log)
+		}
 	})
 }
 
@@ -111,56 +106,6 @@ func TestStoredError(t *testing.T) {
 	})
 }
 
-// Settings of the handler do not prevent storing its response, or the log says
-// why.
-func TestHandlerSets(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		b.setUp(`CREATE ROLE "poor_%s"; GRANT INSERT ON ledger TO "poor_%s"; CREATE SCHEMA other; CREATE TABLE other.latchkey_responses ()`)
-		defer b.do("DROP OWNED BY " + b.role())
-		i := b.once(sqllock.NewMemory())
-		for _, tt := range []struct {
-			name, set   string
-			status, got int
-			log         string
-		}{
-			{"search_path", "SET LOCAL search_path = other, public", http.StatusCreated, http.StatusCreated, ""},
-			{"role", "SET LOCAL ROLE " + b.role(), http.StatusCreated, http.StatusServiceUnavailable, "SET ROLE"},
-			{"role of a refusal", "SET LOCAL ROLE " + b.role(), http.StatusPaymentRequired, http.StatusPaymentRequired, ""},
-		} {
-			t.Run(tt.name, func(t *testing.T) {
-				b.do("DELETE FROM ledger")
-				s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					tx, _ := idempotency.Tx(r.Context())
-					if _, err := tx.ExecContext(r.Context(), tt.set); err != nil {
-						t.Error(err)
-					}
-					b.record(r)
-					w.WriteHeader(tt.status)
-				}))
-				d := demand{key: `"` + tt.name + `"`}
-				first := mustAsk(t, s, d)
-				first.Want(t, tt.got)
-				if tt.log == "" {
-					wantReplay(t, mustAsk(t, s, d), first)
-				} else {
-					b.wantLog(tt.log)
-				}
-				b.wantEffects(map[int]int{http.StatusCreated: 1}[tt.got])
-			})
-		}
-	})
-}
-
-// role returns the role that setUp has made.
-func (b *bank) role() string {
-	b.t.Helper()
-	var name string
-	if err := b.db.QueryRow("SELECT quote_ident('poor_' || current_database())").Scan(&name); err != nil {
-		b.t.Fatal(err)
-	}
-	return name
-}
-
 // A constraint that fails at the commit has rolled back everything, and would
 // fail again. A retry cannot help.
 func TestConstraintAtCommit(t *testing.T) {
@@ -187,13 +132,5 @@ func TestUnknownIsolation(t *testing.T) {
 			t.Error("500 with Retry-After")
 		}
 		b.wantLog("WithTxOptions")
-	})
-}
-
-// PostgreSQL accepts no idle time above 24 days.
-func TestLongMaxIdle(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		s := b.serve(b.once(b.locks(), idempotency.WithMaxIdle(1000*time.Hour)), b.pay(http.StatusCreated))
-		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusCreated)
 	})
 }

@@ -1,6 +1,7 @@
 package httptesting
 
 import (
+	"context"
 	"database/sql"
 	"log/slog"
 	"testing"
@@ -18,6 +19,15 @@ func Session(tb testing.TB, db *sql.DB) *sqllock.Session {
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }
+
+// Failing is a Locker that fails every request with Err.
+type Failing struct{ Err error }
+
+// TryLock returns Err.
+func (l Failing) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, l.Err }
+
+// Lock returns Err.
+func (l Failing) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, l.Err }
 
 // Terminate ends the server processes of the Sessions in db's database.
 func Terminate(tb testing.TB, db *sql.DB) {

@@ -2,23 +2,58 @@ package idempotency_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
-	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
+
+// The server stops while a handler runs, and is back later. The response is 503
+// with Retry-After, and a retry has one effect.
+func TestLongDatabaseAway(t *testing.T) {
+	t.Parallel()
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			c := pgtest.New(t, pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
+			b := newBank(t, driver, c.DSN(""))
+			g := httptesting.NewGate(t)
+			i := b.once(b.locks())
+			gated, s := b.serve(i, b.gated(g)), b.serve(i, b.pay(http.StatusOK))
+			zero := mustAsk(t, s, demand{key: "k-0"})
+			zero.Want(t, http.StatusOK)
+
+			first := asking(t, gated, demand{key: "k-1"})
+			httptesting.Receive(t, g.Inside, "first request")
+			if err := c.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			close(g.Leave)
+			wantLater(t, httptesting.Receive(t, first, "response without a server"), http.StatusServiceUnavailable)
+			for _, key := range []string{"k-0", "k-1"} {
+				wantLater(t, mustAsk(t, s, demand{key: key}), http.StatusServiceUnavailable)
+			}
+			b.wantLog("unavailable")
+			if err := c.StartAgain(); err != nil {
+				t.Fatal(err)
+			}
+			if r := b.retry(s, demand{key: "k-1"}); r.StatusCode != http.StatusOK || isReplay(r) {
+				t.Errorf("the retry has %d, replayed: %v; want 200 of a new run", r.StatusCode, isReplay(r))
+			}
+			wantReplay(t, b.retry(s, demand{key: "k-0"}), zero)
+			b.wantEffects(2)
+		})
+	}
+}
 
 // If a backend freezes while the handler runs, the request ends, its lock is
 // free and its connection is not used again. The retry finds out whether the
 // effect was done.
-func TestBackendFrozen(t *testing.T) {
+func TestLongBackendFrozen(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		c := pgtest.New(t)
@@ -44,9 +79,8 @@ func TestBackendFrozen(t *testing.T) {
 func (b *bank) frozen(c *pgtest.Cluster, status, response int) {
 	b.t.Helper()
 	locks := sqllock.NewMemory()
-	i := b.once(locks)
 	pid := 0
-	s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	freezes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.record(r)
 		tx, _ := idempotency.Tx(r.Context())
 		if err := tx.QueryRowContext(r.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
@@ -56,14 +90,12 @@ func (b *bank) frozen(c *pgtest.Cluster, status, response int) {
 			b.t.Error(err)
 		}
 		w.WriteHeader(status)
-	}))
-	mustAsk(b.t, s, demand{key: "k-1"}).Want(b.t, response)
-	again := b.serve(i, b.pay(http.StatusCreated))
-	busy := mustAsk(b.t, again, demand{key: "k-1"}) // the lock is free; the row is not
-	busy.Want(b.t, http.StatusConflict)
-	if got := busy.Header.Get("Retry-After"); got != "2" {
-		b.t.Errorf("Retry-After %q, want 2: the lock knows no better", got)
-	}
+	})
+	mustAsk(b.t, b.serve(b.once(locks, shortBounds()), freezes), demand{key: "k-1"}).Want(b.t, response)
+	short, again := b.serve(b.once(locks, shortBounds()), b.pay(http.StatusCreated)), b.serve(b.once(locks), b.pay(http.StatusCreated))
+	lockertest.Eventually(b.t, "409", func() bool { // the lock is free; the row is not
+		return mustAsk(b.t, short, demand{key: "k-1"}).StatusCode == http.StatusConflict
+	})
 	b.wantLog("admitted next to another")
 
 	if err := c.ThawBackend(pid); err != nil {
@@ -73,8 +105,7 @@ func (b *bank) frozen(c *pgtest.Cluster, status, response int) {
 		return b.number("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0 && b.db.Stats().InUse == 0
 	})
 	r := mustAsk(b.t, again, demand{key: "k-1"})
-	if r.Header.Get("Idempotency-Replayed") == "" { // it was rolled back
-		r.Want(b.t, http.StatusCreated)
+	if !isReplay(r) { // it was rolled back
 		status = http.StatusCreated
 	}
 	r.Want(b.t, status)
@@ -83,7 +114,7 @@ func (b *bank) frozen(c *pgtest.Cluster, status, response int) {
 
 // A request ends also if the server freezes before the claim. When the server
 // is back, nothing has changed.
-func TestServerFrozen(t *testing.T) {
+func TestLongServerFrozen(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -91,12 +122,13 @@ func TestServerFrozen(t *testing.T) {
 			c := pgtest.New(t)
 			b := newBank(t, driver, c.DSN(""))
 			s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
+			short := b.serve(b.once(sqllock.NewMemory(), shortBounds()), b.pay(http.StatusCreated))
 			first := mustAsk(t, s, demand{key: "k-0"})
 			if err := c.Freeze(); err != nil {
 				t.Fatal(err)
 			}
 			for _, key := range []string{"k-0", "k-1"} { // a connection of the pool, a new one
-				mustAsk(t, s, demand{key: key}).Want(t, http.StatusServiceUnavailable)
+				mustAsk(t, short, demand{key: key}).Want(t, http.StatusServiceUnavailable)
 			}
 			b.wantLog("unavailable")
 			if err := c.Thaw(); err != nil {
@@ -111,55 +143,26 @@ func TestServerFrozen(t *testing.T) {
 }
 
 // A frozen holder keeps its key no longer than its transaction may be idle.
-// Then another request does the effect, and the holder's response is an error.
+// TestSettings shows for how long that is. Then another request does the effect,
+// and the holder's response is an error.
 func TestHolderFrozen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := httptesting.NewGate(t)
-		open := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen()) // as if its lock were lost
-		frozen := b.serve(b.onceBy(open, idempotency.WithMaxIdle(100*time.Millisecond)), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		frozen := b.serve(b.onceBy(away()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // as if its lock were lost
 			b.record(r)
+			tx, _ := idempotency.Tx(r.Context())
+			if _, err := tx.ExecContext(r.Context(), "SET LOCAL idle_in_transaction_session_timeout = '1ms'"); err != nil {
+				t.Error(err)
+			}
 			g.ServeHTTP(w, r)
 		}))
-		other := b.serve(b.onceBy(open), b.pay(http.StatusCreated))
 		first := asking(t, frozen, demand{key: "k-1"})
 		httptesting.Receive(t, g.Inside, "first request")
-		var r httptesting.Reply
-		lockertest.Eventually(t, "the key is free", func() bool {
-			r = mustAsk(t, other, demand{key: "k-1"})
-			return r.StatusCode != http.StatusConflict
-		})
+		r := b.retry(b.serve(b.onceBy(away()), b.pay(http.StatusCreated)), demand{key: "k-1"})
 		r.Want(t, http.StatusCreated)
 		close(g.Leave)
-		httptesting.Receive(t, first, "first response").Want(t, http.StatusServiceUnavailable)
+		wantLater(t, httptesting.Receive(t, first, "first response"), http.StatusServiceUnavailable)
 		wantReplay(t, mustAsk(t, frozen, demand{key: "k-1"}), r)
 		b.wantEffects(1)
-	})
-}
-
-// The handler does not see the settings of the claim: lock_timeout is as
-// before, and a stricter idle time stays.
-func TestSettings(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		for name, tt := range map[string]struct{ set, want string }{
-			"default":  {"SELECT 1", "0 1min"},
-			"looser":   {"ALTER DATABASE %s SET idle_in_transaction_session_timeout = '2h'; ALTER DATABASE %s SET lock_timeout = '7s'", "7s 1min"},
-			"stricter": {"ALTER DATABASE %s SET idle_in_transaction_session_timeout = '30s'", "0 30s"},
-		} {
-			t.Run(name, func(t *testing.T) {
-				b.setUp("ALTER DATABASE %s RESET ALL; " + tt.set)
-				s := b.serve(b.once(sqllock.NewMemory()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					var settings string
-					tx, _ := idempotency.Tx(r.Context())
-					if err := tx.QueryRowContext(r.Context(), `SELECT current_setting('lock_timeout') || ' ' ||
-						current_setting('idle_in_transaction_session_timeout')`).Scan(&settings); err != nil {
-						t.Error(err)
-					}
-					_, _ = io.WriteString(w, settings)
-				}))
-				if got := mustAsk(t, s, demand{key: "k-" + name}).Text; got != tt.want {
-					t.Errorf("settings %q, want %q", got, tt.want)
-				}
-			})
-		}
 	})
 }
