@@ -17,20 +17,12 @@ func TestFenceErrors(t *testing.T) {
 		db := fenced(t, driver, dsn)
 		s := session(t, driver, dsn)
 		released := mustLock(t, s, sqllock.ID(1))
-		if err := released.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, released)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		perTx, err := sqllock.PerTx(db).TryLock(t.Context(), sqllock.ID(2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = perTx.Unlock() }()
-		memory, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(3))
-		if err != nil {
-			t.Fatal(err)
-		}
+		perTx := mustLock(t, sqllock.PerTx(db), sqllock.ID(2))
+		defer unlock(t, perTx)
+		memory := mustLock(t, sqllock.NewMemory(), sqllock.ID(3))
 		drawn := mustLock(t, s, sqllock.ID(4))
 		if err := fencedWork(t.Context(), t, db, drawn, "drawn"); err != nil {
 			t.Fatal(err)
@@ -58,7 +50,7 @@ func TestFenceErrors(t *testing.T) {
 			}
 		}
 		execute(t, db, "DROP TABLE latchkey_fence")
-		err = fencedWork(t.Context(), t, db, drawn, "no table")
+		err := fencedWork(t.Context(), t, db, drawn, "no table")
 		if err == nil || !strings.Contains(err.Error(), "FenceSchema") || stateOf(err) != "42P01" {
 			t.Errorf("without the table: %v, want one that names FenceSchema, with SQLSTATE 42P01", err)
 		}
@@ -124,7 +116,7 @@ func overtaken(t *testing.T, driver, dsn string, db *sql.DB) *sqllock.Lock {
 	if err := fencedWork(t.Context(), t, db, stale, "first"); err != nil {
 		t.Fatal(err)
 	}
-	number(t, db, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
+	terminate(t, db)
 	later := session(t, driver, dsn)
 	servesAgain(t, later, key)
 	if err := fencedWork(t.Context(), t, db, mustLock(t, later, key), "second"); err != nil {
@@ -158,9 +150,7 @@ func TestFenceCannotBeGotRound(t *testing.T) {
 		db := fenced(t, driver, dsn)
 		stale := overtaken(t, driver, dsn, db)
 		released := mustLock(t, session(t, driver, dsn), sqllock.ID(2))
-		if err := released.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, released)
 		for name, way := range ways {
 			for _, lock := range []*sqllock.Lock{stale, released} {
 				tx := transaction(t, db)

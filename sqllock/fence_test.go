@@ -64,7 +64,7 @@ func TestFenceStopsStaleHolder(t *testing.T) {
 		if err := fencedWork(t.Context(), t, db, stale, "first"); err != nil {
 			t.Fatalf("Fence: %v", err)
 		}
-		number(t, db, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
+		terminate(t, db)
 		later := session(t, driver, dsn)
 		servesAgain(t, later, key)
 		lock := mustLock(t, later, key)
@@ -126,7 +126,7 @@ func TestFenceFindsLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
 		lock := mustLock(t, session(t, driver, dsn, unaware()...), sqllock.ID(1))
-		number(t, db, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
+		terminate(t, db)
 		if err := fencedWork(t.Context(), t, db, lock, "lost"); err != sqllock.ErrLost {
 			t.Errorf("Fence: %v, want ErrLost", err)
 		}
@@ -171,7 +171,8 @@ func TestFenceSerializes(t *testing.T) {
 	})
 }
 
-// A row of the fence from another system does not count in this one.
+// A row of the fence from another system does not count in this one, for example
+// from before an upgrade with pg_upgrade. It may be of a later timeline.
 func TestFenceReplacesOtherSystem(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
@@ -218,7 +219,7 @@ func TestFenceTogether(t *testing.T) {
 
 // The tokens of a key rise with its holders: in one Session, across Sessions,
 // across a crash and across a failover.
-func TestTokensRise(t *testing.T) {
+func TestLongTokensRise(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, primary *pgtest.Cluster) {
 		db := fenced(t, driver, primary.DSN(""))
 		var last string
