@@ -191,11 +191,17 @@ func TestConnLostInUse(t *testing.T) {
 		}
 		defer tx.Rollback()
 		number(t, db, terminateHolder)
-		if _, err := locks.TryLock(t.Context(), sqllock.ID(2)); err == nil {
+		// database/sql may hold the failed call back until the transaction ends.
+		failed := make(chan error, 1)
+		go func() {
+			_, err := locks.TryLock(t.Context(), sqllock.ID(2))
+			failed <- err
+		}()
+		_, _ = tx.Exec("SELECT 1")
+		_ = tx.Rollback()
+		if err := <-failed; err == nil {
 			t.Error("TryLock on a connection that is gone")
 		}
-		// database/sql may hold the failed call back until the transaction ends.
-		_ = tx.Rollback()
 		lockertest.Eventually(t, "the holder is notified", func() bool { return lock.Err() == sqllock.ErrLost })
 	})
 }

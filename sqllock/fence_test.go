@@ -95,9 +95,7 @@ func TestWatchedAfterFence(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
 		rival := session(t, driver, dsn)
-		if _, err := rival.TryLock(t.Context(), sqllock.Namespace("fence").Keyed([]byte("other")).Key("ann")); err != nil {
-			t.Fatal(err)
-		}
+		mustLock(t, rival, sqllock.Namespace("fence").Keyed([]byte("other")).Key("ann"))
 		for name, speak := range map[string]func(s *sqllock.Session, lock *sqllock.Lock){
 			"fence": func(_ *sqllock.Session, lock *sqllock.Lock) {
 				if err := fencedWork(t.Context(), t, db, lock, "work"); err != nil {

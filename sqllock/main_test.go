@@ -28,6 +28,7 @@ var (
 	transaction   = dbtest.Transaction
 	connection    = dbtest.Conn
 	mustLock      = dbtest.Lock
+	lockOf        = dbtest.Lock
 	unlock        = dbtest.Unlock
 	create        = dbtest.Create
 	execute       = dbtest.Execute

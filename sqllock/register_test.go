@@ -33,15 +33,6 @@ func registry(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-func lockOf(t *testing.T, s *sqllock.Session, key sqllock.Key) *sqllock.Lock {
-	t.Helper()
-	lock, err := s.TryLock(t.Context(), key)
-	if err != nil {
-		t.Fatalf("TryLock: %v", err)
-	}
-	return lock
-}
-
 // registration returns what the registry says of key, which is held. It returns
 // the zero Registration if there is none.
 func registration(t *testing.T, db *sql.DB, key sqllock.Key) (r lockwatch.Registration) {
@@ -126,9 +117,7 @@ func TestRegistryIsWritten(t *testing.T) {
 		})
 		cancel()
 		waiting.Wait()
-		if err := lock.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lock)
 		lockertest.Eventually(t, "no caller waits, and one lock less is held", func() bool {
 			return number(t, db, "SELECT count(*) FROM latchkey_waits") == 0 && number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 2
 		})
@@ -316,9 +305,7 @@ func TestRegistryInAnotherEncoding(t *testing.T) {
 			if err := db.QueryRowContext(t.Context(), "SELECT encode(convert_to(name, 'UTF8'), 'hex') FROM latchkey_heartbeats").Scan(&got); err != nil || got != hex.EncodeToString([]byte(want)) {
 				t.Errorf("%s, %s: the name's bytes are %s, %v, want those of %q", driver, database, got, err, want)
 			}
-			if err := lock.Unlock(); err != nil {
-				t.Errorf("Unlock: %v", err)
-			}
+			unlock(t, lock)
 			lockertest.Eventually(t, "the row is gone", func() bool { return number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 0 })
 		}
 	}

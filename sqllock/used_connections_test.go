@@ -86,9 +86,7 @@ func TestForgottenLocksInThePool(t *testing.T) {
 // takeKeyed acquires a key under a secret. The Session reads pg_locks for it.
 func takeKeyed(t *testing.T, s *sqllock.Session) {
 	t.Helper()
-	if _, err := s.TryLock(t.Context(), sqllock.Namespace("n").Keyed([]byte("secret")).Key("id")); err != nil {
-		t.Fatal(err)
-	}
+	mustLock(t, s, sqllock.Namespace("n").Keyed([]byte("secret")).Key("id"))
 }
 
 // The rows of a lease table are committed, whatever the last user of the
@@ -161,9 +159,7 @@ func TestOthersOnUsedConnections(t *testing.T) {
 				if err != nil {
 					t.Fatalf("PerTx: %v", err)
 				}
-				if err := lock.Unlock(); err != nil {
-					t.Error(err)
-				}
+				unlock(t, lock)
 			})
 		}
 	})
