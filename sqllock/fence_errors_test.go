@@ -107,24 +107,6 @@ func TestFenceSerializationFailure(t *testing.T) {
 	})
 }
 
-// overtaken returns a lock whose holder does not know that a later one has been
-// fenced.
-func overtaken(t *testing.T, driver, dsn string, db *sql.DB) *sqllock.Lock {
-	t.Helper()
-	key := sqllock.ID(1)
-	stale := mustLock(t, session(t, driver, dsn, unaware()...), key)
-	if err := fencedWork(t.Context(), t, db, stale, "first"); err != nil {
-		t.Fatal(err)
-	}
-	terminate(t, db)
-	later := session(t, driver, dsn)
-	servesAgain(t, later, key)
-	if err := fencedWork(t.Context(), t, db, mustLock(t, later, key), "second"); err != nil {
-		t.Fatal(err)
-	}
-	return stale
-}
-
 // While rows of the transaction are open, no statement can be sent on it, so
 // the fence cannot ask. A rollback to a savepoint removes the fence's error. In
 // neither case is a stale holder's work committed.
@@ -148,7 +130,7 @@ func TestFenceCannotBeGotRound(t *testing.T) {
 	}
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
-		stale := overtaken(t, driver, dsn, db)
+		stale, _ := overtaken(t, driver, dsn, db)
 		released := mustLock(t, session(t, driver, dsn), sqllock.ID(2))
 		unlock(t, released)
 		for name, way := range ways {

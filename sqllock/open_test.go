@@ -181,7 +181,7 @@ func TestOpenWhileDatabaseIsDown(t *testing.T) {
 			db := open(t, driver, dsn)
 			rejects(t, db, dsn, sqllock.ErrUnavailable, "refused")
 
-			s := sessionOn(t, db, sqllock.WithLazyOpen(), shortLease())
+			s := sessionOn(t, db, sqllock.WithLazyOpen())
 			_, err := s.TryLock(t.Context(), sqllock.ID(1))
 			if !errors.Is(err, sqllock.ErrUnavailable) {
 				t.Fatalf("TryLock while the database is down: %v, want ErrUnavailable", err)

@@ -16,7 +16,7 @@ import (
 func TestPoolNarrowedAfterOpen(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		s := sessionOn(t, db, shortLease())
+		s := sessionOn(t, db)
 		db.SetMaxOpenConns(1)
 		lock := take(t, s, 0, 1)[0] // on the connection that is open already
 		observer := open(t, driver, dsn)

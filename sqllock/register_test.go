@@ -96,7 +96,7 @@ func TestRegistryIsWritten(t *testing.T) {
 		}
 		before := registration(t, db, plain)
 		lockertest.Eventually(t, "heartbeats go on", func() bool { return registration(t, db, plain).Heartbeat.After(before.Heartbeat) })
-		if after := registration(t, db, plain); after.Acquired.Sub(before.Acquired).Abs() > time.Second || !after.Expires.After(after.Heartbeat) {
+		if after := registration(t, db, plain); after.Acquired.Sub(before.Acquired).Abs() > time.Minute || !after.Expires.After(after.Heartbeat) {
 			t.Errorf("acquired %v, then %v; expires %v", before.Acquired, after.Acquired, after.Expires)
 		}
 

@@ -3,28 +3,27 @@ package sqllock_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// take acquires n keys that begin at first.
+// take acquires n free keys that begin at first, at once.
 func take(tb testing.TB, s *sqllock.Session, first, n int) []*sqllock.Lock {
 	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
 	locks := make([]*sqllock.Lock, n)
 	var wg sync.WaitGroup
 	for i := range locks {
 		wg.Go(func() {
-			lock, err := s.TryLock(context.Background(), sqllock.ID(int64(first+i)))
+			lock, err := s.Lock(ctx, sqllock.ID(int64(first+i)))
 			if err != nil {
-				tb.Errorf("TryLock: %v", err)
+				tb.Errorf("Lock: %v", err)
 			}
 			locks[i] = lock
 		})
@@ -71,54 +70,6 @@ func TestManyLocks(t *testing.T) {
 		}
 		lockertest.Eventually(t, "all locks are released", func() bool { return advisoryLocks(t, observer) == 0 })
 	})
-}
-
-// Ten thousand callers that give up at any moment do not end the Session's
-// connection. They leave no locks and no goroutines behind.
-func TestLongTenThousandCancelledCallers(t *testing.T) {
-	for _, driver := range pgtest.Drivers() { // not parallel: goroutines are counted
-		t.Run(driver, func(t *testing.T) {
-			dsn := pgtest.Database(t)
-			s := session(t, driver, dsn)
-			observer := open(t, driver, dsn)
-			observer.SetMaxIdleConns(1)
-			bystander := take(t, s, -1, 1)[0]
-			pid := number(t, observer, sessionPID)
-			goroutines := runtime.NumGoroutine()
-			var wg sync.WaitGroup
-			var granted, gaveUp atomic.Int32
-			for i := range 200 {
-				wg.Go(func() {
-					for j := range 50 {
-						// The context ends at a moment between the begin of the
-						// call and its response, or before it.
-						ctx, cancel := context.WithTimeout(context.Background(), rand.N(time.Millisecond)-100*time.Microsecond)
-						lock, err := s.TryLock(ctx, sqllock.ID(int64((i+j)%100)))
-						switch {
-						case err == nil:
-							granted.Add(1)
-							_ = lock.Unlock()
-						case errors.Is(err, context.DeadlineExceeded):
-							gaveUp.Add(1)
-						case !errors.Is(err, sqllock.ErrHeld):
-							t.Errorf("TryLock: %v", err)
-						}
-						cancel()
-					}
-				})
-			}
-			wg.Wait()
-			if err := bystander.Err(); err != nil {
-				t.Fatalf("a lock that was held meanwhile: %v", err)
-			}
-			lockertest.Eventually(t, "only the bystander's lock remains", func() bool { return advisoryLocks(t, observer) == 1 })
-			lockertest.Eventually(t, "no goroutine remains", func() bool { return runtime.NumGoroutine() <= goroutines })
-			if now := number(t, observer, sessionPID); now != pid || s.Stats().Losses != 0 {
-				t.Errorf("the connection was lost: process %d, then %d; %d losses", pid, now, s.Stats().Losses)
-			}
-			t.Logf("10000 calls: %d granted, %d gave up; %d statements, same server process", granted.Load(), gaveUp.Load(), s.Stats().Exchanges)
-		})
-	}
 }
 
 // Callers of one process hand a key on to each other. Other processes still get

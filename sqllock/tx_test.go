@@ -223,7 +223,7 @@ func TestPerTxSharesItsTransaction(t *testing.T) {
 func TestPerTxLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		lock := mustLock(t, sqllock.PerTx(db, shortLease()), sqllock.ID(1))
+		lock := lockSoon(t, sqllock.PerTx(db, shortLease()), sqllock.ID(1))
 		// The server ends a transaction that is idle for the lease.
 		lockertest.Eventually(t, "the server has freed the lock", func() bool { return advisoryLocks(t, db) == 0 })
 		if err := lock.Unlock(); err != sqllock.ErrLost {

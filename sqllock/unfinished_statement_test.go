@@ -42,7 +42,7 @@ func TestLongStatementWithoutItsEnd(t *testing.T) {
 			}
 			w, through := startLossyProxy(t, dsn)
 			s := session(t, driver, through, shortLease())
-			lock := mustLock(t, s, sqllock.ID(1))
+			lock := lockSoon(t, s, sqllock.ID(1))
 			pid := number(t, observer, sessionPID)
 			inMidStatement(t, w, s)
 			if !encrypted {
@@ -77,7 +77,7 @@ func TestLongOnlyWhatWasLeftBehindEnds(t *testing.T) {
 		w, through := startLossyProxy(t, dsn)
 		s := session(t, driver, through, shortLease())
 		for round := range 2 {
-			lock := mustLock(t, s, sqllock.ID(1))
+			lock := lockSoon(t, s, sqllock.ID(1))
 			inMidStatement(t, w, s)
 			<-lock.Context().Done()
 			servesAgain(t, s, sqllock.ID(1))
@@ -99,7 +99,7 @@ func TestLongWatchEndsAStatementWithoutItsEnd(t *testing.T) {
 		db := registry(t, driver, dsn)
 		wired, through := startLossyProxy(t, dsn)
 		s := session(t, driver, through, shortLease(), sqllock.WithRegistry(""))
-		mustLock(t, s, sqllock.ID(1))
+		lockSoon(t, s, sqllock.ID(1))
 		lockertest.Eventually(t, "the lock is registered", func() bool {
 			return number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE key_id = 1") == 1
 		})
