@@ -398,28 +398,6 @@ func TestTryLockMeetsReleaseThatStalls(t *testing.T) {
 	}
 }
 
-// A TryLock waits while the statement that gives its key back is under way. If
-// the connection is lost then, it goes on with what is left of its time.
-func TestTryLockMeetsReleaseThatIsLost(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		time.Sleep(2 * fairness) // it may not be handed over any more
-		server.onOpen = func(int) error { return errGone }
-		server.session(0).hooks(func() error {
-			time.Sleep(answerTimeout * 2 / 3)
-			return errGone
-		}, nil)
-		unlocked := beginUnlock(lock)
-		synctest.Wait()
-		asked := time.Now()
-		wantErr(t, "TryLock", <-beginTry(background, s, ID(1)), ErrUnavailable)
-		if took := time.Since(asked); took > answerTimeout {
-			t.Errorf("it took %v, want %v at most", took, answerTimeout)
-		}
-		wantErr(t, "Unlock", <-unlocked, ErrLost)
-	})
-}
-
 // The time for which callers of a process hand a key on among themselves begins
 // with a grant. The time of a grant that was lost does not count.
 func TestHandOverTimeBeginsAnewAfterALoss(t *testing.T) {

@@ -175,43 +175,6 @@ func TestDatabaseAway(t *testing.T) {
 	})
 }
 
-// A server that is frozen for less than the lease delays responses. No lock is
-// lost.
-func TestLongServerFrozenForAMoment(t *testing.T) {
-	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		s := session(t, driver, cluster.DSN(""), sqllock.WithLease(50*time.Second))
-		locks := take(t, s, 0, 3)
-		if err := cluster.Freeze(); err != nil {
-			t.Fatal(err)
-		}
-		for what, call := range map[string]func() error{
-			"TryLock": func() error { _, err := s.TryLock(context.Background(), sqllock.ID(100)); return err },
-			"Unlock":  locks[0].Unlock,
-		} {
-			if err := call(); !errors.Is(err, sqllock.ErrUnavailable) {
-				t.Errorf("%s while the server is frozen: %v, want ErrUnavailable", what, err)
-			}
-		}
-		// The key that could not be released stays reserved in this process.
-		if lock, err := s.TryLock(t.Context(), sqllock.ID(0)); err == nil {
-			t.Errorf("TryLock of a key that is being released: %v", lock)
-		}
-		if err := cluster.Thaw(); err != nil {
-			t.Fatal(err)
-		}
-		servesAgain(t, s, sqllock.ID(0))
-		servesAgain(t, s, sqllock.ID(100))
-		for _, lock := range locks[1:] {
-			unlock(t, lock)
-		}
-		if got := s.Stats().Losses; got != 0 {
-			t.Errorf("%d losses", got)
-		}
-		observer := open(t, driver, cluster.DSN(""))
-		lockertest.Eventually(t, "no lock remains", func() bool { return advisoryLocks(t, observer) == 0 })
-	})
-}
-
 // A holder whose server is silent for the lease gives its locks up before the
 // server can have freed them. Other callers get them after the lease.
 func TestLongServerProcessFrozen(t *testing.T) {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -146,28 +144,6 @@ func TestFenceCannotBeGotRound(t *testing.T) {
 					t.Errorf("%s: write %v, commit %v; written %t", name, err, commit, written(t, db, name))
 				}
 			}
-		}
-	})
-}
-
-// The end of the caller's context is reported as such, whatever the driver
-// returns.
-func TestFenceContextEnds(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := fenced(t, driver, dsn)
-		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
-		first, second := transaction(t, db), transaction(t, db)
-		if err := sqllock.Fence(t.Context(), first, lock); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		passed := make(chan error, 1)
-		go func() { passed <- sqllock.Fence(ctx, second, lock) }()
-		lockertest.Eventually(t, "the second waits for the first", func() bool { return waitForLocks(t, db) == 1 })
-		cancel()
-		if err := <-passed; !errors.Is(err, context.Canceled) {
-			t.Errorf("Fence: %v, want context.Canceled", err)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,44 +68,6 @@ func TestManyLocks(t *testing.T) {
 			go func() { _ = lock.Unlock() }()
 		}
 		lockertest.Eventually(t, "all locks are released", func() bool { return advisoryLocks(t, observer) == 0 })
-	})
-}
-
-// Callers of one process hand a key on to each other. Other processes still get
-// their turn.
-func TestLongTurnsAcrossProcesses(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		greedy, other := session(t, driver, dsn), session(t, driver, dsn)
-		var (
-			wg     sync.WaitGroup
-			handed atomic.Int64
-			stop   atomic.Bool
-		)
-		for range 8 {
-			wg.Go(func() {
-				for !stop.Load() {
-					lock, err := greedy.Lock(context.Background(), sqllock.ID(1))
-					if err != nil {
-						t.Errorf("Lock: %v", err)
-						return
-					}
-					handed.Add(1)
-					_ = lock.Unlock()
-				}
-			})
-		}
-		lockertest.Eventually(t, "callers hand the key on", func() bool { return handed.Load() > 100 })
-		for range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			lock, err := other.Lock(ctx, sqllock.ID(1))
-			cancel()
-			if err != nil {
-				t.Errorf("no turn while another process hands the key on: %v", err)
-			}
-			_ = lock.Unlock()
-		}
-		stop.Store(true)
-		wg.Wait()
 	})
 }
 
