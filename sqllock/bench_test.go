@@ -121,32 +121,3 @@ func BenchmarkRefusal(b *testing.B) {
 		}
 	}
 }
-
-func BenchmarkMemoryPair(b *testing.B) {
-	m := sqllock.NewMemory()
-	b.ReportAllocs()
-	for b.Loop() {
-		lock, err := m.TryLock(context.Background(), sqllock.ID(1))
-		if err != nil {
-			b.Fatal(err)
-		}
-		_ = lock.Unlock()
-	}
-}
-
-func BenchmarkKey(b *testing.B) {
-	ns := sqllock.Namespace("bench")
-	keyed := ns.Keyed([]byte("secret"))
-	b.Run("sha256", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_ = ns.Key("user-1")
-		}
-	})
-	b.Run("hmac", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_ = keyed.Key("user-1")
-		}
-	})
-}

@@ -1,71 +1,71 @@
 package sqllock_test
 
 import (
-	"context"
 	"database/sql"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-func TestMemoryConforms(t *testing.T) {
+func TestMemoryConforms(t *testing.T)     { memoryConforms(t, lockertest.Run) }
+func TestLongMemoryConforms(t *testing.T) { memoryConforms(t, lockertest.RunLong) }
+
+func memoryConforms(t *testing.T, run func(*testing.T, lockertest.Fleet)) {
 	t.Parallel()
 	memory := sqllock.NewMemory()
-	lockertest.Run(t, lockertest.Fleet{
+	run(t, lockertest.Fleet{
 		New:    func(*testing.T) sqllock.Locker { return memory },
 		InLine: sqllock.InLine,
 	})
 }
 
-// databaseFleet makes fleets whose locks are in PostgreSQL.
-func databaseFleet(t *testing.T, driver, dsn string, newLocker func(t *testing.T, db *sql.DB) sqllock.Locker) lockertest.Fleet {
-	observer := open(t, driver, dsn)
+func newSession(t *testing.T, db *sql.DB) sqllock.Locker { return sessionOn(t, db) }
+func newConn(t *testing.T, db *sql.DB) sqllock.Locker    { return sqllock.OnConn(connection(t, db)) }
+func newPerTx(_ *testing.T, db *sql.DB) sqllock.Locker   { return sqllock.PerTx(db) }
+func newPerTxFn(_ *testing.T, db *sql.DB) sqllock.Locker { return perTxFunc(db) }
+
+func TestSessionConforms(t *testing.T)   { conforms(t, newSession, lockertest.Run) }
+func TestConnConforms(t *testing.T)      { conforms(t, newConn, lockertest.Run) }
+func TestPerTxConforms(t *testing.T)     { conforms(t, newPerTx, lockertest.Run) }
+func TestPerTxFuncConforms(t *testing.T) { conforms(t, newPerTxFn, lockertest.Run) }
+
+func TestLongSessionConforms(t *testing.T)   { conforms(t, newSession, lockertest.RunLong) }
+func TestLongConnConforms(t *testing.T)      { conforms(t, newConn, lockertest.RunLong) }
+func TestLongPerTxConforms(t *testing.T)     { conforms(t, newPerTx, lockertest.RunLong) }
+func TestLongPerTxFuncConforms(t *testing.T) { conforms(t, newPerTxFn, lockertest.RunLong) }
+
+// conforms runs a part of the conformance suite on lockers whose locks are in
+// PostgreSQL.
+func conforms(t *testing.T, newLocker func(*testing.T, *sql.DB) sqllock.Locker, run func(*testing.T, lockertest.Fleet)) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		run(t, databaseFleet(t, driver, dsn, dsn, newLocker))
+	})
+}
+
+// A PerTx works through PgBouncer in transaction mode.
+func TestPgBouncerConforms(t *testing.T)     { pgBouncerConforms(t, lockertest.Run) }
+func TestLongPgBouncerConforms(t *testing.T) { pgBouncerConforms(t, lockertest.RunLong) }
+
+func pgBouncerConforms(t *testing.T, run func(*testing.T, lockertest.Fleet)) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	pooled := pooler(t, cluster, "transaction", 20)
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			run(t, databaseFleet(t, driver, pooled, cluster.DSN(""), newPerTx))
+		})
+	}
+}
+
+// databaseFleet makes a fleet of lockers on dsn. The locks that are left are
+// counted through direct, which leads to the same database.
+func databaseFleet(t *testing.T, driver, dsn, direct string, newLocker func(*testing.T, *sql.DB) sqllock.Locker) lockertest.Fleet {
+	observer := open(t, driver, direct)
 	return lockertest.Fleet{
 		New:       func(t *testing.T) sqllock.Locker { return newLocker(t, open(t, driver, dsn)) },
 		InLine:    sqllock.InLine,
 		Leftovers: func(t *testing.T) int { return advisoryLocks(t, observer) },
 	}
-}
-
-func TestSessionConforms(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		lockertest.Run(t, databaseFleet(t, driver, dsn, func(t *testing.T, db *sql.DB) sqllock.Locker {
-			s, err := sqllock.Open(context.Background(), db)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.Close() })
-			return s
-		}))
-	})
-}
-
-func TestConnConforms(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		lockertest.Run(t, databaseFleet(t, driver, dsn, func(t *testing.T, db *sql.DB) sqllock.Locker {
-			conn, err := db.Conn(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = conn.Close() })
-			return sqllock.OnConn(conn)
-		}))
-	})
-}
-
-func TestPerTxConforms(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		lockertest.Run(t, databaseFleet(t, driver, dsn, func(_ *testing.T, db *sql.DB) sqllock.Locker {
-			return sqllock.PerTx(db)
-		}))
-	})
-}
-
-func TestPerTxFuncConforms(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		lockertest.Run(t, databaseFleet(t, driver, dsn, func(_ *testing.T, db *sql.DB) sqllock.Locker {
-			return perTxFunc(db)
-		}))
-	})
 }

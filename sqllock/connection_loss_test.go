@@ -398,65 +398,6 @@ func TestTryLockMeetsReleaseThatStalls(t *testing.T) {
 	}
 }
 
-// A TryLock waits while the statement that gives its key back is under way. If
-// the connection is lost then, it goes on with what is left of its time.
-func TestTryLockMeetsReleaseThatIsLost(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		time.Sleep(2 * fairness) // it may not be handed over any more
-		server.onOpen = func(int) error { return errGone }
-		server.session(0).hooks(func() error {
-			time.Sleep(answerTimeout * 2 / 3)
-			return errGone
-		}, nil)
-		unlocked := beginUnlock(lock)
-		synctest.Wait()
-		asked := time.Now()
-		wantErr(t, "TryLock", <-beginTry(background, s, ID(1)), ErrUnavailable)
-		if took := time.Since(asked); took > answerTimeout {
-			t.Errorf("it took %v, want %v at most", took, answerTimeout)
-		}
-		wantErr(t, "Unlock", <-unlocked, ErrLost)
-	})
-}
-
-// A call that a statement has no room for waits for the next one. Its time begins
-// anew with the response, and not if the connection is lost before that.
-func TestNoRoomInAStatementThatIsLost(t *testing.T) {
-	for _, group := range []bool{false, true} {
-		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-			mustUnlock(t, mustTry(t, s, ID(0)))
-			server.carry(2)
-			loses := func(after time.Duration) func() error {
-				return func() error { time.Sleep(after); return errGone }
-			}
-			stuck, _ := hold(t)
-			server.session(0).hooks(loses(answerTimeout*2/3), nil)
-			server.onSession = func(db *fakeSession) { // the next, and those after it
-				db.before = stuck
-				if len(server.sessions) == 2 {
-					db.before = loses(answerTimeout / 4)
-				}
-			}
-			beginTry(background, s, ID(1))
-			asked := time.Now()
-			var last <-chan called
-			for i := range int64(2) { // they wait for the next connection, which has no room for both
-				if group {
-					last = begin(func() (*Lock, error) { return s.TryAny(background, ID(10*i+2), ID(10*i+3)) })
-				} else {
-					beginTry(background, s, ID(10*i+2))
-					last = beginTry(background, s, ID(10*i+3))
-				}
-			}
-			wantErr(t, "the last call", <-last, ErrUnavailable)
-			if took := time.Since(asked); took > answerTimeout {
-				t.Errorf("group %v: it took %v, want %v at most", group, took, answerTimeout)
-			}
-		})
-	}
-}
-
 // The time for which callers of a process hand a key on among themselves begins
 // with a grant. The time of a grant that was lost does not count.
 func TestHandOverTimeBeginsAnewAfterALoss(t *testing.T) {

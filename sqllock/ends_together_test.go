@@ -53,7 +53,7 @@ func TestLocksEndTogether(t *testing.T) {
 // While a connection ends, holders look on and give their locks back. A holder
 // that has found one lock lost finds that all are, with their contexts.
 func TestEndSeenByHolders(t *testing.T) {
-	const rounds, n = 50, 64
+	const rounds, n = 20, 64
 	for range rounds {
 		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 			var locks []*Lock

@@ -118,21 +118,3 @@ func (nullServer) Token() (dialect.Token, error)               { return dialect.
 func (nullServer) Socket() net.Conn                            { return nil }
 func (nullServer) Abort()                                      {}
 func (nullServer) Destroy()                                    {}
-
-// BenchmarkLockErr measures Lock.Err. It mostly reads two clocks.
-func BenchmarkLockErr(b *testing.B) {
-	s, err := Open(context.Background(), new(sql.DB), func(o *options) { o.dialect = nullServer{} })
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	lock, err := s.TryLock(context.Background(), ID(1))
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if err := lock.Err(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -66,22 +66,34 @@ func TestErrorsUnderAnEndedContext(t *testing.T) {
 	})
 }
 
-// A call that waits in the database when the lock is lost names the loss.
-func TestLossWhileACallWaits(t *testing.T) {
+// A call that waits in the database when its context ends names that end, and the
+// loss of the lock if this is the cause.
+func TestContextEndsWhileACallWaits(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
 		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
-		if err := sqllock.Fence(t.Context(), transaction(t, db), lock); err != nil {
+		first := transaction(t, db)
+		if err := sqllock.Fence(t.Context(), first, lock); err != nil {
 			t.Fatal(err)
 		}
 		memory := sqllock.NewMemory()
-		ctx, cancel := mustLock(t, memory, sqllock.ID(1)).Bind(t.Context())
+		bound, cancel := mustLock(t, memory, sqllock.ID(1)).Bind(t.Context())
 		defer cancel()
-		passed := make(chan error, 1)
-		go func() { passed <- fencedWork(ctx, t, db, lock, "second") }()
-		lockertest.Eventually(t, "the second waits for the first", func() bool { return waitForLocks(t, db) == 1 })
-		memory.Lose()
-		namesOnce(t, "Fence", <-passed, sqllock.ErrLost, context.Canceled)
+		canceled, cancelIt := context.WithCancel(t.Context())
+		for _, tt := range []struct {
+			ctx  context.Context
+			end  func()
+			want []error
+		}{
+			{canceled, cancelIt, []error{context.Canceled}},
+			{bound, func() { memory.Lose() }, []error{context.Canceled, sqllock.ErrLost}},
+		} {
+			passed := make(chan error, 1)
+			go func() { passed <- fencedWork(tt.ctx, t, db, lock, "second") }()
+			lockertest.Eventually(t, "the second waits for the first", func() bool { return waitForLocks(t, db) > 0 })
+			tt.end()
+			namesOnce(t, "Fence", <-passed, tt.want...)
+		}
 	})
 }
 

@@ -28,5 +28,17 @@ func StopPolls(s *Session) {
 	}
 }
 
+// Watching reports whether the socket of each connection of s is watched now.
+func Watching(s *Session) bool {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	for _, slot := range s.slots {
+		if c := slot.conn; c == nil || !c.watch.armed.Load() {
+			return false
+		}
+	}
+	return true
+}
+
 // RingMax is the longest that a Session does not look at its socket for bells.
 const RingMax = ringMax

@@ -25,9 +25,7 @@ func TestFenceOnAurora(t *testing.T) {
 		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "WithLeaseTable()") {
 			t.Errorf("Fence: %v, want ErrUnsupported with advice", err)
 		}
-		if err := lock.Unlock(); err != nil {
-			t.Errorf("Unlock after that: %v", err)
-		}
+		unlock(t, lock)
 
 		if driver == "pgx" {
 			dsn += "&default_query_exec_mode=exec"

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -17,20 +15,12 @@ func TestFenceErrors(t *testing.T) {
 		db := fenced(t, driver, dsn)
 		s := session(t, driver, dsn)
 		released := mustLock(t, s, sqllock.ID(1))
-		if err := released.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, released)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		perTx, err := sqllock.PerTx(db).TryLock(t.Context(), sqllock.ID(2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = perTx.Unlock() }()
-		memory, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(3))
-		if err != nil {
-			t.Fatal(err)
-		}
+		perTx := mustLock(t, sqllock.PerTx(db), sqllock.ID(2))
+		defer unlock(t, perTx)
+		memory := mustLock(t, sqllock.NewMemory(), sqllock.ID(3))
 		drawn := mustLock(t, s, sqllock.ID(4))
 		if err := fencedWork(t.Context(), t, db, drawn, "drawn"); err != nil {
 			t.Fatal(err)
@@ -58,7 +48,7 @@ func TestFenceErrors(t *testing.T) {
 			}
 		}
 		execute(t, db, "DROP TABLE latchkey_fence")
-		err = fencedWork(t.Context(), t, db, drawn, "no table")
+		err := fencedWork(t.Context(), t, db, drawn, "no table")
 		if err == nil || !strings.Contains(err.Error(), "FenceSchema") || stateOf(err) != "42P01" {
 			t.Errorf("without the table: %v, want one that names FenceSchema, with SQLSTATE 42P01", err)
 		}
@@ -115,24 +105,6 @@ func TestFenceSerializationFailure(t *testing.T) {
 	})
 }
 
-// overtaken returns a lock whose holder does not know that a later one has been
-// fenced.
-func overtaken(t *testing.T, driver, dsn string, db *sql.DB) *sqllock.Lock {
-	t.Helper()
-	key := sqllock.ID(1)
-	stale := mustLock(t, session(t, driver, dsn, unaware()...), key)
-	if err := fencedWork(t.Context(), t, db, stale, "first"); err != nil {
-		t.Fatal(err)
-	}
-	number(t, db, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
-	later := session(t, driver, dsn)
-	servesAgain(t, later, key)
-	if err := fencedWork(t.Context(), t, db, mustLock(t, later, key), "second"); err != nil {
-		t.Fatal(err)
-	}
-	return stale
-}
-
 // While rows of the transaction are open, no statement can be sent on it, so
 // the fence cannot ask. A rollback to a savepoint removes the fence's error. In
 // neither case is a stale holder's work committed.
@@ -156,11 +128,9 @@ func TestFenceCannotBeGotRound(t *testing.T) {
 	}
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
-		stale := overtaken(t, driver, dsn, db)
+		stale, _ := overtaken(t, driver, dsn, db)
 		released := mustLock(t, session(t, driver, dsn), sqllock.ID(2))
-		if err := released.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, released)
 		for name, way := range ways {
 			for _, lock := range []*sqllock.Lock{stale, released} {
 				tx := transaction(t, db)
@@ -174,28 +144,6 @@ func TestFenceCannotBeGotRound(t *testing.T) {
 					t.Errorf("%s: write %v, commit %v; written %t", name, err, commit, written(t, db, name))
 				}
 			}
-		}
-	})
-}
-
-// The end of the caller's context is reported as such, whatever the driver
-// returns.
-func TestFenceContextEnds(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := fenced(t, driver, dsn)
-		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
-		first, second := transaction(t, db), transaction(t, db)
-		if err := sqllock.Fence(t.Context(), first, lock); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		passed := make(chan error, 1)
-		go func() { passed <- sqllock.Fence(ctx, second, lock) }()
-		lockertest.Eventually(t, "the second waits for the first", func() bool { return waitForLocks(t, db) == 1 })
-		cancel()
-		if err := <-passed; !errors.Is(err, context.Canceled) {
-			t.Errorf("Fence: %v, want context.Canceled", err)
 		}
 	})
 }

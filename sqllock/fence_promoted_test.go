@@ -31,7 +31,7 @@ func promoted(t *testing.T, driver string, primary *pgtest.Cluster) (db *sql.DB,
 // Two standbys that are promoted separately are both on timeline 2, and their
 // logs are two histories. A holder on one passes no fence on the other. It does
 // not keep the rightful holder there from its work.
-func TestFenceOfStandbysPromotedSeparately(t *testing.T) {
+func TestLongFenceOfStandbysPromotedSeparately(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, primary *pgtest.Cluster) {
 		key := sqllock.ID(1)
 		db := fenced(t, driver, primary.DSN(""))
@@ -74,7 +74,7 @@ func TestFenceOfStandbysPromotedSeparately(t *testing.T) {
 
 // Many transactions are fenced at once right after a promotion. None blocks
 // another.
-func TestFenceManyAtOnceAfterPromotion(t *testing.T) {
+func TestLongFenceManyAtOnceAfterPromotion(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, primary *pgtest.Cluster) {
 		db := fenced(t, driver, primary.DSN(""))
 		if err := fencedWork(t.Context(), t, db, mustLock(t, session(t, driver, primary.DSN("")), sqllock.ID(0)), "before"); err != nil {
@@ -117,20 +117,6 @@ func TestFenceAfterRestart(t *testing.T) {
 		lock := mustLock(t, session(t, driver, server.DSN("")), sqllock.ID(1))
 		if err := fencedWork(t.Context(), t, db, lock, "after"); err != nil {
 			t.Errorf("the next holder: %v", err)
-		}
-	})
-}
-
-// Rows from before an upgrade with pg_upgrade belong to another system, and may
-// be of a later timeline.
-func TestFenceAfterUpgrade(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := fenced(t, driver, dsn)
-		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
-		execute(t, db, `INSERT INTO latchkey_fence (key_space, key_id, system, timeline, lsn)
-			SELECT 0, 1, system_identifier + 1, 3, 9000000000000000000 FROM pg_control_system()`)
-		if err := fencedWork(t.Context(), t, db, lock, "after"); err != nil {
-			t.Errorf("Fence: %v", err)
 		}
 	})
 }

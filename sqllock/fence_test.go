@@ -56,21 +56,29 @@ func unaware() []sqllock.Option {
 	return []sqllock.Option{sqllock.WithLease(time.Hour), sqllock.WithSocket(func(any) net.Conn { return nil })}
 }
 
+// overtaken returns a lock whose holder does not know that it is lost, and the
+// lock of a later holder of the key. Both have been fenced.
+func overtaken(t *testing.T, driver, dsn string, db *sql.DB) (stale, later *sqllock.Lock) {
+	t.Helper()
+	key := sqllock.Namespace("fence").Key("user-1")
+	stale = mustLock(t, session(t, driver, dsn, unaware()...), key)
+	if err := fencedWork(t.Context(), t, db, stale, "first"); err != nil {
+		t.Fatal(err)
+	}
+	terminate(t, db)
+	s := session(t, driver, dsn)
+	servesAgain(t, s, key)
+	later = mustLock(t, s, key)
+	if err := fencedWork(t.Context(), t, db, later, "second"); err != nil {
+		t.Fatalf("Fence of the later holder: %v", err)
+	}
+	return stale, later
+}
+
 func TestFenceStopsStaleHolder(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
-		key := sqllock.Namespace("fence").Key("user-1")
-		stale := mustLock(t, session(t, driver, dsn, unaware()...), key)
-		if err := fencedWork(t.Context(), t, db, stale, "first"); err != nil {
-			t.Fatalf("Fence: %v", err)
-		}
-		number(t, db, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
-		later := session(t, driver, dsn)
-		servesAgain(t, later, key)
-		lock := mustLock(t, later, key)
-		if err := fencedWork(t.Context(), t, db, lock, "second"); err != nil {
-			t.Fatalf("Fence of the later holder: %v", err)
-		}
+		stale, lock := overtaken(t, driver, dsn, db)
 		if err := stale.Err(); err != nil {
 			t.Fatalf("the stale holder has noticed already: %v", err)
 		}
@@ -95,9 +103,7 @@ func TestWatchedAfterFence(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
 		rival := session(t, driver, dsn)
-		if _, err := rival.TryLock(t.Context(), sqllock.Namespace("fence").Keyed([]byte("other")).Key("ann")); err != nil {
-			t.Fatal(err)
-		}
+		mustLock(t, rival, sqllock.Namespace("fence").Keyed([]byte("other")).Key("ann"))
 		for name, speak := range map[string]func(s *sqllock.Session, lock *sqllock.Lock){
 			"fence": func(_ *sqllock.Session, lock *sqllock.Lock) {
 				if err := fencedWork(t.Context(), t, db, lock, "work"); err != nil {
@@ -112,7 +118,7 @@ func TestWatchedAfterFence(t *testing.T) {
 		} {
 			s := session(t, driver, dsn, sqllock.WithLease(10*time.Minute)) // only its watch can notice
 			lock := mustLock(t, s, sqllock.ID(1))
-			time.Sleep(100 * time.Millisecond) // by now the connection is quiet, and watched
+			lockertest.Eventually(t, "the connection is watched", func() bool { return sqllock.Watching(s) })
 			speak(s, lock)
 			number(t, db, "SELECT pg_terminate_backend(pid)::int FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'"+
 				" AND classid = 0 AND objid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
@@ -126,7 +132,7 @@ func TestFenceFindsLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
 		lock := mustLock(t, session(t, driver, dsn, unaware()...), sqllock.ID(1))
-		number(t, db, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
+		terminate(t, db)
 		if err := fencedWork(t.Context(), t, db, lock, "lost"); err != sqllock.ErrLost {
 			t.Errorf("Fence: %v, want ErrLost", err)
 		}
@@ -171,7 +177,8 @@ func TestFenceSerializes(t *testing.T) {
 	})
 }
 
-// A row of the fence from another system does not count in this one.
+// A row of the fence from another system does not count in this one, for example
+// from before an upgrade with pg_upgrade. It may be of a later timeline.
 func TestFenceReplacesOtherSystem(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
@@ -218,7 +225,7 @@ func TestFenceTogether(t *testing.T) {
 
 // The tokens of a key rise with its holders: in one Session, across Sessions,
 // across a crash and across a failover.
-func TestTokensRise(t *testing.T) {
+func TestLongTokensRise(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, primary *pgtest.Cluster) {
 		db := fenced(t, driver, primary.DSN(""))
 		var last string

@@ -46,10 +46,7 @@ func TestBoundContextEnds(t *testing.T) {
 	for _, tt := range tests {
 		for use, prepare := range used {
 			parent, cancelParent := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, "value"))
-			lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
 			first, cancelFirst := lock.Bind(t.Context()) // so that the context under test is not the only one
 			ctx, cancel := lock.Bind(parent)
 			ended := prepare(ctx)
@@ -111,10 +108,7 @@ func endedChild(ctx context.Context) func() bool {
 // error stays the same.
 func TestBoundContextDeadline(t *testing.T) {
 	t.Parallel()
-	lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
 	defer lock.Unlock()
 	at := time.Now()
 	parent, cancelParent := context.WithDeadline(t.Context(), at)
@@ -137,10 +131,7 @@ func TestBoundContextRace(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("stop")
 	for range 2000 {
-		lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
 		ctx, cancel := lock.Bind(t.Context())
 		woken := make(chan error)
 		go func() {

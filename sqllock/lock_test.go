@@ -17,9 +17,7 @@ func TestNilLock(t *testing.T) {
 	if err := lock.Err(); err != sqllock.ErrUnavailable {
 		t.Errorf("Err: %v, want ErrUnavailable", err)
 	}
-	if err := lock.Unlock(); err != nil {
-		t.Errorf("Unlock: %v", err)
-	}
+	unlock(t, lock)
 	if lock.Key() != (sqllock.Key{}) {
 		t.Error("Key is not zero")
 	}
@@ -30,10 +28,7 @@ func TestNilLock(t *testing.T) {
 	lock.Cancel(errors.New("cause"))
 
 	// Its contexts are the contexts of a request without a lock.
-	outer, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	outer := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
 	defer outer.Unlock()
 	unaffected(t, "a nil lock", outer, lock)
 }
@@ -42,15 +37,9 @@ func TestNilLock(t *testing.T) {
 func TestDetachContexts(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
-	outer, err := locks.TryLock(t.Context(), sqllock.ID(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	outer := mustLock(t, locks, sqllock.ID(1))
 	defer outer.Unlock()
-	lock, err := locks.TryLock(t.Context(), sqllock.ID(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := mustLock(t, locks, sqllock.ID(2))
 	defer lock.Unlock()
 	lock.DetachContexts()
 	unaffected(t, "a detached lock", outer, lock)
@@ -83,10 +72,7 @@ func TestFromContextOfKeys(t *testing.T) {
 	ctx := t.Context()
 	var held []*sqllock.Lock
 	for i := range int64(3) {
-		lock, err := locks.TryLock(ctx, sqllock.ID(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := mustLock(t, locks, sqllock.ID(i))
 		defer lock.Unlock()
 		bound, cancel := lock.Bind(ctx)
 		defer cancel()
@@ -122,10 +108,7 @@ type ctxKey struct{}
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	first, second := errors.New("first"), errors.New("second")
-	lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
 	work := lock.Context()
 	bound, cancel := lock.Bind(t.Context())
 	defer cancel()
@@ -143,9 +126,7 @@ func TestCancel(t *testing.T) {
 	}
 	var ended error
 	lock.OnEnd(func(cause error) { ended = cause })
-	if err := lock.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, lock)
 	if ended != sqllock.ErrReleased {
 		t.Errorf("OnEnd: %v, want ErrReleased", ended)
 	}
@@ -159,41 +140,13 @@ func TestCancel(t *testing.T) {
 // does not grow, and its loss does not end the unbound contexts.
 func TestUnbind(t *testing.T) {
 	t.Parallel()
-	lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
 	defer lock.Unlock()
 	bound, cancel := lock.Bind(t.Context())
 	cancel()
 	lock.Cancel(errors.New("later"))
 	if cause := context.Cause(bound); cause != context.Canceled {
 		t.Errorf("cause of an unbound context: %v", cause)
-	}
-}
-
-// A hook that panics does not keep the key from being released.
-func TestPanicInOnEnd(t *testing.T) {
-	t.Parallel()
-	locks := sqllock.NewMemory()
-	lock, err := locks.TryLock(t.Context(), sqllock.ID(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock.OnEnd(func(error) { panic("metrics") })
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic was swallowed")
-			}
-		}()
-		_ = lock.Unlock()
-	}()
-	if err := lock.Unlock(); err != nil {
-		t.Errorf("Unlock again: %v", err)
-	}
-	if _, err := locks.TryLock(t.Context(), sqllock.ID(1)); err != nil {
-		t.Errorf("the key was not released: %v", err)
 	}
 }
 
@@ -204,6 +157,7 @@ func TestPanicInOnEndOfSeveral(t *testing.T) {
 	t.Parallel()
 	one := sqllock.NewMemory()
 	for name, lockers := range map[string][]*sqllock.Memory{
+		"one lock":    {one},
 		"one locker":  {one, one, one},
 		"two lockers": {one, sqllock.NewMemory(), one},
 	} {
@@ -240,10 +194,7 @@ func TestPanicInOnEndOfSeveral(t *testing.T) {
 // Every hook is called, in the order in which the hooks were added.
 func TestSeveralOnEnd(t *testing.T) {
 	t.Parallel()
-	lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
 	var order []int
 	for i := range 3 {
 		lock.OnEnd(func(error) { order = append(order, i) })

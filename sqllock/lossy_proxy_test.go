@@ -1,6 +1,7 @@
 package sqllock_test
 
 import (
+	"bytes"
 	"net"
 	"net/url"
 	"sync"
@@ -17,11 +18,12 @@ type lossyProxy struct {
 
 	mu        sync.Mutex // protects the fields below
 	conns     map[net.Conn]struct{}
-	truncate  int  // the number of bytes to lose at the end of the next write to the server
-	toServer  bool // all bytes to the server are lost
-	toClient  bool // all bytes to the client are lost
-	closesNew bool // new connections are closed at once
-	hung      int  // connections that began in a cut and have lost bytes
+	truncate  int    // the number of bytes to lose at the end of the next write to the server
+	swallow   string // the connection whose client sends this text loses it, and all that follows; "" is none
+	toServer  bool   // all bytes to the server are lost
+	toClient  bool   // all bytes to the client are lost
+	closesNew bool   // new connections are closed at once
+	hung      int    // connections that began in a cut and have lost bytes
 	closed    bool
 }
 
@@ -147,6 +149,9 @@ func (w *lossyProxy) pass(l *lossyConn, written []byte, toServer bool) []byte {
 			w.hung++
 		}
 		l.lost[direction] = true
+	}
+	if toServer && w.swallow != "" && bytes.Contains(written, []byte(w.swallow)) {
+		l.lost = [2]bool{true, true}
 	}
 	switch {
 	case l.lost[direction]:

@@ -114,7 +114,7 @@ func TestPerTxFuncFails(t *testing.T) {
 			return db.BeginTx(ctx, nil)
 		}, sqllock.ErrUnavailable},
 	} {
-		_, err := sqllock.PerTxFunc(tt.begin).TryLock(t.Context(), sqllock.ID(1))
+		_, err := sqllock.PerTxFunc(tt.begin, shortLease()).TryLock(t.Context(), sqllock.ID(1))
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}

@@ -3,6 +3,7 @@ package sqllock_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"testing"
 	"time"
@@ -16,19 +17,18 @@ import (
 )
 
 // driverPool opens a *sql.DB on a pool of the driver's own. Closing one of its
-// connections puts it back into that pool, still open.
-func driverPool(t *testing.T, dsn string) *sql.DB {
+// connections puts it back into that pool, still open. wrap may be nil.
+func driverPool(t *testing.T, dsn string, wrap func(driver.Conn) driver.Conn) *sql.DB {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	db := stdlib.OpenDBFromPool(pool)
+	db := sql.OpenDB(wrapper{stdlib.GetPoolConnector(pool), wrap})
+	db.SetMaxIdleConns(0) // as stdlib.OpenDBFromPool does
 	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.Exec("CREATE TABLE orders (id int)"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, db, "CREATE TABLE orders (id int)")
 	return db
 }
 
@@ -49,33 +49,28 @@ func leavesNothing(t *testing.T, db *sql.DB, dsn string) {
 
 func TestCloseOnDriverPool(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.Database(t)
-	db := driverPool(t, dsn)
-	s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(10*time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	take(t, s, 0, 3)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	leavesNothing(t, db, dsn)
-	rival := session(t, "pgx", dsn)
-	take(t, rival, 0, 3)
-	if ok, err := tryTx(t, db, sqllock.ID(0)); ok || err != nil {
-		t.Errorf("TryTx of a held key, through the pool: %v, %v; want false", ok, err)
+	for _, wrap := range []func(driver.Conn) driver.Conn{nil, wrapping, hides} {
+		dsn := pgtest.Database(t)
+		db := driverPool(t, dsn, wrap)
+		s := sessionOn(t, db, sqllock.WithLease(10*time.Minute))
+		take(t, s, 0, 3)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		leavesNothing(t, db, dsn)
+		take(t, session(t, "pgx", dsn), 0, 3)
+		if ok, err := tryTx(t, db, sqllock.ID(0)); ok || err != nil {
+			t.Errorf("TryTx of a held key, through the pool: %v, %v; want false", ok, err)
+		}
 	}
 }
 
 // tryTx acquires key in a transaction of db, and reports whether it was free.
 func tryTx(t *testing.T, db *sql.DB, key sqllock.Key) (bool, error) {
 	t.Helper()
-	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := transaction(t, db)
 	defer func() { _ = tx.Rollback() }()
-	err = sqllock.TryTx(t.Context(), tx, key)
+	err := sqllock.TryTx(t.Context(), tx, key)
 	if errors.Is(err, sqllock.ErrHeld) {
 		return false, nil
 	}
@@ -87,7 +82,7 @@ func tryTx(t *testing.T, db *sql.DB, key sqllock.Key) (bool, error) {
 func TestFailedOpenOnDriverPool(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
-	db := driverPool(t, dsn)
+	db := driverPool(t, dsn, nil)
 	for range 5 {
 		s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(10*time.Minute), sqllock.WithRegistry(""))
 		if err == nil {
@@ -100,18 +95,13 @@ func TestFailedOpenOnDriverPool(t *testing.T) {
 
 // A connection that the server has ended, or that did not respond for the
 // lease, does not return to the pool either.
-func TestLossOnDriverPool(t *testing.T) {
+func TestLongLossOnDriverPool(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	dsn := cluster.DSN("")
-	db := driverPool(t, dsn)
+	db := driverPool(t, dsn, nil)
 	observer := open(t, "pgx", dsn)
-	s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(2*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	const processOf = `SELECT pid FROM pg_stat_activity WHERE application_name LIKE '%latchkey'`
+	s := sessionOn(t, db, shortLease())
 	for _, end := range []func(pid int){
 		func(pid int) { number(t, observer, `SELECT pg_terminate_backend($1)::int`, pid) },
 		func(pid int) {
@@ -122,7 +112,7 @@ func TestLossOnDriverPool(t *testing.T) {
 		},
 	} {
 		lock := take(t, s, 0, 1)[0]
-		pid := number(t, observer, processOf)
+		pid := number(t, observer, sessionPID)
 		end(pid)
 		<-lock.Context().Done()
 		_ = cluster.ThawBackend(pid)
@@ -142,16 +132,11 @@ func TestLossOnDriverPool(t *testing.T) {
 func TestConnInDoubtOnDriverPool(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
-	db := driverPool(t, dsn)
+	db := driverPool(t, dsn, nil)
 	conn := connection(t, db)
 	locks := sqllock.OnConn(conn)
-	if _, err := locks.TryLock(t.Context(), sqllock.ID(1)); err != nil {
-		t.Fatal(err)
-	}
-	lock, err := locks.TryLock(t.Context(), sqllock.ID(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustLock(t, locks, sqllock.ID(1))
+	lock := mustLock(t, locks, sqllock.ID(2))
 	if _, err := conn.ExecContext(context.Background(), "SELECT pg_advisory_unlock(2)"); err != nil {
 		t.Fatal(err)
 	}

@@ -16,16 +16,11 @@ import (
 func TestPoolNarrowedAfterOpen(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		s, err := sqllock.Open(t.Context(), db)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
+		s := sessionOn(t, db)
 		db.SetMaxOpenConns(1)
 		lock := take(t, s, 0, 1)[0] // on the connection that is open already
 		observer := open(t, driver, dsn)
-		number(t, observer, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name LIKE '%latchkey'`)
+		terminate(t, observer)
 		<-lock.Context().Done()
 		lockertest.Eventually(t, "calls fail, and say what to change", func() bool {
 			lock, err := s.TryLock(t.Context(), sqllock.ID(0))
@@ -58,10 +53,6 @@ func TestOpenRefusesPoolOfOne(t *testing.T) {
 		db.SetMaxOpenConns(1)
 		rejects(t, db, dsn, sqllock.ErrConfig, "allow two or more")
 		db.SetMaxOpenConns(2)
-		s, err := sqllock.Open(t.Context(), db)
-		if err != nil {
-			t.Fatalf("Open with a pool of two: %v", err)
-		}
-		_ = s.Close()
+		sessionOn(t, db)
 	})
 }

@@ -15,7 +15,7 @@ import (
 // After a cut of the network a Session serves again while an attempt to connect
 // still hangs: it does not wait for that attempt to fail. Bytes that a
 // connection loses in the cut never arrive.
-func TestReconnectWhileAnAttemptHangs(t *testing.T) {
+func TestLongReconnectWhileAnAttemptHangs(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		reconnectWhileAnAttemptHangs(t, driver, dsn, 5)
 	})
@@ -23,7 +23,7 @@ func TestReconnectWhileAnAttemptHangs(t *testing.T) {
 
 // A pool of two connections has none for a second attempt while the first one
 // hangs. The Session then cancels the first one. lib/pq ignores that.
-func TestReconnectWithASmallPool(t *testing.T) {
+func TestLongReconnectWithASmallPool(t *testing.T) {
 	t.Parallel()
 	reconnectWhileAnAttemptHangs(t, "pgx", pgtest.Database(t), 2)
 }
@@ -40,11 +40,7 @@ func reconnectWhileAnAttemptHangs(t *testing.T, driver, dsn string, pool int) {
 			db := open(t, driver, through)
 			db.SetMaxOpenConns(pool)
 			db.SetMaxIdleConns(0) // each attempt opens connections of its own
-			s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(2*time.Second), sqllock.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
+			s := sessionOn(t, db, shortLease(), sqllock.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
 			w.change(func(w *lossyProxy) { cut(w, true) })
 			lockertest.Eventually(t, "the connection is lost", func() bool { return s.Stats().Losses == 1 })
 			// pgx first sends a request to cancel, on a connection of its own.

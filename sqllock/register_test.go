@@ -33,15 +33,6 @@ func registry(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-func lockOf(t *testing.T, s *sqllock.Session, key sqllock.Key) *sqllock.Lock {
-	t.Helper()
-	lock, err := s.TryLock(t.Context(), key)
-	if err != nil {
-		t.Fatalf("TryLock: %v", err)
-	}
-	return lock
-}
-
 // registration returns what the registry says of key, which is held. It returns
 // the zero Registration if there is none.
 func registration(t *testing.T, db *sql.DB, key sqllock.Key) (r lockwatch.Registration) {
@@ -105,7 +96,7 @@ func TestRegistryIsWritten(t *testing.T) {
 		}
 		before := registration(t, db, plain)
 		lockertest.Eventually(t, "heartbeats go on", func() bool { return registration(t, db, plain).Heartbeat.After(before.Heartbeat) })
-		if after := registration(t, db, plain); after.Acquired.Sub(before.Acquired).Abs() > time.Second || !after.Expires.After(after.Heartbeat) {
+		if after := registration(t, db, plain); after.Acquired.Sub(before.Acquired).Abs() > time.Minute || !after.Expires.After(after.Heartbeat) {
 			t.Errorf("acquired %v, then %v; expires %v", before.Acquired, after.Acquired, after.Expires)
 		}
 
@@ -126,9 +117,7 @@ func TestRegistryIsWritten(t *testing.T) {
 		})
 		cancel()
 		waiting.Wait()
-		if err := lock.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lock)
 		lockertest.Eventually(t, "no caller waits, and one lock less is held", func() bool {
 			return number(t, db, "SELECT count(*) FROM latchkey_waits") == 0 && number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 2
 		})
@@ -316,9 +305,7 @@ func TestRegistryInAnotherEncoding(t *testing.T) {
 			if err := db.QueryRowContext(t.Context(), "SELECT encode(convert_to(name, 'UTF8'), 'hex') FROM latchkey_heartbeats").Scan(&got); err != nil || got != hex.EncodeToString([]byte(want)) {
 				t.Errorf("%s, %s: the name's bytes are %s, %v, want those of %q", driver, database, got, err, want)
 			}
-			if err := lock.Unlock(); err != nil {
-				t.Errorf("Unlock: %v", err)
-			}
+			unlock(t, lock)
 			lockertest.Eventually(t, "the row is gone", func() bool { return number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 0 })
 		}
 	}

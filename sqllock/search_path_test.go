@@ -55,7 +55,7 @@ END $$`
 // A role that may create operators in a schema of the search_path could have
 // its code run by sqllock's statements. It would only need an operator that
 // fits the types better than PostgreSQL's own.
-func TestBetterOperators(t *testing.T) {
+func TestLongBetterOperators(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
 	direct := open(t, "pgx", dsn)
@@ -63,9 +63,7 @@ func TestBetterOperators(t *testing.T) {
 		sqllock.FenceSchema(sqllock.PostgreSQL), watermark.Schema(sqllock.PostgreSQL),
 		lockwatch.Schema(sqllock.PostgreSQL), {betterOperators},
 	} {
-		for _, s := range statements {
-			execute(t, direct, s)
-		}
+		create(t, direct, statements)
 	}
 	if _, err := direct.Exec("SELECT 1.5 * 2"); err == nil {
 		t.Fatal("no operator fits better")
@@ -92,9 +90,7 @@ func TestShadowedCatalog(t *testing.T) {
 		sqllock.Schema(sqllock.PostgreSQL), sqllock.FenceSchema(sqllock.PostgreSQL), watermark.Schema(sqllock.PostgreSQL),
 		lockwatch.Schema(sqllock.PostgreSQL), {shadowFunctions},
 	} {
-		for _, s := range statements {
-			execute(t, direct, s)
-		}
+		create(t, direct, statements)
 	}
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver+"/functions", func(t *testing.T) {
@@ -117,11 +113,7 @@ func TestShadowedCatalog(t *testing.T) {
 // others.
 func locksExclude(t *testing.T, db *sql.DB, opts ...sqllock.Option) {
 	t.Helper()
-	s, err := sqllock.Open(t.Context(), db, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := sessionOn(t, db, opts...)
 	take(t, s, 0, 1)
 	takeKeyed(t, s)
 	if ok, err := tryTx(t, db, sqllock.ID(0)); ok || err != nil {
@@ -152,11 +144,7 @@ func withShadowedFunctions(t *testing.T, driver, dsn string) {
 	db := open(t, driver, dsn)
 	locksExclude(t, db)
 
-	s, err := sqllock.Open(t.Context(), db, sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := sessionOn(t, db, sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond))
 	lock := take(t, s, 10, 1)[0] // the server may still be freeing the keys of the previous Session
 	lockertest.Eventually(t, "Inspect shows a registered lock", func() bool {
 		snapshot, err := lockwatch.Inspect(t.Context(), db)
@@ -194,7 +182,5 @@ func withShadowedFunctions(t *testing.T, driver, dsn string) {
 	if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
 		t.Errorf("Fence with a lease table: %v", err)
 	}
-	if err := lock.Unlock(); err != nil {
-		t.Error(err)
-	}
+	unlock(t, lock)
 }

@@ -3,28 +3,26 @@ package sqllock_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// take acquires n keys that begin at first.
+// take acquires n free keys that begin at first, at once.
 func take(tb testing.TB, s *sqllock.Session, first, n int) []*sqllock.Lock {
 	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
 	locks := make([]*sqllock.Lock, n)
 	var wg sync.WaitGroup
 	for i := range locks {
 		wg.Go(func() {
-			lock, err := s.TryLock(context.Background(), sqllock.ID(int64(first+i)))
+			lock, err := s.Lock(ctx, sqllock.ID(int64(first+i)))
 			if err != nil {
-				tb.Errorf("TryLock: %v", err)
+				tb.Errorf("Lock: %v", err)
 			}
 			locks[i] = lock
 		})
@@ -36,168 +34,40 @@ func take(tb testing.TB, s *sqllock.Session, first, n int) []*sqllock.Lock {
 	return locks
 }
 
-func TestThousandKeysOneConnection(t *testing.T) {
+// One connection holds a thousand locks. More locks open another one, as far as
+// WithMaxHeld allows.
+func TestManyLocks(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		// A long lease: no heartbeat is counted as a query below.
-		s := session(t, driver, dsn, sqllock.WithLease(time.Hour))
+		s := session(t, driver, dsn, sqllock.WithLease(time.Hour), sqllock.WithMaxHeld(1100), sqllock.WithMaxConns(2))
 		observer := open(t, driver, dsn)
 		locks := take(t, s, 0, 1000)
 		if n := sessions(t, observer); n != 1 {
 			t.Errorf("%d connections hold 1000 locks, want 1", n)
 		}
-		if n := advisoryLocks(t, observer); n != 1000 {
-			t.Errorf("the database sees %d locks, want 1000", n)
-		}
-		before := s.Stats()
+		before := s.Stats().Exchanges
 		for i := range locks {
 			if _, err := s.TryLock(t.Context(), sqllock.ID(int64(i))); !errors.Is(err, sqllock.ErrHeld) {
 				t.Fatalf("the second caller: %v", err)
 			}
 		}
-		if after := s.Stats(); after.Exchanges != before.Exchanges {
-			t.Errorf("1000 rejections in the process cost %d queries, want none", after.Exchanges-before.Exchanges)
+		if after := s.Stats().Exchanges; after != before {
+			t.Errorf("1000 rejections in the process cost %d queries, want none", after-before)
 		}
+		locks = append(locks, take(t, s, 1000, 100)...)
+		lockertest.Eventually(t, "another connection is open", func() bool { return sessions(t, observer) == 2 })
+		if n := advisoryLocks(t, observer); n != 1100 {
+			t.Errorf("the database sees %d locks, want 1100", n)
+		}
+		if _, err := s.TryLock(t.Context(), sqllock.ID(-1)); !errors.Is(err, sqllock.ErrCapacity) {
+			t.Errorf("TryLock beyond WithMaxHeld: %v, want ErrCapacity", err)
+		}
+		unlock(t, locks[0])
+		locks[0] = mustLock(t, s, sqllock.ID(-1))
 		for _, lock := range locks {
 			go func() { _ = lock.Unlock() }()
 		}
 		lockertest.Eventually(t, "all locks are released", func() bool { return advisoryLocks(t, observer) == 0 })
-		t.Logf("1000 locks acquired and released in %d statements on one connection", s.Stats().Exchanges)
-	})
-}
-
-func TestMoreConnectionsForMoreLocks(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	s := session(t, "pgx", dsn, sqllock.WithMaxHeld(2600), sqllock.WithMaxConns(3))
-	observer := open(t, "pgx", dsn)
-	var locks []*sqllock.Lock
-	for i := range 25 {
-		locks = append(locks, take(t, s, 100*i, 100)...)
-		if i == 11 || i == 22 { // the first lock of the next thousand has requested another connection
-			lockertest.Eventually(t, "another connection is open", func() bool { return s.Stats().Connections == i/10+1 })
-		}
-	}
-	if n := sessions(t, observer); n != 3 {
-		t.Errorf("%d connections for 2500 locks, want 3", n)
-	}
-	if n := advisoryLocks(t, observer); n != 2500 {
-		t.Errorf("the database sees %d locks, want 2500", n)
-	}
-	for i := range 2500 {
-		if _, err := s.TryLock(t.Context(), sqllock.ID(int64(i))); !errors.Is(err, sqllock.ErrHeld) {
-			t.Fatalf("TryLock of a key held on another connection: %v", err)
-		}
-	}
-	locks = append(locks, take(t, s, 2500, 100)...)
-	if _, err := s.TryLock(t.Context(), sqllock.ID(-1)); !errors.Is(err, sqllock.ErrCapacity) {
-		t.Errorf("TryLock beyond WithMaxHeld: %v, want ErrCapacity", err)
-	}
-	if err := locks[0].Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	lock, err := s.TryLock(t.Context(), sqllock.ID(-1))
-	if err != nil {
-		t.Fatalf("TryLock after a release: %v", err)
-	}
-	for _, l := range append(locks[1:], lock) {
-		go func() { _ = l.Unlock() }()
-	}
-	lockertest.Eventually(t, "all locks are released", func() bool { return advisoryLocks(t, observer) == 0 })
-}
-
-// Ten thousand callers that give up at any moment do not end the Session's
-// connection. They leave no locks and no goroutines behind.
-func TestTenThousandCancelledCallers(t *testing.T) {
-	for _, driver := range pgtest.Drivers() { // not parallel: goroutines are counted
-		t.Run(driver, func(t *testing.T) {
-			dsn := pgtest.Database(t)
-			s := session(t, driver, dsn)
-			observer := open(t, driver, dsn)
-			observer.SetMaxIdleConns(1)
-			bystander := take(t, s, -1, 1)[0]
-			pid := number(t, observer, sessionPID)
-			goroutines := runtime.NumGoroutine()
-			var wg sync.WaitGroup
-			var granted, gaveUp atomic.Int32
-			for i := range 200 {
-				wg.Go(func() {
-					for j := range 50 {
-						// The context ends at a moment between the begin of the
-						// call and its response, or before it.
-						ctx, cancel := context.WithTimeout(context.Background(), rand.N(time.Millisecond)-100*time.Microsecond)
-						lock, err := s.TryLock(ctx, sqllock.ID(int64((i+j)%100)))
-						switch {
-						case err == nil:
-							granted.Add(1)
-							_ = lock.Unlock()
-						case errors.Is(err, context.DeadlineExceeded):
-							gaveUp.Add(1)
-						case !errors.Is(err, sqllock.ErrHeld):
-							t.Errorf("TryLock: %v", err)
-						}
-						cancel()
-					}
-				})
-			}
-			wg.Wait()
-			if err := bystander.Err(); err != nil {
-				t.Fatalf("a lock that was held meanwhile: %v", err)
-			}
-			lockertest.Eventually(t, "only the bystander's lock remains", func() bool { return advisoryLocks(t, observer) == 1 })
-			lockertest.Eventually(t, "no goroutine remains", func() bool { return runtime.NumGoroutine() <= goroutines })
-			if now := number(t, observer, sessionPID); now != pid || s.Stats().Losses != 0 {
-				t.Errorf("the connection was lost: process %d, then %d; %d losses", pid, now, s.Stats().Losses)
-			}
-			t.Logf("10000 calls: %d granted, %d gave up; %d statements, same server process", granted.Load(), gaveUp.Load(), s.Stats().Exchanges)
-		})
-	}
-}
-
-// Callers of one process hand a key on to each other. Other processes still get
-// their turn.
-func TestTurnsAcrossProcesses(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		greedy, other := session(t, driver, dsn), session(t, driver, dsn)
-		key := sqllock.ID(1)
-		stop := make(chan struct{})
-		var (
-			wg      sync.WaitGroup
-			handed  atomic.Int64
-			longest time.Duration
-		)
-		for range 8 {
-			wg.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					lock, err := greedy.Lock(context.Background(), key)
-					if err != nil {
-						t.Errorf("Lock: %v", err)
-						return
-					}
-					handed.Add(1)
-					_ = lock.Unlock()
-				}
-			})
-		}
-		lockertest.Eventually(t, "callers hand the key on", func() bool { return handed.Load() > 100 })
-		for range 3 {
-			asked := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			lock, err := other.Lock(ctx, key)
-			cancel()
-			if err != nil {
-				t.Fatalf("no turn within three seconds while another process hands the key on: %v", err)
-			}
-			longest = max(longest, time.Since(asked))
-			_ = lock.Unlock()
-		}
-		close(stop)
-		wg.Wait()
-		t.Logf("longest wait for a turn %v, during %d handovers", longest.Round(time.Millisecond), handed.Load())
 	})
 }
 
@@ -206,14 +76,8 @@ func TestTurnsAcrossProcesses(t *testing.T) {
 func TestAsyncUnlock(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		s := session(t, driver, dsn, sqllock.WithAsyncUnlock())
-		for range 1000 {
-			lock, err := s.TryLock(t.Context(), sqllock.ID(1))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := lock.Unlock(); err != nil {
-				t.Fatal(err)
-			}
+		for range 200 {
+			unlock(t, mustLock(t, s, sqllock.ID(1)))
 		}
 		observer := open(t, driver, dsn)
 		lockertest.Eventually(t, "the lock is released", func() bool { return advisoryLocks(t, observer) == 0 })
@@ -290,54 +154,11 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A connection from a shared pool may hold locks that its last user forgot. The
-// Session must not count them as its own.
-func TestForgottenLocksInThePool(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.ExecContext(t.Context(), "SELECT pg_advisory_lock(1)"); err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.Close(); err != nil { // the mistake: the lock returns to the pool with the connection
-			t.Fatal(err)
-		}
-		s, err := sqllock.Open(t.Context(), db)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		rival := session(t, driver, dsn)
-		lock, err := s.TryLock(t.Context(), sqllock.ID(1))
-		if errors.Is(err, sqllock.ErrHeld) {
-			return // the pool gave the Session another connection
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := lock.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		if lock, err := rival.TryLock(t.Context(), sqllock.ID(1)); err != nil {
-			t.Errorf("the forgotten lock outlived Unlock: %v", err)
-		} else {
-			_ = lock.Unlock()
-		}
-	})
-}
-
 func TestSettingsOfTheConnection(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
 		db.SetMaxIdleConns(2)
-		s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(7*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
+		s := sessionOn(t, db)
 		if !s.Stats().Watched {
 			t.Error("the socket is not watched")
 		}

@@ -83,35 +83,6 @@ func TestOneConnectionIsLost(t *testing.T) {
 	}, withPerConn(2), WithMaxConns(2), WithHeartbeat(2*time.Second))
 }
 
-// A key that the response grants counts once, also while that response is still
-// being completed. So a request in the middle of it opens no other connection.
-func TestGrantsCountOnceForAnotherConnection(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		const busy = 6 // with the first key, seven locks of the ten for one connection
-		server.steal(ID(busy))
-		db := server.session(0)
-		first, resumeFirst := hold(t)
-		db.hooks(first, nil)
-		calls := []<-chan called{beginTry(background, s, ID(-1))}
-		for i := range int64(busy + 1) { // the next batch
-			calls = append(calls, beginTry(background, s, ID(i)))
-		}
-		second, resumeSecond := hold(t)
-		db.hooks(second, nil)
-		resumeFirst()
-		synctest.Wait()
-		calls = append(calls, beginTry(background, s, ID(busy))) // the denial is older: it is requested again
-		resumeSecond()
-		for _, c := range calls {
-			returned(t, "TryLock", c)
-		}
-		time.Sleep(ticks)
-		if got := s.Stats(); got.Held != busy+1 || got.Connections != 1 {
-			t.Errorf("%d locks on %d connections, want %d on 1", got.Held, got.Connections, busy+1)
-		}
-	}, withPerConn(10))
-}
-
 // A Session does not open another connection if the pool has no room for it and
 // for the proof. After a failed attempt it does not try again at once.
 func TestGrowthIsLimited(t *testing.T) {
@@ -157,23 +128,4 @@ func TestMaxHeldOverConnections(t *testing.T) {
 			t.Errorf("%d locks in the database, want 4", n)
 		}
 	}, withPerConn(2), WithMaxConns(2), WithMaxHeld(4))
-}
-
-// A stuck driver costs a limited number of goroutines, however often the Session
-// needs another connection.
-func TestStuckGrowth(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		gate := make(chan struct{})
-		defer close(gate)
-		server.onOpen = func(int) error { <-gate; return nil }
-		for i := range 300 {
-			mustTry(t, s, ID(int64(i)))
-			time.Sleep(time.Second)
-		}
-		server.mu.Lock()
-		defer server.mu.Unlock()
-		if stuck := server.opens - 1; stuck > maxInDriver {
-			t.Errorf("%d attempts are stuck, want at most %d", stuck, maxInDriver)
-		}
-	}, withPerConn(2), WithMaxConns(2))
 }

@@ -86,28 +86,6 @@ func TestUnlockAfterSuspend(t *testing.T) {
 	}
 }
 
-// No reader joins readers whose lock a suspend has ended. Unlock returns ErrLost
-// to each of them, even if it is not the last one and sends no statement.
-func TestReadersAfterSuspend(t *testing.T) {
-	var asleep atomic.Int64
-	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
-		mustRead(t, s, ID(1))
-		asleep.Add(int64(s.options.validFor()))
-		if lock, err := s.TryRLock(background, ID(1)); err == nil && lock.Err() != nil {
-			t.Errorf("a reader got a lock whose Err is %v", lock.Err())
-		}
-		time.Sleep(ticks)
-
-		readers := []*Lock{mustRead(t, s, ID(2)), mustRead(t, s, ID(2))}
-		asleep.Add(int64(s.options.validFor()))
-		for i, l := range readers {
-			if err := l.Unlock(); err != ErrLost {
-				t.Errorf("reader %d: Unlock: %v, want ErrLost", i, err)
-			}
-		}
-	}, suspended(&asleep))
-}
-
 // Suspends that are shorter than the lease cost no lock if heartbeats come in
 // between.
 func TestShortSuspends(t *testing.T) {

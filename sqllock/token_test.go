@@ -30,9 +30,7 @@ func TestToken(t *testing.T) {
 				t.Errorf("the second call: %q, %v, want %q", again, err, token)
 			}
 			last = token
-			if err := lock.Unlock(); err != nil {
-				t.Fatal(err)
-			}
+			unlock(t, lock)
 		}
 	})
 }
@@ -41,9 +39,7 @@ func TestTokenErrors(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		s := session(t, driver, dsn)
 		released := mustLock(t, s, sqllock.ID(1))
-		if err := released.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, released)
 		reader, err := s.TryRLock(t.Context(), sqllock.ID(2))
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -60,11 +59,7 @@ func TestTryTx(t *testing.T) {
 			if err := b.Rollback(); err != nil {
 				t.Fatal(err)
 			}
-			if lock, err := s.TryLock(t.Context(), key); err != nil {
-				t.Errorf("%s: TryLock after rollback: %v", name, err)
-			} else if err := lock.Unlock(); err != nil {
-				t.Error(err)
-			}
+			unlock(t, mustLock(t, s, key))
 		}
 	})
 }
@@ -89,8 +84,7 @@ func TestTxErrors(t *testing.T) {
 			t.Fatal("no error to fail the transaction")
 		}
 		err := sqllock.TryTx(t.Context(), failed, sqllock.ID(1))
-		var state interface{ SQLState() string }
-		if !errors.As(err, &state) || state.SQLState() != "25P02" {
+		if stateOf(err) != "25P02" {
 			t.Errorf("TryTx on a failed transaction: %v, want SQLSTATE 25P02", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -124,8 +118,7 @@ func TestLockTx(t *testing.T) {
 		got := make(chan error, 1)
 		go func() { got <- sqllock.LockTx(ctx, waiter, key, math.MaxInt64) }() // longer than lock_timeout can be
 		lockertest.Eventually(t, "the transaction waits", func() bool {
-			return number(t, db, `SELECT count(*) FROM pg_stat_activity
-				WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = 'advisory'`) == 1
+			return waitForLocks(t, db) == 1
 		})
 		if err := holder.Commit(); err != nil {
 			t.Fatal(err)
@@ -181,8 +174,7 @@ func TestLockTxDeadlock(t *testing.T) {
 			go func() { results <- result{tx, sqllock.LockTx(ctx, tx, key, time.Minute)} }()
 		}
 		victim := <-results
-		var state interface{ SQLState() string }
-		if !errors.As(victim.err, &state) || state.SQLState() != "40P01" {
+		if stateOf(victim.err) != "40P01" {
 			t.Errorf("the victim got %v, want SQLSTATE 40P01", victim.err)
 		}
 		_ = victim.tx.Rollback()
@@ -195,42 +187,26 @@ func TestLockTxDeadlock(t *testing.T) {
 func TestPerTxSharesItsTransaction(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		if _, err := db.Exec("CREATE TABLE effects (what text)"); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, db, "CREATE TABLE effects (what text)")
 		locker := sqllock.PerTx(db)
-		work := func(what string, commit bool) (*sqllock.Lock, error) {
-			lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
-			if err != nil {
-				return nil, err
-			}
+		for _, commit := range []bool{true, false} {
+			lock := mustLock(t, locker, sqllock.ID(1))
 			tx, ok := sqllock.TxFromContext(lock.Context())
 			if !ok {
 				t.Fatal("the lock's context has no transaction")
 			}
-			if _, err := tx.Exec("INSERT INTO effects VALUES ('" + what + "')"); err != nil {
+			if _, err := tx.Exec("INSERT INTO effects VALUES ('of the holder')"); err != nil {
 				t.Fatal(err)
 			}
 			if commit {
-				err = tx.Commit()
+				if err := tx.Commit(); err != nil {
+					t.Fatal(err)
+				}
+				if n := advisoryLocks(t, db); n != 0 {
+					t.Errorf("%d locks after the transaction was committed: committing ends the lock", n)
+				}
 			}
-			return lock, err
-		}
-		lock, err := work("committed", true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := advisoryLocks(t, db); n != 0 {
-			t.Errorf("%d locks after the transaction was committed: committing ends the lock", n)
-		}
-		if err := lock.Unlock(); err != nil {
-			t.Errorf("Unlock after commit: %v", err)
-		}
-		if lock, err = work("not committed", false); err != nil {
-			t.Fatal(err)
-		}
-		if err := lock.Unlock(); err != nil {
-			t.Error(err)
+			unlock(t, lock)
 		}
 		if n := number(t, db, "SELECT count(*) FROM effects"); n != 1 {
 			t.Errorf("%d effects, want the committed one", n)
@@ -247,22 +223,13 @@ func TestPerTxSharesItsTransaction(t *testing.T) {
 func TestPerTxLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		locker := sqllock.PerTx(db, sqllock.WithLease(2*time.Second))
-		lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := lockSoon(t, sqllock.PerTx(db, shortLease()), sqllock.ID(1))
 		// The server ends a transaction that is idle for the lease.
 		lockertest.Eventually(t, "the server has freed the lock", func() bool { return advisoryLocks(t, db) == 0 })
 		if err := lock.Unlock(); err != sqllock.ErrLost {
 			t.Errorf("Unlock: %v, want ErrLost", err)
 		}
-		if lock, err = locker.TryLock(t.Context(), sqllock.ID(1)); err != nil {
-			t.Fatalf("TryLock afterwards: %v", err)
-		}
-		if err := lock.Unlock(); err != nil {
-			t.Error(err)
-		}
+		unlock(t, mustLock(t, sqllock.PerTx(db), sqllock.ID(1)))
 	})
 }
 
@@ -271,14 +238,9 @@ func TestPerTxLoss(t *testing.T) {
 func TestPerTxWaiterGetsItsOwnTransaction(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		if _, err := db.Exec("CREATE TABLE effects (what text)"); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, db, "CREATE TABLE effects (what text)")
 		locker := sqllock.PerTx(db)
-		first, err := locker.TryLock(t.Context(), sqllock.ID(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := mustLock(t, locker, sqllock.ID(1))
 		type result struct {
 			lock *sqllock.Lock
 			err  error
@@ -318,21 +280,18 @@ func TestPerTxLeavesSettingsAlone(t *testing.T) {
 		db.SetMaxOpenConns(1)
 		locker := sqllock.PerTx(db, sqllock.WithLease(time.Minute))
 		for name, commit := range map[string]bool{"committed": true, "rolled back": false} {
-			lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := mustLock(t, locker, sqllock.ID(1))
 			tx, _ := sqllock.TxFromContext(lock.Context())
 			var timeout string
 			if err := tx.QueryRow("SHOW idle_in_transaction_session_timeout").Scan(&timeout); err != nil || timeout != "1min" {
 				t.Errorf("%s: the timeout of the transaction is %q, %v; want 1min", name, timeout, err)
 			}
 			if commit {
-				err = tx.Commit()
+				if err := tx.Commit(); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := errors.Join(err, lock.Unlock()); err != nil {
-				t.Fatal(err)
-			}
+			unlock(t, lock)
 			if err := db.QueryRow("SHOW idle_in_transaction_session_timeout").Scan(&timeout); err != nil || timeout != "0" {
 				t.Errorf("%s: the timeout of the pooled connection is %q, %v; want 0", name, timeout, err)
 			}
@@ -340,50 +299,16 @@ func TestPerTxLeavesSettingsAlone(t *testing.T) {
 	})
 }
 
-// A pool without a free connection makes TryLock fail within a second.
+// A pool without a free connection makes TryLock fail.
 func TestPerTxPoolExhausted(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
 		db.SetMaxOpenConns(1)
-		locker := sqllock.PerTx(db)
-		lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := locker.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrUnavailable) {
+		lock := mustLock(t, sqllock.PerTx(db), sqllock.ID(1))
+		if _, err := sqllock.PerTx(db, shortLease()).TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("TryLock without a connection: %v, want ErrUnavailable", err)
 		}
-		if err := lock.Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lock)
 		lockertest.Eventually(t, "the late grant is released", func() bool { return db.Stats().InUse == 0 })
-	})
-}
-
-func TestPerTxDatabaseDown(t *testing.T) {
-	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		locker := sqllock.PerTx(open(t, driver, cluster.DSN("")))
-		lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cluster.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		if err := lock.Unlock(); err != sqllock.ErrLost {
-			t.Errorf("Unlock: %v, want ErrLost", err)
-		}
-		_, err = locker.TryLock(t.Context(), sqllock.ID(1))
-		if !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("TryLock: %v, want ErrUnavailable", err)
-		}
-		tellsNothing(t, err, cluster.DSN(""))
-		if err := cluster.StartAgain(); err != nil {
-			t.Fatal(err)
-		}
-		lockertest.Eventually(t, "it serves again", func() bool {
-			lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
-			return err == nil && lock.Unlock() == nil
-		})
 	})
 }

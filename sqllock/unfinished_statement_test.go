@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -33,7 +32,7 @@ func inMidStatement(t *testing.T, w *lossyProxy, s *sqllock.Session) {
 
 // The server gets a statement without its end, and the client's host is alive.
 // The server's timeouts for idle sessions do not run then.
-func TestStatementWithoutItsEnd(t *testing.T) {
+func TestLongStatementWithoutItsEnd(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		for _, encrypted := range []bool{false, true} {
 			dsn := cluster.DSN("")
@@ -41,12 +40,10 @@ func TestStatementWithoutItsEnd(t *testing.T) {
 			if encrypted {
 				dsn = pgtest.OverTLS(dsn)
 			}
-			const lease, slack = 2 * time.Second, 6 * time.Second
 			w, through := startLossyProxy(t, dsn)
-			s := session(t, driver, through, sqllock.WithLease(lease))
-			lock := mustLock(t, s, sqllock.ID(1))
+			s := session(t, driver, through, shortLease())
+			lock := lockSoon(t, s, sqllock.ID(1))
 			pid := number(t, observer, sessionPID)
-			began := time.Now()
 			inMidStatement(t, w, s)
 			if !encrypted {
 				const reading = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND wait_event = 'ClientRead' AND pid = $1"
@@ -54,12 +51,7 @@ func TestStatementWithoutItsEnd(t *testing.T) {
 					t.Fatal("the server does not wait for the end of a statement")
 				}
 			}
-			for !isFree(t, observer, 1) {
-				if time.Since(began) > lease+slack {
-					t.Fatalf("TLS %v: the key is not free %v after the cut, with a lease of %v", encrypted, time.Since(began), lease)
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
+			lockertest.Eventually(t, "the key is free", func() bool { return isFree(t, observer, 1) })
 			if err := lock.Err(); err != sqllock.ErrLost {
 				t.Errorf("TLS %v: the key is free, and its holder's Err is %v", encrypted, err)
 			}
@@ -77,15 +69,15 @@ func TestStatementWithoutItsEnd(t *testing.T) {
 
 // A Session ends its own abandoned server processes and no others. A connection
 // that was lost and replaced before is not affected.
-func TestOnlyWhatWasLeftBehindEnds(t *testing.T) {
+func TestLongOnlyWhatWasLeftBehindEnds(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		observer := open(t, driver, dsn)
 		other := session(t, driver, dsn)
 		held := mustLock(t, other, sqllock.ID(10))
 		w, through := startLossyProxy(t, dsn)
-		s := session(t, driver, through, sqllock.WithLease(2*time.Second))
+		s := session(t, driver, through, shortLease())
 		for round := range 2 {
-			lock := mustLock(t, s, sqllock.ID(1))
+			lock := lockSoon(t, s, sqllock.ID(1))
 			inMidStatement(t, w, s)
 			<-lock.Context().Done()
 			servesAgain(t, s, sqllock.ID(1))
@@ -102,12 +94,12 @@ func TestOnlyWhatWasLeftBehindEnds(t *testing.T) {
 
 // The client of a statement without its end is cut off for ever. Watch reports
 // its session as late, and ends it. PostgreSQL 17 ends it without Watch.
-func TestWatchEndsAStatementWithoutItsEnd(t *testing.T) {
+func TestLongWatchEndsAStatementWithoutItsEnd(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := registry(t, driver, dsn)
 		wired, through := startLossyProxy(t, dsn)
-		s := session(t, driver, through, sqllock.WithLease(2*time.Second), sqllock.WithRegistry(""))
-		mustLock(t, s, sqllock.ID(1))
+		s := session(t, driver, through, shortLease(), sqllock.WithRegistry(""))
+		lockSoon(t, s, sqllock.ID(1))
 		lockertest.Eventually(t, "the lock is registered", func() bool {
 			return number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE key_id = 1") == 1
 		})

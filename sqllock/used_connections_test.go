@@ -48,15 +48,9 @@ func TestOpenOnUsedConnections(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				dsn := pgtest.Database(t) // a database for each case: the server may still be ending connections of the previous one
 				db := open(t, driver, dsn)
-				for _, statement := range lockwatch.Schema(sqllock.PostgreSQL) {
-					execute(t, db, statement)
-				}
+				create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
 				leave(t, db, 2, statements...)
-				s, err := sqllock.Open(t.Context(), db, sqllock.WithRegistry(""), sqllock.WithHolder(name), sqllock.WithHeartbeat(20*time.Millisecond))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
+				s := sessionOn(t, db, sqllock.WithRegistry(""), sqllock.WithHolder(name), sqllock.WithHeartbeat(20*time.Millisecond))
 				take(t, s, 0, 1)
 				takeKeyed(t, s)
 				observer := open(t, driver, dsn)
@@ -76,36 +70,40 @@ func TestOpenOnUsedConnections(t *testing.T) {
 	})
 }
 
+// A connection from a shared pool may hold locks that its last user forgot. The
+// Session must not count them as its own.
+func TestForgottenLocksInThePool(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		leave(t, db, 2, "SELECT pg_advisory_lock(pg_backend_pid())")
+		s := sessionOn(t, db)
+		forgotten := sqllock.ID(int64(number(t, open(t, driver, dsn), sessionPID)))
+		unlock(t, mustLock(t, s, forgotten))
+		mustLock(t, session(t, driver, dsn), forgotten)
+	})
+}
+
 // takeKeyed acquires a key under a secret. The Session reads pg_locks for it.
 func takeKeyed(t *testing.T, s *sqllock.Session) {
 	t.Helper()
-	if _, err := s.TryLock(t.Context(), sqllock.Namespace("n").Keyed([]byte("secret")).Key("id")); err != nil {
-		t.Fatal(err)
-	}
+	mustLock(t, s, sqllock.Namespace("n").Keyed([]byte("secret")).Key("id"))
 }
 
 // The rows of a lease table are committed, whatever the last user of the
 // connection has left behind.
 func TestLeaseTableOnUsedConnections(t *testing.T) {
 	for _, name := range []string{"pgx", "postgres"} {
-		for _, wrapped := range []string{"", "wrapped", "hidden"} {
-			t.Run(name+wrapped, func(t *testing.T) {
+		for how, wrap := range map[string]func(driver.Conn) driver.Conn{"": nil, " wrapped": wrapping, " hidden": hides} {
+			t.Run(name+how, func(t *testing.T) {
 				t.Parallel()
 				dsn := pgtest.Database(t)
 				if name == "pgx" {
 					dsn += "&default_query_exec_mode=exec"
 				}
-				db := open(t, name, dsn)
-				if wrapped != "" {
-					db = openWrapped(t, name, dsn, wrapped == "hidden")
-				}
+				db := openWrapped(t, name, dsn, wrap)
 				db.SetMaxOpenConns(1)
 				leave(t, db, 1, "BEGIN")
-				s, err := sqllock.Open(t.Context(), db, sqllock.WithLeaseTable())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
+				s := sessionOn(t, db, sqllock.WithLeaseTable())
 				rival := session(t, name, dsn, sqllock.WithLeaseTable())
 				for i, statements := range [][]string{{"BEGIN"}, {"BEGIN", "SELECT 1/0"}} {
 					leave(t, db, 1, statements...)
@@ -114,49 +112,31 @@ func TestLeaseTableOnUsedConnections(t *testing.T) {
 						t.Errorf("TryLock of a key that another Session holds: %v, want ErrHeld", err)
 					}
 					leave(t, db, 1, statements...)
-					if err := lock.Unlock(); err != nil {
-						t.Errorf("Unlock: %v", err)
-					}
-					if _, err = rival.TryLock(t.Context(), sqllock.ID(int64(i))); err != nil {
-						t.Errorf("TryLock of a key that another Session has released: %v", err)
-					}
+					unlock(t, lock)
+					mustLock(t, rival, sqllock.ID(int64(i)))
 				}
 			})
 		}
 	}
 }
 
-// forever is a Connector whose connections are in a transaction that never
-// ends.
-type forever struct{ driver.Connector }
-
-func (f forever) Connect(ctx context.Context) (driver.Conn, error) {
-	c, err := f.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.(driver.ExecerContext).ExecContext(ctx, "BEGIN", nil); err != nil {
-		return nil, err
-	}
-	return inTransaction{wrappedConn{hidden: func() driver.Conn { return c }}}, nil
-}
-
-type inTransaction struct{ wrappedConn }
+// inTransaction is a connection in a transaction that never ends.
+type inTransaction struct{ execConn }
 
 func (c inTransaction) ResetSession(context.Context) error { return nil }
-
-func (c inTransaction) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if strings.HasPrefix(query, "BEGIN") || strings.HasPrefix(query, "ROLLBACK") {
-		query = "SELECT"
-	}
-	return c.wrappedConn.ExecContext(ctx, query, args)
-}
 
 // Open fails where the server cannot end a silent session.
 func TestOpenInEternalTransaction(t *testing.T) {
 	eachDriver(t, func(t *testing.T, name, dsn string) {
-		db := sql.OpenDB(forever{connectorOf(t, name, dsn)})
-		t.Cleanup(func() { _ = db.Close() })
+		db := openWrapped(t, name, dsn, func(c driver.Conn) driver.Conn {
+			_, _ = c.(driver.ExecerContext).ExecContext(t.Context(), "BEGIN", nil)
+			return inTransaction{execConn{hiding(c), func(query string, send func(string) (driver.Result, error)) (driver.Result, error) {
+				if strings.HasPrefix(query, "BEGIN") || strings.HasPrefix(query, "ROLLBACK") {
+					query = "SELECT"
+				}
+				return send(query)
+			}}}
+		})
 		rejects(t, db, dsn, sqllock.ErrNotExclusive, "keeps a transaction open")
 	})
 }
@@ -165,9 +145,7 @@ func TestOpenInEternalTransaction(t *testing.T) {
 // transaction open.
 func TestOthersOnUsedConnections(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		for _, statement := range lockwatch.Schema(sqllock.PostgreSQL) {
-			execute(t, open(t, driver, dsn), statement)
-		}
+		create(t, open(t, driver, dsn), lockwatch.Schema(sqllock.PostgreSQL))
 		for _, left := range []string{"a transaction", "a failed transaction"} {
 			t.Run(left, func(t *testing.T) {
 				db := open(t, driver, dsn)
@@ -181,9 +159,7 @@ func TestOthersOnUsedConnections(t *testing.T) {
 				if err != nil {
 					t.Fatalf("PerTx: %v", err)
 				}
-				if err := lock.Unlock(); err != nil {
-					t.Error(err)
-				}
+				unlock(t, lock)
 			})
 		}
 	})

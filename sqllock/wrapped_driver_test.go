@@ -6,9 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/lib/pq"
 
@@ -64,32 +62,43 @@ func (c wrappedConn) CheckNamedValue(v *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-// wrapper is a Connector of wrappedConns.
+// An execConn calls exec for each statement of another driver's connection.
+type execConn struct {
+	wrappedConn
+	exec func(query string, send func(query string) (driver.Result, error)) (driver.Result, error)
+}
+
+func (c execConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return c.exec(query, func(query string) (driver.Result, error) { return c.wrappedConn.ExecContext(ctx, query, args) })
+}
+
+func wrapping(c driver.Conn) driver.Conn { return wrappedConn{parent: c} }
+func hiding(c driver.Conn) wrappedConn   { return wrappedConn{hidden: func() driver.Conn { return c }} }
+func hides(c driver.Conn) driver.Conn    { return hiding(c) }
+
+// wrapper is a Connector whose connections are wrapped.
 type wrapper struct {
 	driver.Connector
-	hides bool
+	wrap func(driver.Conn) driver.Conn
 }
 
 func (w wrapper) Connect(ctx context.Context) (driver.Conn, error) {
 	c, err := w.Connector.Connect(ctx)
-	switch {
-	case err != nil:
-		return nil, err
-	case w.hides:
-		return wrappedConn{hidden: func() driver.Conn { return c }}, nil
+	if err != nil || w.wrap == nil {
+		return c, err
 	}
-	return wrappedConn{parent: c}, nil
+	return w.wrap(c), nil
 }
 
 // lib/pq with a hidden connection is not among them. It ignores its context
 // while the network is silent, and nothing else can stop it.
 var wrappedDrivers = []struct {
 	name, driver string
-	hides        bool
+	wrap         func(driver.Conn) driver.Conn
 }{
-	{"pgx", "pgx", false},
-	{"pq", "postgres", false},
-	{"pgx out of reach", "pgx", true},
+	{"pgx", "pgx", wrapping},
+	{"pq", "postgres", wrapping},
+	{"pgx out of reach", "pgx", hides},
 }
 
 // connectorOf returns the Connector of a driver.
@@ -107,36 +116,36 @@ func connectorOf(t *testing.T, name, dsn string) (connector driver.Connector) {
 	return connector
 }
 
-// openWrapped is open with a wrapper around the driver.
-func openWrapped(t *testing.T, name, dsn string, hides bool) *sql.DB {
+// openWrapped is open with each of the driver's connections wrapped. wrap may be
+// nil.
+func openWrapped(t *testing.T, name, dsn string, wrap func(driver.Conn) driver.Conn) *sql.DB {
 	t.Helper()
-	db := sql.OpenDB(wrapper{connectorOf(t, name, dsn), hides})
+	db := sql.OpenDB(wrapper{connectorOf(t, name, dsn), wrap})
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
 // A Session behind a wrapper serves again after a cut. Its pool has no spare
 // connection for those that stay silent.
-func TestWrappedDriverAfterCut(t *testing.T) {
+func TestLongWrappedDriverAfterCut(t *testing.T) {
 	for _, tt := range wrappedDrivers {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			n, dsn := startSilentProxy(t, pgtest.Database(t), "")
-			db := openWrapped(t, tt.driver, dsn, tt.hides)
+			w, dsn := startLossyProxy(t, pgtest.Database(t))
+			db := openWrapped(t, tt.driver, dsn, tt.wrap)
 			db.SetMaxOpenConns(2)
-			s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(2*time.Second))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
+			s := sessionOn(t, db, shortLease())
 			lock := take(t, s, 0, 1)[0]
-			n.cut()
+			cut := func(on bool) {
+				w.change(func(w *lossyProxy) { w.toServer, w.toClient, w.closesNew = on, on, on })
+			}
+			cut(true)
 			<-lock.Context().Done()
 			lockertest.Eventually(t, "attempts to connect fail", func() bool {
 				_, err := s.TryLock(t.Context(), sqllock.ID(0))
 				return err != nil
 			})
-			n.heal()
+			cut(false)
 			servesAgain(t, s, sqllock.ID(0))
 		})
 	}
@@ -144,13 +153,14 @@ func TestWrappedDriverAfterCut(t *testing.T) {
 
 // A connection that falls silent while Open sets it up is closed, even if the
 // driver ignores its context. It does not keep its place in the pool.
-func TestOpenMeetsSilence(t *testing.T) {
+func TestLongOpenMeetsSilence(t *testing.T) {
 	for _, tt := range wrappedDrivers {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, dsn := startSilentProxy(t, pgtest.Database(t), "pg_advisory_unlock_all")
-			db := openWrapped(t, tt.driver, dsn, tt.hides)
-			if s, err := sqllock.Open(t.Context(), db); !errors.Is(err, sqllock.ErrUnavailable) {
+			w, dsn := startLossyProxy(t, pgtest.Database(t))
+			w.change(func(w *lossyProxy) { w.swallow = "pg_advisory_unlock_all" })
+			db := openWrapped(t, tt.driver, dsn, tt.wrap)
+			if s, err := sqllock.Open(t.Context(), db, shortLease()); !errors.Is(err, sqllock.ErrUnavailable) {
 				if err == nil {
 					_ = s.Close()
 				}
@@ -158,33 +168,5 @@ func TestOpenMeetsSilence(t *testing.T) {
 			}
 			lockertest.Eventually(t, "no connection of the pool is in use", func() bool { return db.Stats().InUse == 0 })
 		})
-	}
-}
-
-// A wrapper that hides a pool of the driver's own does not keep a session
-// alive.
-func TestCloseOnWrappedDriverPool(t *testing.T) {
-	for _, hides := range []bool{false, true} {
-		dsn := pgtest.Database(t)
-		pool, err := pgxpool.New(t.Context(), dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
-		db := sql.OpenDB(wrapper{stdlib.GetPoolConnector(pool), hides})
-		t.Cleanup(func() { _ = db.Close() })
-		db.SetMaxIdleConns(0)
-		if _, err := db.Exec("CREATE TABLE orders (id int)"); err != nil {
-			t.Fatal(err)
-		}
-		s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(10*time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
-		take(t, s, 0, 3)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		leavesNothing(t, db, dsn)
 	}
 }

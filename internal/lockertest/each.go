@@ -121,7 +121,7 @@ func eachContention(t *testing.T, fleet Fleet) {
 	for i := range callers {
 		l, user, tenant := []eachLocker{a, b}[i%2], newKeys(t, 1), i/2%2
 		wg.Go(func() {
-			for range 12 {
+			for range fleet.rounds(3, 24) {
 				groups := [][]sqllock.Key{user, tenants[tenant], all}
 				locks, err := l.TryEach(t.Context(), groups)
 				if errors.Is(err, sqllock.ErrHeld) {
@@ -180,7 +180,7 @@ func eachLimitContention(t *testing.T, fleet Fleet) {
 			}
 			ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{beyond}})
 			wg.Go(func() {
-				for range 8 {
+				for range fleet.rounds(3, 16) {
 					locks, err := l.TryEach(ctx, [][]sqllock.Key{slots[:limit]})
 					if errors.Is(err, sqllock.ErrHeld) {
 						continue

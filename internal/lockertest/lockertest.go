@@ -3,12 +3,13 @@
 // it with
 //
 //	lockertest.Run(t, lockertest.Fleet{New: …})
+//
+// and, in a test whose name begins with TestLong, with RunLong.
 package lockertest
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -34,17 +35,30 @@ type Fleet struct {
 	// Leftovers counts the locks that the database holds now. It is nil if
 	// there is no database.
 	Leftovers func(t *testing.T) int
+
+	// long says that RunLong runs.
+	long bool
 }
 
-// Run runs the suite.
+// rounds returns how often a test repeats what it does.
+func (f Fleet) rounds(short, long int) int {
+	if f.long {
+		return long
+	}
+	return short
+}
+
+// A conformanceTest is one test of the suite.
+type conformanceTest struct {
+	name string
+	run  func(*testing.T, Fleet)
+}
+
+// Run runs the suite, with a few rounds of each test in which callers contend.
 func Run(t *testing.T, fleet Fleet) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, Fleet)
-	}{
+	fleet.run(t, []conformanceTest{
 		{"Exclusion", exclusion},
 		{"KeySpaces", keySpaces},
-		{"ThousandRounds", thousandRounds},
 		{"Unlock", unlock},
 		{"Context", contexts},
 		{"Ended", endedContext},
@@ -62,10 +76,28 @@ func Run(t *testing.T, fleet Fleet) {
 		{"EachContention", eachContention},
 		{"EachLimitContention", eachLimitContention},
 		{"AnyWaits", anyWaits},
-	} {
+	})
+}
+
+// RunLong runs the tests in which callers contend, with many rounds of each.
+func RunLong(t *testing.T, fleet Fleet) {
+	fleet.long = true
+	fleet.run(t, []conformanceTest{
+		{"ThousandRounds", thousandRounds},
+		{"Cancelled", cancelled},
+		{"Contention", contention},
+		{"AnyContention", anyContention},
+		{"EachContention", eachContention},
+		{"EachLimitContention", eachLimitContention},
+		{"AnyWaits", anyWaits},
+	})
+}
+
+func (f Fleet) run(t *testing.T, tests []conformanceTest) {
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			test.run(t, fleet)
-			noLeftovers(t, fleet)
+			test.run(t, f)
+			noLeftovers(t, f)
 		})
 	}
 }
@@ -178,61 +210,16 @@ func keySpaces(t *testing.T, fleet Fleet) {
 	}
 }
 
-// thousandRounds repeats try, try, unlock, try. Exactly one of the first two is
-// granted each time, and the third is granted. A busy machine may stop a server for
-// longer than a call waits for its answer, and the call then says so. A Session
-// recovers from that. More than maxLate such rounds are a fault of the locker. So
-// is that error without a wait.
+// thousandRounds: of two lockers that try for a key, exactly one is granted, and
+// after its release the other one is.
 func thousandRounds(t *testing.T, fleet Fleet) {
-	const (
-		maxLate = 5
-		late    = 800 * time.Millisecond // a call waits for 0.9 s
-	)
 	a, b := fleet.New(t), fleet.New(t)
-	key, rounds := newKey(t), 0
-	answered := func(call func() error) {
-		t.Helper()
-		began := time.Now()
-		err := call()
-		if errors.Is(err, sqllock.ErrUnavailable) && !errors.Is(err, sqllock.ErrLost) && time.Since(began) > late && rounds < maxLate {
-			rounds++
-			t.Logf("a call was late: %v", err)
-			for _, l := range []sqllock.Locker{a, b} {
-				Eventually(t, "an answer", func() bool {
-					lock, e := l.TryLock(t.Context(), key)
-					if e == nil {
-						e = lock.Unlock()
-					}
-					return e == nil
-				})
-			}
-			err = nil
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	key := newKey(t)
 	for range 1000 {
-		answered(func() error {
-			lock, err := a.TryLock(t.Context(), key)
-			if err != nil {
-				return fmt.Errorf("a free key: TryLock: %w", err)
-			}
-			other, err := b.TryLock(t.Context(), key)
-			if other != nil {
-				return errors.New("a held key was granted")
-			}
-			if !errors.Is(err, sqllock.ErrHeld) {
-				return errors.Join(fmt.Errorf("a held key: TryLock: %w, want ErrHeld", err), lock.Unlock())
-			}
-			if err := lock.Unlock(); err != nil {
-				return fmt.Errorf("a held key: Unlock: %w", err)
-			}
-			if lock, err = b.TryLock(t.Context(), key); err != nil {
-				return fmt.Errorf("a free key: TryLock: %w", err)
-			}
-			return lock.Unlock()
-		})
+		lock := try(t, a, key)
+		reject(t, b, key)
+		release(t, lock)
+		release(t, try(t, b, key))
 		a, b = b, a
 	}
 }

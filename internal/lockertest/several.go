@@ -85,7 +85,7 @@ func anyContention(t *testing.T, fleet Fleet) {
 	for i := range keys {
 		keys[i] = newKey(t)
 	}
-	for range 20 {
+	for range fleet.rounds(3, 30) {
 		var (
 			wg     sync.WaitGroup
 			gate   = make(chan struct{})
@@ -138,7 +138,7 @@ func anyWaits(t *testing.T, fleet Fleet) {
 	for i := range 24 {
 		l := []anyLocker{a, b}[i%2]
 		wg.Go(func() {
-			for range 5 {
+			for range fleet.rounds(2, 10) {
 				lock, err := l.LockAny(t.Context(), keys...)
 				if err != nil {
 					t.Errorf("LockAny: %v", err)

@@ -43,21 +43,24 @@ func await(t *testing.T, c <-chan granted) *sqllock.Lock {
 
 func waitInProcess(t *testing.T, fleet Fleet) {
 	a := fleet.New(t)
-	waits(t, a, a)
+	waits(t, a, a, fleet.InLine)
 }
 
-func waitAcrossProcesses(t *testing.T, fleet Fleet) { waits(t, fleet.New(t), fleet.New(t)) }
+func waitAcrossProcesses(t *testing.T, fleet Fleet) {
+	waits(t, fleet.New(t), fleet.New(t), fleet.InLine)
+}
 
 // waits: a call that waits in waiter gets the key when holder releases it.
-func waits(t *testing.T, holder, waiter sqllock.Locker) {
+func waits(t *testing.T, holder, waiter sqllock.Locker, inLine func(sqllock.Locker) int) {
 	t.Helper()
 	key := newKey(t)
 	lock := try(t, holder, key)
 	waiting := lockLater(t.Context(), waiter, key)
+	Eventually(t, "the waiter is in line", func() bool { return inLine(waiter) == 1 })
 	select {
 	case g := <-waiting:
 		t.Fatalf("Lock of a held key returned: %v, %v", g.lock, g.err)
-	case <-time.After(20 * time.Millisecond): // long enough for a wrong grant
+	default:
 	}
 	release(t, lock)
 	release(t, await(t, waiting))
@@ -123,7 +126,7 @@ func cancelled(t *testing.T, fleet Fleet) {
 	bystander := try(t, a, newKey(t))
 	keys := []sqllock.Key{newKey(t), newKey(t), newKey(t)}
 	var wg sync.WaitGroup
-	for i := range 300 {
+	for i := range fleet.rounds(100, 1000) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*time.Millisecond))
 			defer cancel()
@@ -149,7 +152,7 @@ func cancelled(t *testing.T, fleet Fleet) {
 // contention: many callers of several processes contend for one key. The
 // counter that checks them does not rely on the lock.
 func contention(t *testing.T, fleet Fleet) {
-	key := newKey(t)
+	key, rounds := newKey(t), fleet.rounds(3, 30)
 	var (
 		wg     sync.WaitGroup
 		inside atomic.Int32
@@ -159,7 +162,7 @@ func contention(t *testing.T, fleet Fleet) {
 		l := fleet.New(t)
 		for j := range 8 {
 			wg.Go(func() {
-				for range 15 {
+				for range rounds {
 					take := l.TryLock
 					if (i+j)%2 == 0 {
 						take = l.Lock
@@ -185,7 +188,7 @@ func contention(t *testing.T, fleet Fleet) {
 		}
 	}
 	wg.Wait()
-	if grants.Load() < 12*15 { // every call that waits gets it
+	if int(grants.Load()) < 12*rounds { // every call that waits gets it
 		t.Errorf("%d grants", grants.Load())
 	}
 }
