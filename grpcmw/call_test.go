@@ -3,9 +3,10 @@ package grpcmw_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
@@ -33,36 +34,42 @@ func each(t *testing.T, f func(t *testing.T, kind int, key grpcmw.KeyFunc)) {
 	}
 }
 
-// eachStack is each with a single limit, and with three levels.
+// eachStack runs f for each kind of call with a single limit, and with three
+// levels. Each kind meets both sources of its key.
 func eachStack(t *testing.T, f func(t *testing.T, kind int, s stack)) {
-	for name, levels := range map[string]int{"one limit": 1, "three levels": 3} {
-		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) { f(t, kind, stack{levels, key}) })
-		})
+	for i, kind := range kinds {
+		for j, levels := range []int{1, 3} {
+			source := sources[(i+j)%len(sources)]
+			t.Run(fmt.Sprintf("%s/%d levels/%s", kind.name, levels, source.name), func(t *testing.T) {
+				t.Parallel()
+				f(t, i, stack{levels, source.key})
+			})
+		}
 	}
 }
 
 // A client that calls again as soon as it has its response is never rejected,
 // by any server.
 func TestSequentialCallsAreNeverRefused(t *testing.T) {
-	const calls = 200
-	eachStack(t, func(t *testing.T, kind int, levels stack) {
-		for _, fleet := range lockertest.Instances {
-			t.Run(fleet.Name, func(t *testing.T) {
-				a, b := fleet.New(t)
-				s := &service{work: func(context.Context) error { return nil }}
+	const calls = 30
+	for _, fleet := range lockertest.Instances {
+		t.Run(fleet.Name, func(t *testing.T) {
+			t.Parallel()
+			a, b := fleet.New(t)
+			for i, kind := range kinds {
+				s := stack{1 + 2*(i%2), sources[i/2].key}
 				var clients []pb.TestServiceClient
 				for _, locks := range []sqllock.Locker{a, b} {
-					clients = append(clients, start(t, s, levels.limited(locks)...))
+					clients = append(clients, start(t, &service{work: nothing}, s.limited(locks)...))
 				}
-				for i := range calls {
-					if err := kinds[kind].call(t.Context(), clients[i%2], "alice"); err != nil {
-						t.Fatalf("call %d: %v", i, err)
+				for n := range calls {
+					if err := kind.call(t.Context(), clients[n%2], "alice"); err != nil {
+						t.Fatalf("%s, call %d: %v", kind.name, n, err)
 					}
 				}
-			})
-		}
-	})
+			}
+		})
+	}
 }
 
 func TestCallsAtOnce(t *testing.T) {
@@ -168,7 +175,7 @@ func TestClientCancels(t *testing.T) {
 		if err := wait(t, cause, "the handler's context to end"); !errors.Is(err, context.Canceled) {
 			t.Errorf("cause %v", err)
 		}
-		eventually(t, "the lock to be given back", func() bool { return isFree(locks, "alice") })
+		lockertest.Eventually(t, "the lock is given back", func() bool { return isFree(locks, "alice") })
 	})
 }
 
@@ -202,46 +209,54 @@ func TestGracefulStop(t *testing.T) {
 	})
 }
 
-// If the client's deadline ends the wait for the key, the status is
-// DEADLINE_EXCEEDED.
-func TestDeadlineWhileWaiting(t *testing.T) {
-	eachStack(t, func(t *testing.T, kind int, levels stack) {
-		locks := sqllock.NewMemory()
-		hold(t, locks, "alice")
-		answer := make(chan error, 10) // the server's, as the client's own clock answers the same
-		var arrived atomic.Bool
-		opts := append([]grpc.ServerOption{
-			grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-				arrived.Store(true)
-				resp, err := next(ctx, req)
-				answer <- err
-				return resp, err
-			}),
-			grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-				arrived.Store(true)
-				err := next(srv, ss)
-				answer <- err
-				return err
-			}),
-		}, levels.limited(locks, ratelimit.WithWait(time.Minute, 10))...)
-		client := start(t, &service{}, opts...)
-		// A slow machine may not have a connection in time.
-		for timeout := 100 * time.Millisecond; !arrived.Load(); timeout *= 2 {
-			ctx, cancel := context.WithTimeout(t.Context(), timeout)
-			if err := kinds[kind].call(ctx, client, "alice"); status.Code(err) != codes.DeadlineExceeded {
-				t.Errorf("the client got %v", err)
-			}
-			cancel()
+// A client that leaves ends its wait.
+func TestClientLeavesTheWait(t *testing.T) {
+	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+		l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithWait(time.Hour, 1))
+		held, err := l.Acquire(t.Context(), "alice")
+		if err != nil {
+			t.Fatal(err)
 		}
-		// The deadline's end may reach the server as the client's cancellation.
-		err := wait(t, answer, "the server's answer")
-		if code := status.Code(err); code != codes.DeadlineExceeded && code != codes.Canceled {
-			t.Errorf("the server answered %v", err)
+		defer func() { _ = held.Unlock() }()
+		client := start(t, &service{}, limited(l, key)...)
+		ctx, cancel := context.WithCancel(t.Context())
+		call := make(chan error, 1)
+		go func() { call <- kinds[kind].call(ctx, client, "alice") }()
+		lockertest.Eventually(t, "the call waits", func() bool { return l.Stats().Queued == 1 })
+		cancel()
+		if err := wait(t, call, "the call's end"); status.Code(err) != codes.Canceled {
+			t.Errorf("the call ended with %v", err)
 		}
-		if text := status.Convert(err).Message(); text != context.DeadlineExceeded.Error() && text != context.Canceled.Error() {
-			t.Errorf("the server answered %q", text)
-		}
+		lockertest.Eventually(t, "the wait has ended", func() bool {
+			s := l.Stats()
+			return s.Queued == 0 && s.Requests[ratelimit.Canceled] == 1
+		})
 	})
+}
+
+// If the call's context ends the wait for the key, the status is that of the
+// context.
+func TestEndInTheWait(t *testing.T) {
+	for kind, call := range calls {
+		for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
+			t.Run(kind+"/"+want.Error(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					locks := sqllock.NewMemory()
+					hold(t, locks, "alice")
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					if want == context.Canceled {
+						time.AfterFunc(time.Second/2, cancel)
+					}
+					l := ratelimit.OneAtATime(locks, namespace, ratelimit.WithWait(time.Minute, 10))
+					got := status.Convert(call(ctx, one(l, constant("alice")), nothing))
+					if s := status.FromContextError(want); got.Code() != s.Code() || got.Message() != s.Message() {
+						t.Errorf("the call ended with %v, want %v", got, s)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A call that waits is admitted when its key becomes free.
@@ -249,7 +264,7 @@ func TestWaits(t *testing.T) {
 	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		locks := sqllock.NewMemory()
 		release := hold(t, locks, "alice")
-		s := &service{work: func(context.Context) error { return nil }}
+		s := &service{work: nothing}
 		if err := kinds[kind].call(t.Context(), start(t, s, levels.limited(waitingLocker{locks, release}, ratelimit.WithWait(time.Minute, 10))...), "alice"); err != nil {
 			t.Error(err)
 		}
@@ -270,16 +285,6 @@ func (l waitingLocker) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock
 func (l waitingLocker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
 	time.AfterFunc(time.Millisecond, l.release)
 	return l.Memory.LockAny(ctx, keys...)
-}
-
-// A key that is not UTF-8 travels in binary metadata only.
-func TestKeyNotUTF8(t *testing.T) {
-	limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
-	client := start(t, &service{}, limited(limit, grpcmw.Metadata("user-bin"))...)
-	_, err := client.UnaryCall(as(t.Context(), "alice\xff"), &pb.SimpleRequest{})
-	if status.Code(err) != codes.InvalidArgument {
-		t.Error(err)
-	}
 }
 
 // Goroutines that the handler has left behind see their context end before the
@@ -323,26 +328,6 @@ func TestHandlerUnlocksEarly(t *testing.T) {
 		}}
 		client := start(t, s, levels.limited(locks)...)
 		if err := kinds[kind].call(t.Context(), client, "alice"); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// Of two interceptors in a chain the handler finds the inner one's lock, and
-// both are held.
-func TestTwoLimits(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
-		locks := sqllock.NewMemory()
-		s := &service{work: func(ctx context.Context) error {
-			lock, _ := sqllock.FromContext(ctx)
-			if lock.Key() != sqllock.Namespace("inner").Key("alice") || isFree(locks, "alice") {
-				return errors.New("not the inner lock, or the outer one is not held")
-			}
-			return nil
-		}}
-		opts := append(limited(ratelimit.OneAtATime(locks, namespace), key),
-			limited(ratelimit.OneAtATime(locks, "inner"), key)...)
-		if err := kinds[kind].call(t.Context(), start(t, s, opts...), "alice"); err != nil {
 			t.Error(err)
 		}
 	})

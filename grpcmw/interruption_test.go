@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -76,32 +75,13 @@ func TestInterruption(t *testing.T) {
 				if kinds := detailKinds(got); !slices.Equal(kinds, []string{"ErrorInfo", "RetryInfo"}) {
 					t.Fatalf("details %v, want ErrorInfo and RetryInfo", kinds)
 				}
-				if info := got.Details()[0].(*errdetails.ErrorInfo); info.GetReason() != "LOCK_LOST" || info.GetMetadata()["namespace"] != string(namespace) {
-					t.Errorf("ErrorInfo %v, want LOCK_LOST of %s", info, namespace)
-				}
+				wantLost(t, err, namespace)
 				if delay := retryDelay(t, got); delay < time.Second || trailer["grpc-retry-pushback-ms"] == nil {
 					t.Errorf("again after %v, trailer %v; want at least a second, and a pushback", delay, trailer)
 				}
 			})
 		})
 	}
-}
-
-// The same holds for a real loss on a real server.
-func TestInterruptionByLoss(t *testing.T) {
-	eachStack(t, func(t *testing.T, kind int, levels stack) {
-		session, lose := openSession(t, "pgx")
-		s := &service{work: func(ctx context.Context) error {
-			lose()
-			wait(t, ctx.Done(), "the loss")
-			return ctx.Err()
-		}}
-		client := start(t, s, levels.limited(session)...)
-		err := kinds[kind].call(t.Context(), client, "alice")
-		if got := status.Convert(err); got.Code() != codes.Aborted || len(got.Details()) != 2 {
-			t.Errorf("%v with %v, want ABORTED with ErrorInfo and RetryInfo", err, got.Details())
-		}
-	})
 }
 
 // A call that the client ends is not reported as interrupted.
@@ -131,30 +111,25 @@ func TestInterruptionNamesItsLimit(t *testing.T) {
 		{"closed", sqllock.ErrClosed, codes.Aborted},
 		{"too long", ratelimit.ErrMaxHold, codes.DeadlineExceeded},
 	}
-	for _, a := range askers {
+	for kind, call := range calls {
 		for _, tt := range tests {
 			for _, ending := range []string{"tenants", "users"} {
-				t.Run(a.name+"/"+tt.name+"/"+ending, func(t *testing.T) {
+				t.Run(kind+"/"+tt.name+"/"+ending, func(t *testing.T) {
 					t.Parallel()
 					locks := sqllock.NewMemory()
-					perTenant := a.ask(t.Context(), ratelimit.OneAtATime(locks, "tenants"), constant("acme"))
-					err := perTenant(func(ctx context.Context) error {
+					perTenant, perUser := ratelimit.OneAtATime(locks, "tenants"), ratelimit.OneAtATime(locks, "users")
+					err := call(t.Context(), one(perTenant, constant("acme")), func(ctx context.Context) error {
 						held := map[string]*sqllock.Lock{}
 						held["tenants"], _ = sqllock.FromContext(ctx)
-						return a.ask(ctx, ratelimit.OneAtATime(locks, "users"), constant(secret))(func(ctx context.Context) error {
-							held["users"], _ = sqllock.FromContext(ctx)
-							held[ending].Cancel(tt.cause) // as its end does
+						return call(ctx, one(perUser, constant(secret)), func(ctx context.Context) error {
+							held["users"], _ = sqllock.FromContext(ctx) // the inner one
+							held[ending].Cancel(tt.cause)               // as its end does
 							wait(t, ctx.Done(), "the end of the context")
 							return ctx.Err()
 						})
 					})
 					got := status.Convert(err)
-					named := got.Message()
-					for _, detail := range got.Details() {
-						if info, ok := detail.(*errdetails.ErrorInfo); ok {
-							named = info.GetMetadata()["namespace"]
-						}
-					}
+					named := got.Message() + errorInfo(got).GetMetadata()["namespace"]
 					if got.Code() != tt.want || !strings.Contains(named, ending) {
 						t.Errorf("status %v, %q is named; want %v, %s", got, named, tt.want, ending)
 					}

@@ -2,138 +2,144 @@ package grpcmw_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"io"
-	"log/slog"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// openSession opens a Session on a database of its own. lose ends its
-// connection.
-func openSession(t *testing.T, driver string) (session *sqllock.Session, lose func()) {
-	t.Helper()
-	db, err := sql.Open(driver, pgtest.Database(t))
-	if err != nil {
+// The loss of a connection to PostgreSQL ends the handler's context and the
+// call, with a status that clients retry, for every kind of call and every
+// driver. The next call gets a lock on a new connection.
+func TestLossEndsHandler(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		session, db := dbtest.Session(t, driver, dsn), dbtest.Open(t, driver, dsn)
+		for i, kind := range kinds {
+			levels := stack{1 + 2*(i%2), sources[i/2].key}
+			s := &service{work: func(ctx context.Context) error {
+				if ctx.Err() != nil {
+					return errors.New("ended before the loss")
+				}
+				httptesting.Terminate(t, db)
+				wait(t, ctx.Done(), "the loss")
+				if cause := context.Cause(ctx); !errors.Is(cause, sqllock.ErrLost) {
+					t.Errorf("%s: cause %v", kind.name, cause)
+				}
+				return ctx.Err()
+			}}
+			client := start(t, s, levels.limited(session)...)
+			err := kind.call(t.Context(), client, "alice")
+			if got := status.Convert(err); got.Code() != codes.Aborted || len(got.Details()) != 2 {
+				t.Errorf("%s: %v with %v, want ABORTED with ErrorInfo and RetryInfo", kind.name, err, got.Details())
+			}
+			s.work = nothing
+			lockertest.Eventually(t, "a call on a new connection", func() bool {
+				return kind.call(t.Context(), client, "alice") == nil
+			})
+		}
+	})
+}
+
+// While the database is down, from the start or later, calls are rejected with
+// a time to wait. Once it is up again, calls are admitted.
+func TestLongDatabaseDown(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	if err := cluster.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { db.Close() })
-	session, err = sqllock.Open(t.Context(), db, sqllock.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { session.Close() })
-	return session, func() {
-		_, err := db.ExecContext(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name LIKE '%latchkey%' AND pid <> pg_backend_pid()`)
-		if err != nil {
-			t.Error(err)
+	session := dbtest.Session(t, "pgx", cluster.DSN(""), sqllock.WithLazyOpen())
+	client := start(t, &service{work: nothing}, limited(ratelimit.OneAtATime(session, namespace), grpcmw.Metadata("user-bin"))...)
+	call := func() error { return kinds[0].call(t.Context(), client, "alice") }
+	for _, when := range []string{"at the start", "later"} {
+		if got := status.Convert(call()); got.Code() != codes.Unavailable || len(got.Details()) != 1 {
+			t.Errorf("%s: a call while the database is down: %v with %v, want UNAVAILABLE with RetryInfo", when, got, got.Details())
+		}
+		if err := cluster.StartAgain(); err != nil {
+			t.Fatal(err)
+		}
+		lockertest.Eventually(t, "a call after the database came up", func() bool { return call() == nil })
+		if err := cluster.Stop(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
 
-// The loss of the lock ends the handler's context, for every kind of call and
-// every driver. The next call gets a lock on a new connection.
-func TestLossEndsHandler(t *testing.T) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			eachStack(t, func(t *testing.T, kind int, levels stack) {
-				session, lose := openSession(t, driver)
-				s := &service{work: func(ctx context.Context) error {
-					if ctx.Err() != nil {
-						return errors.New("ended before the loss")
-					}
-					lose()
-					select {
-					case <-ctx.Done():
-					case <-time.After(patience):
-						return errors.New("not ended by the loss")
-					}
-					if cause := context.Cause(ctx); !errors.Is(cause, sqllock.ErrLost) {
-						return cause
-					}
-					return status.Error(codes.OutOfRange, "as expected")
-				}}
-				client := start(t, s, levels.limited(session)...)
-				if err := kinds[kind].call(t.Context(), client, "alice"); status.Code(err) != codes.OutOfRange {
-					t.Error(err)
-				}
-				s.work = func(context.Context) error { return nil }
-				eventually(t, "a call on a new connection", func() bool {
-					return kinds[kind].call(t.Context(), client, "alice") == nil
-				})
-			})
-		})
-	}
-}
-
 // A stream whose lock is lost neither sends nor receives. So a handler that
-// does not watch its context stops, too.
+// does not watch its context stops, too. In a dry run the loss fails nothing.
 func TestLossEndsMessages(t *testing.T) {
 	for _, source := range sources {
-		t.Run(source.name, func(t *testing.T) {
-			session, lose := openSession(t, "pgx")
-			lost := make(chan struct{})
-			errs := make(chan error, 2)
-			s := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
-				if _, err := stream.Recv(); err != nil {
+		for _, tt := range []struct {
+			name   string
+			policy []ratelimit.Option
+			code   codes.Code
+		}{
+			{"in earnest", nil, codes.Aborted},
+			{"in earnest, told to stop before", []ratelimit.Option{ratelimit.WithMaxHold(1)}, codes.Aborted},
+			{"dry run", []ratelimit.Option{ratelimit.WithDryRun()}, codes.OK},
+		} {
+			t.Run(source.name+"/"+tt.name, func(t *testing.T) {
+				locks := sqllock.NewMemory()
+				lost, errs := make(chan struct{}), make(chan error, 2)
+				s := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
+					if _, err := stream.Recv(); err != nil {
+						return err
+					}
+					locks.Lose()
+					close(lost)
+					errs <- stream.Send(&pb.StreamingOutputCallResponse{})
+					_, err := stream.Recv()
+					errs <- err
 					return err
+				}}
+				client := start(t, s, limited(ratelimit.OneAtATime(locks, namespace, tt.policy...), source.key)...)
+				stream, err := client.FullDuplexCall(as(t.Context(), "alice"))
+				if err != nil {
+					t.Fatal(err)
 				}
-				lose()
-				<-stream.Context().Done()
-				close(lost)
-				errs <- stream.Send(&pb.StreamingOutputCallResponse{})
-				_, err := stream.Recv()
-				errs <- err
-				return err
-			}}
-			client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), source.key)...)
-			stream, err := client.FullDuplexCall(as(t.Context(), "alice"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := stream.Send(&pb.StreamingOutputCallRequest{ResponseStatus: named("alice")}); err != nil {
-				t.Fatal(err)
-			}
-			wait(t, lost, "the loss")
-			_ = stream.Send(&pb.StreamingOutputCallRequest{}) // not to be worked on
-			for _, what := range []string{"Send", "Recv"} {
-				if err := wait(t, errs, what); !errors.Is(err, sqllock.ErrLost) || status.Code(err) != codes.Aborted {
-					t.Errorf("%s after the loss: %v", what, err)
+				if err := stream.Send(&pb.StreamingOutputCallRequest{ResponseStatus: named("alice")}); err != nil {
+					t.Fatal(err)
 				}
-			}
-			if _, err := stream.Recv(); err == io.EOF || status.Code(err) != codes.Aborted {
-				t.Errorf("the call ended with %v", err)
-			}
-		})
+				wait(t, lost, "the loss")
+				_ = stream.Send(&pb.StreamingOutputCallRequest{}) // not to be worked on after a loss
+				for _, what := range []string{"Send", "Recv"} {
+					if err := wait(t, errs, what); status.Code(err) != tt.code || err != nil && !errors.Is(err, sqllock.ErrLost) {
+						t.Errorf("%s after the loss: %v, want %v", what, err, tt.code)
+					}
+				}
+				if err := drain(stream); status.Code(err) != tt.code {
+					t.Errorf("the call ended with %v, want %v", err, tt.code)
+				}
+			})
+		}
 	}
 }
 
 // The lock may be lost while RecvMsg waits. RecvMsg then fails, although it has
 // received a message.
 func TestLossWhileReceiving(t *testing.T) {
-	session, lose := openSession(t, "pgx")
-	lost := make(chan struct{})
+	locks := sqllock.NewMemory()
+	receiving := make(chan struct{})
 	s := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
 		if _, err := stream.Recv(); err != nil {
 			return err
 		}
-		context.AfterFunc(stream.Context(), func() { close(lost) })
-		lose()
+		close(receiving)
 		_, err := stream.Recv()
 		return err
 	}}
-	client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), grpcmw.Metadata("user-bin"))...)
+	client := start(t, s, limited(ratelimit.OneAtATime(locks, namespace), grpcmw.Metadata("user-bin"))...)
 	stream, err := client.FullDuplexCall(as(t.Context(), "alice"))
 	if err != nil {
 		t.Fatal(err)
@@ -141,82 +147,37 @@ func TestLossWhileReceiving(t *testing.T) {
 	if err := stream.Send(&pb.StreamingOutputCallRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, lost, "the loss")
+	wait(t, receiving, "the second Recv")
+	locks.Lose()
 	_ = stream.Send(&pb.StreamingOutputCallRequest{})
-	if _, err := stream.Recv(); status.Code(err) != codes.Aborted {
+	if _, err := stream.Recv(); err == io.EOF || status.Code(err) != codes.Aborted {
 		t.Errorf("the call ended with %v", err)
 	}
 }
 
-// While the database is down, from the start or later, calls are rejected with
-// a time to wait. Once it is up again, calls are admitted.
-func TestDatabaseDown(t *testing.T) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			cluster := pgtest.New(t)
-			if err := cluster.Stop(); err != nil {
-				t.Fatal(err)
+// A dry run inside of another interceptor does not hide that one's lock,
+// whether the dry run has a lock of its own or not.
+func TestDryRunInsideAnother(t *testing.T) {
+	for name, inner := range map[string]sqllock.Locker{"free": sqllock.NewMemory(), "busy": broken{sqllock.ErrHeld}} {
+		for kind, call := range calls {
+			outer := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
+			trial := ratelimit.OneAtATime(inner, "trial", ratelimit.WithDryRun())
+			ran := false
+			err := call(t.Context(), one(outer, constant("alice")), func(ctx context.Context) error {
+				return call(ctx, one(trial, constant("alice")), func(ctx context.Context) error {
+					ran = true
+					lock, ok := sqllock.FromContext(ctx)
+					if !ok || lock.Key() != namespace.Key("alice") || lock.Err() != nil {
+						t.Errorf("%s, %s: the lock in the context is %v, want that of the outer limit", kind, name, lock.Key())
+					}
+					lock.Cancel(sqllock.ErrLost)
+					wait(t, ctx.Done(), "the loss of the outer lock to show")
+					return nil
+				})
+			})
+			if err != nil || !ran {
+				t.Errorf("%s, %s: %v, the handler ran: %v", kind, name, err, ran)
 			}
-			db, err := sql.Open(driver, cluster.DSN(""))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			session, err := sqllock.Open(t.Context(), db, sqllock.WithLazyOpen(), sqllock.WithLogger(slog.New(slog.DiscardHandler)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer session.Close()
-			s := &service{work: func(context.Context) error { return nil }}
-			client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), grpcmw.Metadata("user-bin"))...)
-			call := func() error { return kinds[0].call(t.Context(), client, "alice") }
-			for _, when := range []string{"at the start", "later"} {
-				err := call()
-				if status.Code(err) != codes.Unavailable {
-					t.Errorf("%s: a call while the database is down: %v, want UNAVAILABLE", when, err)
-				}
-				if details := status.Convert(err).Details(); len(details) != 1 {
-					t.Errorf("%s: details %v, want RetryInfo", when, details)
-				}
-				if err := cluster.StartAgain(); err != nil {
-					t.Fatal(err)
-				}
-				eventually(t, "a call after the database came up", func() bool { return call() == nil })
-				if err := cluster.Stop(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
+		}
 	}
-}
-
-// The end of the Session ends its calls. Later calls are rejected.
-func TestClosedSession(t *testing.T) {
-	eachStack(t, func(t *testing.T, kind int, levels stack) {
-		session, _ := openSession(t, "pgx")
-		entered, cause := make(chan struct{}), make(chan error, 1)
-		s := &service{work: func(ctx context.Context) error {
-			close(entered)
-			<-ctx.Done()
-			cause <- context.Cause(ctx)
-			return nil
-		}}
-		client := start(t, s, levels.limited(session)...)
-		call := make(chan error, 1)
-		go func() { call <- kinds[kind].call(t.Context(), client, "alice") }()
-		wait(t, entered, "the handler")
-		if err := session.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := wait(t, cause, "the handler's context to end"); !errors.Is(err, sqllock.ErrClosed) {
-			t.Errorf("cause %v", err)
-		}
-		if err := wait(t, call, "the call's end"); err != nil && status.Code(err) != codes.Aborted {
-			t.Error(err)
-		}
-		if err := kinds[kind].call(t.Context(), client, "alice"); status.Code(err) != codes.Unavailable {
-			t.Errorf("with the session closed: %v", err)
-		}
-	})
 }

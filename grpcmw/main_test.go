@@ -1,22 +1,13 @@
 package grpcmw_test
 
 import (
-	"fmt"
-	"log/slog"
-	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 )
 
 func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in what tests provoke
-	code := pgtest.Main(m)
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	bound.Lengthen()
+	dbtest.Main(m)
 }

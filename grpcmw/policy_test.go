@@ -26,20 +26,13 @@ func TestReportsPolicy(t *testing.T) {
 		for kind, call := range calls {
 			for at, ns := range three {
 				var log logbook
-				locks := sqllock.NewMemory()
-				var levels []grpcmw.Level
-				for i, ns := range three {
-					l := ratelimit.AtMost(2, locks, ns)
-					if i == at {
-						l = ratelimit.AtMost(2, locks, ns, policy)
-					}
-					levels = append(levels, grpcmw.Level{Limiter: l, Key: constant(secret)})
-				}
-				got := status.Convert(call(levels, func(context.Context) error { return nil }, log.option()))
+				levels := levelsWith(sqllock.NewMemory(), -1)
+				levels[at] = grpcmw.Level{Limiter: ratelimit.AtMost(2, sqllock.NewMemory(), ns, policy), Key: constant(secret)}
+				got := status.Convert(call(t.Context(), levels, nothing, log.option()))
 				if got.Code() != codes.Internal || len(got.Details()) > 0 || got.Message() != "The server could not find out what the limit of the call is." {
 					t.Errorf("%s, %s: %v, want INTERNAL", name, kind, got)
 				}
-				log.want(t, name, 1, "level=ERROR", "the policy of a limit failed", "bad policy", string(ns))
+				log.Want(t, name, 1, "level=ERROR", "the policy of a limit failed", "bad policy", string(ns))
 			}
 		}
 	}

@@ -23,32 +23,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// three are the namespaces of the levels of most tests here.
-var three = []sqllock.Namespace{"everybody", "tenant", "user"}
-
 // silent is a stream whose client sends no message.
 type silent struct{ oneMessage }
 
 func (silent) RecvMsg(any) error { return io.EOF }
-
-// calls are a unary call and a stream, with interceptors of levels in front of
-// work, which begins with the first message.
-var calls = map[string]func(levels []grpcmw.Level, work func(context.Context) error, opts ...grpcmw.Option) error{
-	"unary": func(levels []grpcmw.Level, work func(context.Context) error, opts ...grpcmw.Option) error {
-		req := &pb.StreamingOutputCallRequest{ResponseStatus: named("alice")}
-		_, err := grpcmw.UnaryStackInterceptor(levels, opts...)(context.Background(), req, unaryInfo,
-			func(ctx context.Context, _ any) (any, error) { return nil, work(ctx) })
-		return err
-	},
-	"stream": func(levels []grpcmw.Level, work func(context.Context) error, opts ...grpcmw.Option) error {
-		return grpcmw.StreamStackInterceptor(levels, opts...)(nil, oneMessage{"alice"}, streamInfo, func(_ any, stream grpc.ServerStream) error {
-			if err := stream.RecvMsg(&pb.StreamingOutputCallRequest{}); err != nil {
-				return err
-			}
-			return work(stream.Context())
-		})
-	},
-}
 
 // Each level decides on a call with the status that it has alone. The status
 // names it. No place is left on another level.
@@ -102,7 +80,7 @@ func TestStackStatus(t *testing.T) {
 						levels = append(levels, grpcmw.Level{Limiter: ratelimit.AtMost(i+1, locks, ns, policy...), Key: key})
 					}
 					ran := false
-					err := call(levels, func(context.Context) error { ran = true; return nil }, append(slices.Clone(tt.opts), log.option())...)
+					err := call(t.Context(), levels, func(context.Context) error { ran = true; return nil }, append(slices.Clone(tt.opts), log.option())...)
 					got := status.Convert(err)
 					if got.Code() != tt.want || !slices.Equal(detailKinds(got), tt.details) || ran != (tt.want == codes.OK) {
 						t.Errorf("status %v with %v, the handler ran: %v; want %v with %v", got.Code(), detailKinds(got), ran, tt.want, tt.details)
@@ -117,9 +95,9 @@ func TestStackStatus(t *testing.T) {
 						}
 					}
 					if tt.log == "" {
-						log.want(t, "a call", 0)
+						log.Want(t, "a call", 0)
 					} else {
-						log.want(t, "a call", 1, tt.log, "namespace="+string(ns))
+						log.Want(t, "a call", 1, tt.log, "namespace="+string(ns))
 					}
 					checkNames(t, got, levels[at].Limiter)
 				})
@@ -158,10 +136,7 @@ func checkNames(t *testing.T, s *status.Status, full *ratelimit.Limiter) {
 func TestStackBusyInTurn(t *testing.T) {
 	locks := sqllock.NewMemory()
 	wait := ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return 2 * time.Second })
-	var levels []grpcmw.Level
-	for _, ns := range three {
-		levels = append(levels, grpcmw.Level{Limiter: ratelimit.OneAtATime(locks, ns, wait), Key: constant("alice")})
-	}
+	levels := levelsOf(func(_ int, ns sqllock.Namespace) *ratelimit.Limiter { return ratelimit.OneAtATime(locks, ns, wait) })
 	intercept := grpcmw.UnaryStackInterceptor(levels)
 	for range 3 {
 		for _, level := range levels {
@@ -247,11 +222,7 @@ func TestStackKeyFuncsOfAStream(t *testing.T) {
 			if status.Code(err) != tt.want || start != tt.start || called != tt.called {
 				t.Errorf("%v, called %s at the start and %s in all; want %v, %s and %s", err, start, called, tt.want, tt.start, tt.called)
 			}
-			for _, level := range levels {
-				if n := level.Limiter.Stats().Active; n > 0 {
-					t.Errorf("%d places of %s are left", n, level.Limiter.Namespace())
-				}
-			}
+			wantPlacesFree(t, levels)
 		})
 	}
 }
@@ -286,7 +257,7 @@ func TestStackWithoutFirstMessage(t *testing.T) {
 				}
 				levels = append(levels, grpcmw.Level{Limiter: ratelimit.OneAtATime(sqllock.NewMemory(), ns, policy...), Key: key})
 			}
-			_ = grpcmw.StreamStackInterceptor(levels)(nil, silent{}, streamInfo, func(_ any, stream grpc.ServerStream) error {
+			err := grpcmw.StreamStackInterceptor(levels)(nil, silent{}, streamInfo, func(_ any, stream grpc.ServerStream) error {
 				for range 2 {
 					if err := stream.SendMsg(nil); status.Code(err) != tt.send {
 						t.Errorf("SendMsg: %v, want %v", err, tt.send)
@@ -295,8 +266,16 @@ func TestStackWithoutFirstMessage(t *testing.T) {
 				if err := stream.RecvMsg(nil); status.Code(ignoreEOF(err)) != tt.recv {
 					t.Errorf("RecvMsg: %v, want %v", err, tt.recv)
 				}
-				return nil
+				for what, err := range map[string]error{"the context's cause": context.Cause(stream.Context()), "SendMsg then": stream.SendMsg(nil)} {
+					if status.Code(err) != tt.recv {
+						t.Errorf("%s: %v, want %v", what, err, tt.recv)
+					}
+				}
+				return nil // such a handler thinks that all is well
 			})
+			if status.Code(err) != tt.recv {
+				t.Errorf("the call ended with %v, want %v", err, tt.recv)
+			}
 			for i, level := range levels {
 				s := level.Limiter.Stats()
 				if got := s.Requests[ratelimit.Failed]; got != tt.refused[i] || s.Active != 0 {
@@ -315,32 +294,18 @@ func TestStackLosesOneLock(t *testing.T) {
 			for name, policy := range map[string][]ratelimit.Option{"in earnest": nil, "dry run": {ratelimit.WithDryRun()}} {
 				t.Run(kind+"/"+string(ns)+"/"+name, func(t *testing.T) {
 					lost := sqllock.NewMemory()
-					var levels []grpcmw.Level
-					for i, ns := range three {
-						l := ratelimit.OneAtATime(sqllock.NewMemory(), ns)
-						if i == at {
-							l = ratelimit.OneAtATime(lost, ns, policy...)
-						}
-						levels = append(levels, grpcmw.Level{Limiter: l, Key: constant("alice")})
-					}
-					err := call(levels, func(ctx context.Context) error {
+					levels := levelsWith(sqllock.NewMemory(), -1)
+					levels[at].Limiter = ratelimit.OneAtATime(lost, ns, policy...)
+					err := call(t.Context(), levels, func(ctx context.Context) error {
 						if n := lost.Lose(); n != 1 {
 							t.Errorf("%d locks were lost", n)
 						}
 						return ctx.Err()
 					})
-					got, want := status.Convert(err), codes.Aborted
-					if policy != nil {
-						want = codes.OK
-					}
-					if got.Code() != want {
-						t.Fatalf("%v, want %v", err, want)
-					}
-					if want == codes.OK {
-						return
-					}
-					if info := got.Details()[0].(*errdetails.ErrorInfo); info.GetReason() != "LOCK_LOST" || info.GetMetadata()["namespace"] != string(ns) {
-						t.Errorf("ErrorInfo %v, want LOCK_LOST of %s", info, ns)
+					if policy == nil {
+						wantLost(t, err, ns)
+					} else if err != nil {
+						t.Errorf("%v, want no error", err)
 					}
 				})
 			}
@@ -355,34 +320,16 @@ func TestStackLosesAllLocks(t *testing.T) {
 		for dry, want := range []sqllock.Namespace{three[1], three[0], three[0]} {
 			t.Run(kind+"/dry "+string(three[dry]), func(t *testing.T) {
 				locks := sqllock.NewMemory()
-				err := call(levelsWithOneDry(locks, dry), func(ctx context.Context) error {
+				err := call(t.Context(), levelsWith(locks, dry, ratelimit.WithDryRun()), func(ctx context.Context) error {
 					if n := locks.Lose(); n != len(three) {
 						t.Errorf("%d locks were lost", n)
 					}
 					return ctx.Err()
 				})
-				got := status.Convert(err)
-				if got.Code() != codes.Aborted {
-					t.Fatal(err)
-				}
-				if info := got.Details()[0].(*errdetails.ErrorInfo); info.GetMetadata()["namespace"] != string(want) {
-					t.Errorf("ErrorInfo %v, want one of %s", info, want)
-				}
+				wantLost(t, err, want)
 			})
 		}
 	}
-}
-
-// levelsWithOneDry returns levels for alice, one of which is in a dry run.
-func levelsWithOneDry(locks sqllock.Locker, dry int) (levels []grpcmw.Level) {
-	for i, ns := range three {
-		var policy []ratelimit.Option
-		if i == dry {
-			policy = append(policy, ratelimit.WithDryRun())
-		}
-		levels = append(levels, grpcmw.Level{Limiter: ratelimit.OneAtATime(locks, ns, policy...), Key: constant("alice")})
-	}
-	return levels
 }
 
 // A handler finds out by Held that it has the lock of a level, and so need not
@@ -391,7 +338,7 @@ func TestStackIsHeld(t *testing.T) {
 	for kind, call := range calls {
 		for dry := range three {
 			t.Run(kind+"/dry "+string(three[dry]), func(t *testing.T) {
-				err := call(levelsWithOneDry(sqllock.NewMemory(), dry), func(ctx context.Context) error {
+				err := call(t.Context(), levelsWith(sqllock.NewMemory(), dry, ratelimit.WithDryRun()), func(ctx context.Context) error {
 					for i, ns := range three {
 						if got, want := sqllock.Held(ctx, ns.Key("alice")), i != dry; got != want {
 							t.Errorf("Held of %s: %v, want %v", ns, got, want)
@@ -411,14 +358,8 @@ func TestStackIsHeld(t *testing.T) {
 func TestStackLossEndsMessages(t *testing.T) {
 	for at, ns := range three {
 		lost := sqllock.NewMemory()
-		var levels []grpcmw.Level
-		for i, ns := range three {
-			l := ratelimit.OneAtATime(sqllock.NewMemory(), ns)
-			if i == at {
-				l = ratelimit.OneAtATime(lost, ns)
-			}
-			levels = append(levels, grpcmw.Level{Limiter: l, Key: constant("alice")})
-		}
+		levels := levelsWith(sqllock.NewMemory(), -1)
+		levels[at].Limiter = ratelimit.OneAtATime(lost, ns)
 		_ = grpcmw.StreamStackInterceptor(levels)(nil, oneMessage{"alice"}, streamInfo, func(_ any, stream grpc.ServerStream) error {
 			lost.Lose()
 			for what, err := range map[string]error{"SendMsg": stream.SendMsg(nil), "RecvMsg": stream.RecvMsg(nil)} {
@@ -436,16 +377,8 @@ func TestStackMaxHold(t *testing.T) {
 	for kind, call := range calls {
 		for at, ns := range three {
 			t.Run(kind+"/"+string(ns), func(t *testing.T) {
-				locks := sqllock.NewMemory()
-				var levels []grpcmw.Level
-				for i, ns := range three {
-					var policy []ratelimit.Option
-					if i == at {
-						policy = append(policy, ratelimit.WithMaxHold(time.Millisecond))
-					}
-					levels = append(levels, grpcmw.Level{Limiter: ratelimit.OneAtATime(locks, ns, policy...), Key: constant("alice")})
-				}
-				err := call(levels, func(ctx context.Context) error {
+				levels := levelsWith(sqllock.NewMemory(), at, ratelimit.WithMaxHold(time.Millisecond))
+				err := call(t.Context(), levels, func(ctx context.Context) error {
 					<-ctx.Done()
 					return ctx.Err()
 				})
@@ -465,7 +398,7 @@ func TestStackBypassed(t *testing.T) {
 		levels = append(levels, grpcmw.Level{Limiter: ratelimit.OneAtATime(broken{sqllock.ErrHeld}, ns), Key: fails(grpcmw.ErrBypass)})
 	}
 	for kind, call := range calls {
-		err := call(levels, func(ctx context.Context) error {
+		err := call(t.Context(), levels, func(ctx context.Context) error {
 			if _, ok := sqllock.FromContext(ctx); ok {
 				t.Errorf("%s: the context carries a lock", kind)
 			}
@@ -488,11 +421,11 @@ func TestStackOneIDTwice(t *testing.T) {
 	}
 	for kind, call := range calls {
 		var log logbook
-		err := call(levels, func(context.Context) error { return nil }, log.option())
+		err := call(t.Context(), levels, func(context.Context) error { return nil }, log.option())
 		if got := status.Convert(err); got.Code() != codes.InvalidArgument || strings.Contains(got.Message(), secret) {
 			t.Errorf("%s: %v, want INVALID_ARGUMENT", kind, err)
 		}
-		log.want(t, kind, 1, "level=ERROR", "two places of one limit", "namespace=account")
+		log.Want(t, kind, 1, "level=ERROR", "two places of one limit", "namespace=account")
 	}
 }
 
@@ -500,10 +433,7 @@ func TestStackOneIDTwice(t *testing.T) {
 func TestStackReportsTwice(t *testing.T) {
 	for at, ns := range three {
 		locks := sqllock.NewMemory()
-		var levels []grpcmw.Level
-		for _, ns := range three {
-			levels = append(levels, grpcmw.Level{Limiter: ratelimit.AtMost(2, locks, ns), Key: constant("alice")})
-		}
+		levels := levelsOf(func(_ int, ns sqllock.Namespace) *ratelimit.Limiter { return ratelimit.AtMost(2, locks, ns) })
 		around := grpcmw.UnaryServerInterceptor(ratelimit.AtMost(2, locks, three[at]), constant("alice"))
 		var log logbook
 		inner := grpcmw.UnaryStackInterceptor(levels, log.option())
@@ -513,7 +443,7 @@ func TestStackReportsTwice(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		log.want(t, string(ns), 1, "two places of one limit", "namespace="+string(ns), "limit=2")
+		log.Want(t, string(ns), 1, "two places of one limit", "namespace="+string(ns), "limit=2")
 	}
 }
 

@@ -10,11 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -25,7 +23,7 @@ import (
 )
 
 // secret is the key in the tests below. Nothing that a client gets holds it.
-const secret = "alice-4711"
+const secret = "ada-4711"
 
 func TestStatusCodes(t *testing.T) {
 	type want struct {
@@ -78,47 +76,46 @@ func TestStatusCodes(t *testing.T) {
 
 		{"no key", free, "", nil, nil, invalid},
 		{"no key, dry run", free, "", nil, []ratelimit.Option{ratelimit.WithDryRun()}, admitted},
-		{"long key", free, strings.Repeat(secret, 103), nil, nil, invalid},
-		{"long key, dry run", free, strings.Repeat(secret, 103), nil, []ratelimit.Option{ratelimit.WithDryRun()}, admitted},
+		{"long key", free, strings.Repeat(secret, 129), nil, nil, invalid},
+		{"long key, dry run", free, strings.Repeat(secret, 129), nil, []ratelimit.Option{ratelimit.WithDryRun()}, admitted},
 		{"key with a NUL", free, secret + "\x00", nil, nil, invalid},
 	}
-	for _, source := range sources {
-		for _, kind := range kinds {
-			for _, tt := range tests {
-				t.Run(source.name+"/"+kind.name+"/"+tt.name, func(t *testing.T) {
-					t.Parallel()
-					limit := ratelimit.OneAtATime(tt.locks(t), namespace, tt.policy...)
-					ran := false
-					s := &service{work: func(ctx context.Context) error { ran = true; return ctx.Err() }}
-					client := start(t, s, limited(limit, source.key, append(tt.options, grpcmw.WithPushback(5*time.Second))...)...)
+	for i, kind := range kinds {
+		for j, tt := range tests {
+			source := sources[(i+j)%len(sources)]
+			t.Run(source.name+"/"+kind.name+"/"+tt.name, func(t *testing.T) {
+				t.Parallel()
+				limit := ratelimit.OneAtATime(tt.locks(t), namespace, tt.policy...)
+				ran := false
+				s := &service{work: func(ctx context.Context) error { ran = true; return ctx.Err() }}
+				client := start(t, s, limited(limit, source.key, append(tt.options, grpcmw.WithPushback(5*time.Second))...)...)
 
-					var header, trailer metadata.MD
-					err := kind.call(t.Context(), client, tt.key, grpc.Header(&header), grpc.Trailer(&trailer))
-					got := status.Convert(err)
-					if got.Code() != tt.want.code || !slices.Equal(detailKinds(got), tt.want.details) {
-						t.Errorf("status %v with %v, want %v with %v", got.Code(), detailKinds(got), tt.want.code, tt.want.details)
-					}
-					if ran != (tt.want.code == codes.OK) {
-						t.Errorf("the handler's work ran: %v", ran)
-					}
-					if told := fmt.Sprint(got.Message(), prototext.Format(got.Proto()), header, trailer); strings.Contains(told, secret) {
-						t.Errorf("the client is told the key: %s", told)
-					}
-					var pushback []string
-					switch {
-					case got.Code() == codes.Unavailable: // whatever WithPushback says
-						pushback = []string{strconv.FormatInt(retryDelay(t, got).Milliseconds(), 10)}
-					case len(tt.want.details) > 0:
-						pushback = []string{"5000"}
-					}
-					if got := trailer["grpc-retry-pushback-ms"]; !slices.Equal(got, pushback) {
-						t.Errorf("pushback %v, want %v", got, pushback)
-					}
-					if header["grpc-retry-pushback-ms"] != nil {
-						t.Error("a pushback in the header ends the client's retries")
-					}
-				})
-			}
+				var header, trailer metadata.MD
+				err := kind.call(t.Context(), client, tt.key, grpc.Header(&header), grpc.Trailer(&trailer))
+				got := status.Convert(err)
+				if got.Code() != tt.want.code || !slices.Equal(detailKinds(got), tt.want.details) {
+					t.Errorf("status %v with %v, want %v with %v", got.Code(), detailKinds(got), tt.want.code, tt.want.details)
+				}
+				if ran != (tt.want.code == codes.OK) {
+					t.Errorf("the handler's work ran: %v", ran)
+				}
+				if told := fmt.Sprint(got.Message(), prototext.Format(got.Proto()), header, trailer); strings.Contains(told, secret) {
+					t.Errorf("the client is told the key: %s", told)
+				}
+				var pushback []string
+				switch {
+				case got.Code() == codes.Unavailable: // whatever WithPushback says
+					pushback = []string{strconv.FormatInt(retryDelay(t, got).Milliseconds(), 10)}
+				case len(tt.want.details) > 0:
+					pushback = []string{"5000"}
+				}
+				if got := trailer["grpc-retry-pushback-ms"]; !slices.Equal(got, pushback) {
+					t.Errorf("pushback %v, want %v", got, pushback)
+				}
+				if header["grpc-retry-pushback-ms"] != nil {
+					t.Error("a pushback in the header ends the client's retries")
+				}
+			})
 		}
 	}
 }
@@ -145,112 +142,61 @@ func detailKinds(s *status.Status) []string {
 	return names
 }
 
-func TestBusyDetails(t *testing.T) {
-	locks := sqllock.NewMemory()
-	hold(t, locks, secret)
-	limit := ratelimit.OneAtATime(locks, namespace,
-		ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return 1500 * time.Millisecond }))
-	tests := []struct {
-		name   string
-		opts   []grpcmw.Option
-		domain string
-		reason string
-	}{
-		{"default", nil, "latchkey", "CONCURRENCY_LIMIT_REACHED"},
-		{"conflict", []grpcmw.Option{grpcmw.WithConflict()}, "latchkey", "CALL_IN_PROGRESS"},
-		{"domain", []grpcmw.Option{grpcmw.WithErrorDomain("export.example.com")}, "export.example.com", "CONCURRENCY_LIMIT_REACHED"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			client := start(t, &service{}, limited(limit, grpcmw.Metadata("user-bin"), tt.opts...)...)
-			err := kinds[0].call(t.Context(), client, secret)
-			for _, detail := range status.Convert(err).Details() {
-				switch d := detail.(type) {
-				case *errdetails.ErrorInfo:
-					if d.GetDomain() != tt.domain || d.GetReason() != tt.reason || d.GetMetadata()["namespace"] != string(namespace) {
-						t.Errorf("ErrorInfo %v, want domain %s, reason %s", d, tt.domain, tt.reason)
-					}
-				case *errdetails.RetryInfo:
-					if got := d.GetRetryDelay().AsDuration(); got != 1500*time.Millisecond {
-						t.Errorf("retry after %v, want the limiter's 1.5s", got)
-					}
-				case *errdetails.QuotaFailure:
-					if len(d.GetViolations()) != 1 || d.GetViolations()[0].GetSubject() != string(namespace) {
-						t.Errorf("QuotaFailure %v, want the namespace as its one subject", d)
-					}
-				default:
-					t.Errorf("unexpected detail %T", d)
-				}
-			}
-		})
-	}
-}
-
-// The text of a status says which limit is full, and when to try again.
-func TestBusyMessage(t *testing.T) {
-	wait := func(d time.Duration) ratelimit.Option {
-		return ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d })
-	}
-	one := func(opts ...ratelimit.Option) *ratelimit.Limiter {
-		return ratelimit.OneAtATime(broken{sqllock.ErrHeld}, namespace, opts...)
-	}
-	tests := []struct {
-		name  string
-		limit *ratelimit.Limiter
-		opts  []grpcmw.Option
-		want  string
-	}{
-		{"one", one(), nil, `The limit "test" admits one call at a time, and another call is in progress. Try again in 1 second.`},
-		{"longer", one(wait(1500 * time.Millisecond)), nil, `The limit "test" admits one call at a time, and another call is in progress. Try again in 2 seconds.`},
-		{"shorter", one(wait(time.Millisecond)), nil, `The limit "test" admits one call at a time, and another call is in progress. Try again in 1 second.`},
-		{"three", ratelimit.AtMost(3, broken{sqllock.ErrHeld}, namespace), []grpcmw.Option{grpcmw.WithConflict()},
-			`The limit "test" admits 3 calls at a time, and 3 are in progress. Try again in 1 second.`},
-		{"own text", one(wait(7 * time.Second)), []grpcmw.Option{grpcmw.WithBusyText("You can run one export at a time.")},
-			"You can run one export at a time. Try again in 7 seconds."},
-	}
-	for _, tt := range tests {
-		client := start(t, &service{}, limited(tt.limit, constant(secret), tt.opts...)...)
-		if got := status.Convert(kinds[0].call(t.Context(), client, secret)).Message(); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+// errorInfo returns the ErrorInfo of s, or nil.
+func errorInfo(s *status.Status) *errdetails.ErrorInfo {
+	for _, detail := range s.Details() {
+		if d, ok := detail.(*errdetails.ErrorInfo); ok {
+			return d
 		}
 	}
+	return nil
 }
 
-// The error of a service's KeyFunc decides on the status.
-func TestKeyFuncFails(t *testing.T) {
-	const fault = "The server could not find out whom the call is for."
-	tests := []struct {
-		name string
-		err  error
-		code codes.Code
-		text string
-	}{
-		{"no key", fmt.Errorf("nobody called %s: %w", secret, grpcmw.ErrNoKey), codes.InvalidArgument, "grpcmw: no key in the call"},
-		{"its own error", errors.New("no user " + secret), codes.Internal, fault},
-		{"a bad id", fmt.Errorf("%s: %w", secret, ratelimit.ErrBadID), codes.InvalidArgument, "grpcmw: bad key"},
-		{"a status", status.Error(codes.Unauthenticated, "log in first"), codes.Unauthenticated, "log in first"},
-		{"a status, wrapped", fmt.Errorf("looking up %s: %w", secret, status.Error(codes.Unauthenticated, "log in first")), codes.Unauthenticated, "log in first"},
-		{"a status that says OK", fmt.Errorf("looking up %s: %w", secret, statusError{status.New(codes.OK, secret)}), codes.Internal, fault},
-		{"a status that is none", statusError{}, codes.Internal, fault},
-		{"a status to come back from", status.Error(codes.Unavailable, "no directory"), codes.Unavailable, "no directory"},
-		{"a context's end that is not the call's", context.DeadlineExceeded, codes.Internal, fault},
-		{"a message that never comes", grpcmw.ErrNeedMessage, codes.InvalidArgument, "grpcmw: no key in the call"},
+// The text and the details of a status say which limit is full, and when to try
+// again.
+func TestBusyStatus(t *testing.T) {
+	const quota = "CONCURRENCY_LIMIT_REACHED"
+	after := func(d time.Duration) *ratelimit.Limiter {
+		return ratelimit.OneAtATime(broken{sqllock.ErrHeld}, namespace, ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d }))
 	}
-	for _, kind := range kinds {
+	options := func(o ...grpcmw.Option) []grpcmw.Option { return o }
+	tests := []struct {
+		name           string
+		limit          *ratelimit.Limiter
+		opts           []grpcmw.Option
+		domain, reason string
+		delay          time.Duration
+		text           string
+	}{
+		{"one", after(time.Second), nil, "latchkey", quota, time.Second,
+			`The limit "test" admits one call at a time, and another call is in progress. Try again in 1 second.`},
+		{"longer", after(1500 * time.Millisecond), nil, "latchkey", quota, 1500 * time.Millisecond,
+			`The limit "test" admits one call at a time, and another call is in progress. Try again in 2 seconds.`},
+		{"shorter", after(time.Millisecond), nil, "latchkey", quota, time.Millisecond,
+			`The limit "test" admits one call at a time, and another call is in progress. Try again in 1 second.`},
+		{"three, conflict", ratelimit.AtMost(3, broken{sqllock.ErrHeld}, namespace), options(grpcmw.WithConflict()), "latchkey", "CALL_IN_PROGRESS", time.Second,
+			`The limit "test" admits 3 calls at a time, and 3 are in progress. Try again in 1 second.`},
+		{"own text and domain", after(7 * time.Second), options(grpcmw.WithBusyText("You can run one export at a time."), grpcmw.WithErrorDomain("export.example.com")), "export.example.com", quota, 7 * time.Second,
+			"You can run one export at a time. Try again in 7 seconds."},
+	}
+	for kind, call := range calls {
 		for _, tt := range tests {
-			t.Run(kind.name+"/"+tt.name, func(t *testing.T) {
-				key := func(context.Context, interceptors.CallMeta) (string, error) { return "", tt.err }
-				limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
-				client := start(t, &service{work: func(context.Context) error { return nil }}, limited(limit, key, grpcmw.WithPushback(1))...)
-				var trailer metadata.MD
-				got := status.Convert(kind.call(t.Context(), client, secret, grpc.Trailer(&trailer)))
-				if trailer["grpc-retry-pushback-ms"] != nil {
-					t.Error("a pushback beside a status that is not the limiter's")
-				}
-				if got.Code() != tt.code || got.Message() != tt.text {
-					t.Errorf("status %v %q, want %v %q", got.Code(), got.Message(), tt.code, tt.text)
-				}
-			})
+			got := status.Convert(call(t.Context(), one(tt.limit, constant(secret)), nothing, tt.opts...))
+			if got.Message() != tt.text {
+				t.Errorf("%s, %s: %q, want %q", kind, tt.name, got.Message(), tt.text)
+			}
+			if d := errorInfo(got); d.GetDomain() != tt.domain || d.GetReason() != tt.reason || d.GetMetadata()["namespace"] != string(namespace) {
+				t.Errorf("%s, %s: ErrorInfo %v, want domain %s, reason %s", kind, tt.name, d, tt.domain, tt.reason)
+			}
+			if delay := retryDelay(t, got); delay != tt.delay {
+				t.Errorf("%s, %s: retry after %v, want the limiter's %v", kind, tt.name, delay, tt.delay)
+			}
+			if tt.reason != quota {
+				continue
+			}
+			if d, ok := got.Details()[2].(*errdetails.QuotaFailure); !ok || len(d.GetViolations()) != 1 || d.GetViolations()[0].GetSubject() != string(namespace) {
+				t.Errorf("%s, %s: QuotaFailure %v, want the namespace as its one subject", kind, tt.name, d)
+			}
 		}
 	}
 }
@@ -258,82 +204,109 @@ func TestKeyFuncFails(t *testing.T) {
 // A statusError is an error that has a status.
 type statusError struct{ status *status.Status }
 
-func (statusError) Error() string                { return "no " + secret }
+func (statusError) Error() string                { return "no such user" }
 func (e statusError) GRPCStatus() *status.Status { return e.status }
+
+// The error of a service's KeyFunc decides on the status, and on the log. The
+// limiter counts the call, unless it bypasses the limit.
+func TestKeyFuncErrors(t *testing.T) {
+	const fault = "The server could not find out whom the call is for."
+	login := status.Error(codes.Unauthenticated, "log in first")
+	tests := []struct {
+		name   string
+		err    error
+		code   codes.Code
+		text   string // "": any
+		logged string // "": nothing
+	}{
+		{"no key", fmt.Errorf("nobody called %s: %w", "bob", grpcmw.ErrNoKey), codes.InvalidArgument, "grpcmw: no key in the call", "a call has no key"},
+		{"its own error", errors.New("directory: connection refused"), codes.Internal, fault, "directory: connection refused"},
+		{"a bad id", fmt.Errorf("%s: %w", secret, ratelimit.ErrBadID), codes.InvalidArgument, "grpcmw: bad key", ""},
+		{"away", fmt.Errorf("looking up %s: %w", secret, sqllock.ErrUnavailable), codes.Unavailable, "", ""},
+		{"a status", login, codes.Unauthenticated, "log in first", ""},
+		{"a status, wrapped", fmt.Errorf("looking up %s: %w", secret, login), codes.Unauthenticated, "log in first", ""},
+		{"a status that says OK", fmt.Errorf("looking up: %w", statusError{status.New(codes.OK, "fine")}), codes.Internal, fault, "a KeyFunc failed"},
+		{"a status to come back from", status.Error(codes.Unavailable, "no directory"), codes.Unavailable, "no directory", ""},
+		{"a context's end that is not the call's", context.DeadlineExceeded, codes.Internal, fault, "deadline exceeded"},
+		{"a message that never comes", grpcmw.ErrNeedMessage, codes.InvalidArgument, "grpcmw: no key in the call", ""},
+		{"bypass", fmt.Errorf("an admin: %w", grpcmw.ErrBypass), codes.OutOfRange, "", ""},
+	}
+	for i, kind := range kinds {
+		for _, tt := range tests {
+			t.Run(kind.name+"/"+tt.name, func(t *testing.T) {
+				var log logbook
+				limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
+				s := &service{work: func(ctx context.Context) error {
+					if _, ok := sqllock.FromContext(ctx); ok {
+						t.Error("a call that is not limited has a lock")
+					}
+					return status.Error(codes.OutOfRange, "ran")
+				}}
+				client := start(t, s, limited(limit, fails(tt.err), grpcmw.WithPushback(1), log.option())...)
+				var trailer metadata.MD
+				got := status.Convert(kinds[i].call(t.Context(), client, secret, grpc.Trailer(&trailer)))
+				if got.Code() != tt.code || tt.text != "" && got.Message() != tt.text {
+					t.Errorf("status %v %q, want %v %q", got.Code(), got.Message(), tt.code, tt.text)
+				}
+				if away := tt.name == "away"; (trailer["grpc-retry-pushback-ms"] != nil) != away {
+					t.Error("a pushback beside a status that is not the limiter's, or none beside its own")
+				}
+				switch {
+				case tt.logged != "":
+					log.Want(t, tt.name, 1, tt.logged)
+				case !errors.Is(tt.err, grpcmw.ErrNeedMessage): // a server's programmer reads that a unary call has no message
+					log.Want(t, tt.name, 0)
+				}
+				if n := limit.Stats().Requests[ratelimit.Failed]; (n == 1) == errors.Is(tt.err, grpcmw.ErrBypass) {
+					t.Errorf("the limiter has counted %d failures", n)
+				}
+			})
+		}
+	}
+}
 
 // A client may read the errors of the package's own KeyFuncs.
 func TestKeyFuncTells(t *testing.T) {
-	twice := metadata.AppendToOutgoingContext(t.Context(), "user", "alice", "user", secret)
-	tests := []struct {
-		name string
-		key  grpcmw.KeyFunc
-		text string
-	}{
-		{"field", grpcmw.Field("response_status.user"), `grpcmw: no key at "response_status.user" in grpc.testing.EchoStatus: the message has no field user`},
-		{"metadata", grpcmw.Metadata("user"), "grpcmw: ratelimit: bad id: it is in the call's metadata more than once"},
-		{"joined", grpcmw.Join(constant("a"), grpcmw.Metadata("none")), `grpcmw: no key in the call: metadata entry "none" is missing or empty`},
-		{"field not set", grpcmw.Field("response_status.message"), `grpcmw: no key in the call: field "response_status.message" is not set or empty`},
-		{"context", grpcmw.FromContext(func(context.Context) (string, bool) { return "", false }), "grpcmw: no key in the call"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			client := start(t, &service{}, limited(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), tt.key)...)
-			_, err := client.UnaryCall(twice, &pb.SimpleRequest{})
-			if got := status.Convert(err); got.Code() != codes.InvalidArgument || got.Message() != tt.text {
-				t.Errorf("status %v %q, want %q", got.Code(), got.Message(), tt.text)
-			}
-		})
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("user", "alice", "user", secret))
+	for text, key := range map[string]grpcmw.KeyFunc{
+		`grpcmw: no key at "response_status.user" in grpc.testing.EchoStatus: the message has no field user`: grpcmw.Field("response_status.user"),
+		"grpcmw: ratelimit: bad id: it is in the call's metadata more than once":                             grpcmw.Metadata("user"),
+		`grpcmw: no key in the call: metadata entry "none" is missing or empty`:                              grpcmw.Join(constant("a"), grpcmw.Metadata("none")),
+		`grpcmw: no key in the call: field "response_status.code" is not set or empty`:                       grpcmw.Field("response_status.code"),
+		"grpcmw: no key in the call": grpcmw.FromContext(func(context.Context) (string, bool) { return "", false }),
+	} {
+		err := unaryCall(ctx, unaryInfo.FullMethod, one(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key), nothing)
+		if got := status.Convert(err); got.Code() != codes.InvalidArgument || got.Message() != text {
+			t.Errorf("status %v %q, want %q", got.Code(), got.Message(), text)
+		}
 	}
 }
 
-// The call may end while a KeyFunc looks the key up.
-func TestCallEndsInKeyFunc(t *testing.T) {
-	intercept := grpcmw.UnaryServerInterceptor(ratelimit.OneAtATime(sqllock.NewMemory(), namespace),
-		func(ctx context.Context, _ interceptors.CallMeta) (string, error) {
-			return "", fmt.Errorf("looking up %s: %w", secret, ctx.Err())
-		})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := intercept(ctx, nil, unaryInfo, nil)
-	if got := status.Convert(err); got.Code() != codes.Canceled || got.Message() != context.Canceled.Error() {
-		t.Errorf("status %v %q", got.Code(), got.Message())
-	}
-}
-
-// A rejection at the end of a call is not taken for that end.
+// The call may end while a KeyFunc looks the key up. A rejection for another
+// reason is not taken for that end.
 func TestCallEndsBesides(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	fails := func(err error) grpcmw.KeyFunc {
-		return func(context.Context, interceptors.CallMeta) (string, error) { return "", err }
-	}
 	tests := []struct {
 		name  string
 		locks sqllock.Locker
 		key   grpcmw.KeyFunc
 		code  codes.Code
 	}{
+		{"in the KeyFunc", sqllock.NewMemory(), fails(fmt.Errorf("looking up %s: %w", secret, context.Canceled)), codes.Canceled},
 		{"no key", sqllock.NewMemory(), fails(grpcmw.ErrNoKey), codes.InvalidArgument},
 		{"a status", sqllock.NewMemory(), fails(status.Error(codes.Unauthenticated, "log in first")), codes.Unauthenticated},
 		{"capacity", broken{sqllock.ErrCapacity}, constant(secret), codes.Unavailable},
 		{"another deadline", broken{context.DeadlineExceeded}, constant(secret), codes.Unavailable},
 		{"its own end", broken{context.Canceled}, constant(secret), codes.Canceled},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			intercept := grpcmw.UnaryServerInterceptor(ratelimit.OneAtATime(tt.locks, namespace), tt.key)
-			if _, err := intercept(ctx, nil, unaryInfo, nil); status.Code(err) != tt.code {
-				t.Errorf("%v, want %v", err, tt.code)
+	for kind, call := range calls {
+		for _, tt := range tests {
+			err := call(ctx, one(ratelimit.OneAtATime(tt.locks, namespace), tt.key), nothing)
+			if got := status.Convert(err); got.Code() != tt.code || strings.Contains(got.Message(), secret) {
+				t.Errorf("%s, %s: %v, want %v", kind, tt.name, got, tt.code)
 			}
-		})
-	}
-}
-
-// Both transports report a bad id by the same error.
-func TestRepeatedMatchesErrBadID(t *testing.T) {
-	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("user", "alice", "user", "bob"))
-	if _, err := grpcmw.Metadata("user")(ctx, unary(nil)); !errors.Is(err, ratelimit.ErrBadID) {
-		t.Errorf("%v, want ErrBadID", err)
+		}
 	}
 }
 

@@ -124,46 +124,6 @@ func TestRefusedAtFirstMessage(t *testing.T) {
 	}
 }
 
-// A stream that ends before its first message has no key. A handler that
-// ignores io.EOF must not go on without a lock.
-func TestNoFirstMessage(t *testing.T) {
-	tests := []struct {
-		name   string
-		policy []ratelimit.Option
-		code   codes.Code
-	}{
-		{"refused", nil, codes.InvalidArgument},
-		{"dry run", []ratelimit.Option{ratelimit.WithDryRun()}, codes.OK},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			seen := make(chan error, 3)
-			limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, tt.policy...)
-			stream := openDuplex(t, limit, "", func(stream duplexServer) error {
-				_, err := stream.Recv()
-				if errors.Is(err, io.EOF) {
-					err = nil // ends well, such a handler thinks
-				}
-				seen <- err
-				seen <- context.Cause(stream.Context())
-				seen <- stream.Send(&pb.StreamingOutputCallResponse{})
-				return nil
-			})
-			if err := stream.CloseSend(); err != nil {
-				t.Fatal(err)
-			}
-			if err := drain(stream); status.Code(err) != tt.code {
-				t.Errorf("the call ended with %v, want %v", err, tt.code)
-			}
-			for _, what := range []string{"Recv", "the context's cause", "Send"} {
-				if err := wait(t, seen, what); status.Code(err) != tt.code {
-					t.Errorf("%s: %v, want %v", what, err, tt.code)
-				}
-			}
-		})
-	}
-}
-
 // A message that is sent before the lock is held is not protected by it.
 func TestSendBeforeFirstMessage(t *testing.T) {
 	tests := []struct {
@@ -245,26 +205,6 @@ func (l slowLocker) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock
 	close(l.asked)
 	<-l.answer
 	return l.Memory.TryLock(context.WithoutCancel(ctx), key)
-}
-
-// A first message that is received after the handler has returned admits no
-// stream.
-func TestReceiveAfterReturn(t *testing.T) {
-	locks := sqllock.NewMemory()
-	streams := make(chan duplexServer, 1)
-	stream := openDuplex(t, ratelimit.OneAtATime(locks, namespace), "alice", func(stream duplexServer) error {
-		streams <- stream
-		return nil
-	})
-	if err := drain(stream); err != nil {
-		t.Error(err)
-	}
-	if _, err := wait(t, streams, "the handler").Recv(); err == nil {
-		t.Error("a message after the call's end")
-	}
-	if !isFree(locks, "alice") {
-		t.Error("a lock after the call's end")
-	}
 }
 
 // That also holds for a message that the transport still has.
@@ -376,29 +316,5 @@ func TestRejectionBeforeContextEnds(t *testing.T) {
 	}
 	if err := wait(t, seen, "the end of the context"); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("SendMsg while the context ends: %v, want the rejection", err)
-	}
-}
-
-// A message that is sent early is reported in addition to the outcome of the
-// stream.
-func TestEarlySendIsObserved(t *testing.T) {
-	var admitted, refused atomic.Int64
-	limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
-		switch e.Result {
-		case ratelimit.Admitted:
-			admitted.Add(1)
-		case ratelimit.Failed:
-			refused.Add(1)
-		}
-	}))
-	intercept := grpcmw.StreamServerInterceptor(limit, grpcmw.Field("response_status.message"))
-	err := intercept(nil, oneMessage{"alice"}, streamInfo, func(_ any, stream grpc.ServerStream) error {
-		for range 2 {
-			_ = stream.SendMsg(&pb.StreamingOutputCallResponse{})
-		}
-		return stream.RecvMsg(&pb.StreamingOutputCallRequest{})
-	})
-	if err != nil || admitted.Load() != 1 || refused.Load() != 1 {
-		t.Errorf("%v, the Observer heard of %d admitted, %d refused; want one of each", err, admitted.Load(), refused.Load())
 	}
 }

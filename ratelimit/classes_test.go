@@ -104,7 +104,7 @@ func TestPriority(t *testing.T) {
 				opts = append(opts, ratelimit.WithLimit(newPlan(1).limit))
 			}
 			l := ratelimit.AtMost(2, sqllock.NewMemory(), "export", opts...)
-			held := fill2(t, l, "ada", 1)
+			held := fill(t, l, "ada", 1)
 			if !limited {
 				held = append(held, must(t, l, "ada"))
 			}
@@ -145,31 +145,5 @@ func TestUnknownClass(t *testing.T) {
 	}
 	if s := l.Stats(); s.Requests[ratelimit.Failed] != 1 || s.Active != 0 {
 		t.Errorf("%v, want one failed", s.Requests)
-	}
-}
-
-func TestWithClassesPanics(t *testing.T) {
-	t.Parallel()
-	type classes = []ratelimit.Class
-	for text, tt := range map[string]struct {
-		of      func(context.Context) string
-		classes classes
-	}{
-		"a func that is not nil":   {nil, classes{{Name: "a"}}},
-		"at least one Class":       {classOf, nil},
-		"a Name in each":           {classOf, classes{{Name: "a"}, {}}},
-		"two classes of one Name":  {classOf, classes{{Name: "a"}, {Name: "a"}}},
-		"Reserved of zero or more": {classOf, classes{{Name: "a", Reserved: -1}}},
-		"reserves all places":      {classOf, classes{{Name: "a", Reserved: 1}, {Name: "b", Reserved: 2}}},
-		"a Priority from":          {classOf, classes{{Name: "a", Priority: 1_000_001}}},
-	} {
-		func() {
-			defer func() {
-				if got, _ := recover().(string); !strings.HasPrefix(got, "ratelimit: WithClasses") || !strings.Contains(got, text) {
-					t.Errorf("recovered %q, want %q", got, text)
-				}
-			}()
-			ratelimit.AtMost(3, sqllock.NewMemory(), "export", ratelimit.WithClasses(tt.of, tt.classes...))
-		}()
 	}
 }

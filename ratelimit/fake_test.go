@@ -87,6 +87,15 @@ func must(t *testing.T, l *ratelimit.Limiter, id string) *sqllock.Lock {
 	return lock
 }
 
+// fill acquires n locks of id, which must be free.
+func fill(t *testing.T, l *ratelimit.Limiter, id string, n int) (held []*sqllock.Lock) {
+	t.Helper()
+	for range n {
+		held = append(held, must(t, l, id))
+	}
+	return held
+}
+
 // unlock releases lock, which must succeed.
 func unlock(t *testing.T, lock *sqllock.Lock) {
 	t.Helper()

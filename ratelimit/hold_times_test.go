@@ -200,7 +200,7 @@ func TestRetryAfterAfterYears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(100 * 365 * 24 * time.Hour)
 		l := ratelimit.AtMost(100, sqllock.NewMemory(), "export")
-		fill(t, l, "ada")
+		fill(t, l, "ada", l.Limit())
 		time.Sleep(5 * time.Second)
 		if got := told(t, l, "ada"); got != 5*time.Second {
 			t.Errorf("got %v, want 5s", got)

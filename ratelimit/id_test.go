@@ -51,43 +51,7 @@ func TestIDs(t *testing.T) {
 				t.Errorf("asked %v, %v; want ErrBadID without asking", asked, err)
 			case !strings.Contains(err.Error(), tt.why):
 				t.Errorf("%q does not say %q", err, tt.why)
-			}
-		})
-	}
-}
-
-func TestWithMaxIDLen(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxIDLen(3))
-	unlock(t, must(t, l, "ada"))
-	if _, err := l.Acquire(t.Context(), "grac"); !errors.Is(err, ratelimit.ErrBadID) {
-		t.Errorf("got %v, want ErrBadID", err)
-	}
-}
-
-// No error holds the id, however the request fails.
-func TestErrorsLeaveIDOut(t *testing.T) {
-	t.Parallel()
-	const secret = "ada@example.org"
-	tests := map[string]struct {
-		locks sqllock.Locker
-		id    string
-	}{
-		"busy":      {failing(sqllock.ErrHeld), secret},
-		"away":      {failing(sqllock.ErrUnavailable), secret},
-		"capacity":  {failing(sqllock.ErrCapacity), secret},
-		"long":      {sqllock.NewMemory(), strings.Repeat(secret, 100)},
-		"not UTF-8": {sqllock.NewMemory(), secret + "\xff"},
-		"NUL":       {sqllock.NewMemory(), secret + "\x00"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := ratelimit.AtMost(2, tt.locks, "export").Acquire(t.Context(), tt.id)
-			if err == nil {
-				t.Fatal("want an error")
-			}
-			if strings.Contains(err.Error(), "ada") || strings.Contains(err.Error(), "example") {
+			case len(tt.id) > 2 && strings.Contains(err.Error(), tt.id[:3]):
 				t.Errorf("%q holds the id", err)
 			}
 		})

@@ -67,7 +67,7 @@ func TestLimitChanges(t *testing.T) {
 	t.Parallel()
 	p := newPlan(4)
 	l := ratelimit.AtMost(4, sqllock.NewMemory(), "export", ratelimit.WithLimit(p.limit))
-	held := fill(t, l, "ada")
+	held := fill(t, l, "ada", l.Limit())
 	p.n.Store(2)
 	mustBeBusy(t, l, "ada")
 	unlock(t, held[0]) // of the lowest slots
@@ -96,7 +96,7 @@ func TestLimitChangesWhileWaiting(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPlan(2)
 			l := ratelimit.AtMost(5, sqllock.NewMemory(), "export", ratelimit.WithLimit(p.limit), ratelimit.WithWait(time.Minute, 2))
-			held := fill2(t, l, "ada", 2)
+			held := fill(t, l, "ada", 2)
 			next := acquire(t.Context(), l, "ada")
 			time.Sleep(time.Second + time.Millisecond)
 			p.n.Store(1)
@@ -125,15 +125,6 @@ func TestLimitChangesWhileWaiting(t *testing.T) {
 	}
 }
 
-// fill2 acquires n locks of id.
-func fill2(t *testing.T, l *ratelimit.Limiter, id string, n int) (held []*sqllock.Lock) {
-	t.Helper()
-	for range n {
-		held = append(held, must(t, l, id))
-	}
-	return held
-}
-
 // A request that waits over a lowered limit is admitted soon after enough holds
 // have ended. Those of its process wake it.
 func TestWaitOverALoweredLimit(t *testing.T) {
@@ -145,7 +136,7 @@ func TestWaitOverALoweredLimit(t *testing.T) {
 			if elsewhere {
 				holder = ratelimit.AtMost(3, locks, "export")
 			}
-			held := fill2(t, holder, "ada", 3)
+			held := fill(t, holder, "ada", 3)
 			p.n.Store(2)
 			first, second := acquire(t.Context(), l, "ada"), acquire(t.Context(), l, "ada")
 			for i, next := range []<-chan result{nil, first, second} {
@@ -259,24 +250,4 @@ func TestLimitBlocks(t *testing.T) {
 		close(gate)
 		end(t, <-slow)
 	})
-}
-
-// WithLimit needs a Locker that counts the slots beyond a limit.
-func TestWithLimitPanics(t *testing.T) {
-	t.Parallel()
-	for text, f := range map[string]func(){
-		"WithLimit needs a func": func() { ratelimit.WithLimit(nil) },
-		"WithLimit needs a Locker with TryEach": func() {
-			ratelimit.AtMost(2, onlyOne{sqllock.NewMemory()}, "export", ratelimit.WithLimit(newPlan(1).limit))
-		},
-	} {
-		func() {
-			defer func() {
-				if got, _ := recover().(string); !strings.Contains(got, text) {
-					t.Errorf("recovered %q, want %q", got, text)
-				}
-			}()
-			f()
-		}()
-	}
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,27 +30,6 @@ func TestOneAtATime(t *testing.T) {
 
 	unlock(t, lock)
 	unlock(t, must(t, there, "ada"))
-}
-
-func TestBusyError(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.OneAtATime(failing(sqllock.ErrHeld), "export")
-	_, err := l.Acquire(t.Context(), "ada")
-	var busy *ratelimit.BusyError
-	if !errors.As(err, &busy) || busy.Namespace != "export" || busy.RetryAfter != time.Second {
-		t.Errorf("got %#v, want a BusyError of export, one second", err)
-	}
-	if got, want := err.Error(), "ratelimit: export: key is busy"; got != want {
-		t.Errorf("text %q, want %q", got, want)
-	}
-}
-
-func TestAccessors(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.AtMost(7, sqllock.NewMemory(), "export")
-	if l.Limit() != 7 || l.Namespace() != "export" {
-		t.Errorf("Limit %d, Namespace %q; want 7, export", l.Limit(), l.Namespace())
-	}
 }
 
 // Acquire returns the error of its Locker. A custom Locker may wrap the
@@ -96,8 +73,8 @@ func TestAcquireErrors(t *testing.T) {
 				switch {
 				case !errors.Is(err, tt.want):
 					t.Errorf("got %v, want %v", err, tt.want)
-				case err != nil && !strings.HasPrefix(err.Error(), "ratelimit: export: "):
-					t.Errorf("the text %q does not say which limiter", err)
+				case err != nil && (!strings.HasPrefix(err.Error(), "ratelimit: export: ") || strings.Contains(err.Error(), "ada")):
+					t.Errorf("the text %q does not say which limiter, or holds the id", err)
 				}
 			})
 		}
@@ -138,25 +115,6 @@ func TestMaxHoldUnderFailOpenNeedsNoLock(t *testing.T) {
 	unlock(t, lock)
 }
 
-func TestRefuse(t *testing.T) {
-	t.Parallel()
-	for _, dry := range []bool{false, true} {
-		var j journal
-		opts := []ratelimit.Option{ratelimit.WithObserver(j.observe)}
-		want, result := io.EOF, ratelimit.Failed
-		if dry {
-			opts, want, result = append(opts, ratelimit.WithDryRun()), nil, ratelimit.DryRun
-		}
-		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", opts...)
-		if err := l.Refuse(t.Context(), io.EOF); err != want {
-			t.Errorf("dry run %v: %v, want %v", dry, err, want)
-		}
-		if got := j.last(t, result).Err; got != io.EOF {
-			t.Errorf("dry run %v: the Observer heard %v, want EOF", dry, got)
-		}
-	}
-}
-
 // The lock's context has the values of the request's context.
 func TestContextValues(t *testing.T) {
 	t.Parallel()
@@ -195,67 +153,55 @@ func TestWithKeySecret(t *testing.T) {
 	}
 }
 
-// Under load no more requests than the limit are admitted at any moment.
-func TestLimitHolds(t *testing.T) {
-	t.Parallel()
-	for _, locks := range []sqllock.Locker{sqllock.NewMemory(), onlyOne{sqllock.NewMemory()}} {
-		for _, n := range []int{1, 3} {
-			l := ratelimit.AtMost(n, locks, "export", ratelimit.WithWait(time.Minute, 100))
-			var inside, most atomic.Int64
-			var wg sync.WaitGroup
-			for range 20 {
-				wg.Go(func() {
-					for range 20 {
-						lock, err := l.Acquire(t.Context(), "ada")
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						now := inside.Add(1)
-						for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
-						}
-						inside.Add(-1)
-						_ = lock.Unlock()
-					}
-				})
-			}
-			wg.Wait()
-			if most.Load() > int64(n) {
-				t.Errorf("%T: %d at a time, limit %d", locks, most.Load(), n)
-			}
-		}
-	}
-}
-
+// Misuse panics when the server starts. The text says what is needed.
 func TestMisusePanics(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
-	tests := map[string]func(){
-		"nil locker":         func() { ratelimit.OneAtATime(nil, "export") },
-		"nil locker, n":      func() { ratelimit.AtMost(2, nil, "export") },
-		"no namespace":       func() { ratelimit.OneAtATime(locks, "") },
-		"colon":              func() { ratelimit.OneAtATime(locks, "a:b") },
-		"hash":               func() { ratelimit.OneAtATime(locks, "a#1") },
-		"none at a time":     func() { ratelimit.AtMost(0, locks, "export") },
-		"fewer than none":    func() { ratelimit.AtMost(-1, locks, "export") },
-		"no wait":            func() { ratelimit.WithWait(0, 1) },
-		"negative wait":      func() { ratelimit.WithWait(-time.Second, 1) },
-		"no waiters":         func() { ratelimit.WithWait(time.Second, 0) },
-		"no retry func":      func() { ratelimit.WithRetryAfter(nil) },
-		"no max hold":        func() { ratelimit.WithMaxHold(0) },
-		"no id length":       func() { ratelimit.WithMaxIDLen(0) },
-		"no secret":          func() { ratelimit.WithKeySecret(nil) },
-		"secret of no bytes": func() { ratelimit.WithKeySecret([]byte{}) },
+	classes := func(of func(context.Context) string, classes ...ratelimit.Class) func() {
+		return func() { ratelimit.AtMost(3, locks, "export", ratelimit.WithClasses(of, classes...)) }
 	}
-	for name, misuse := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+	a := ratelimit.Class{Name: "a"}
+	tests := []struct {
+		text   string // a part of it
+		misuse func()
+	}{
+		{"OneAtATime needs a sqllock.Locker", func() { ratelimit.OneAtATime(nil, "export") }},
+		{"AtMost needs a sqllock.Locker", func() { ratelimit.AtMost(2, nil, "export") }},
+		{"namespace", func() { ratelimit.OneAtATime(locks, "") }},
+		{"namespace", func() { ratelimit.OneAtATime(locks, "a:b") }},
+		{"namespace", func() { ratelimit.OneAtATime(locks, "a#1") }},
+		{"AtMost needs", func() { ratelimit.AtMost(0, locks, "export") }},
+		{"AtMost needs", func() { ratelimit.AtMost(-1, locks, "export") }},
+		{"WithWait needs", func() { ratelimit.WithWait(0, 1) }},
+		{"WithWait needs", func() { ratelimit.WithWait(-time.Second, 1) }},
+		{"WithWait needs", func() { ratelimit.WithWait(time.Second, 0) }},
+		{"WithRetryAfter needs", func() { ratelimit.WithRetryAfter(nil) }},
+		{"WithMaxHold needs", func() { ratelimit.WithMaxHold(0) }},
+		{"WithMaxIDLen needs", func() { ratelimit.WithMaxIDLen(0) }},
+		{"WithKeySecret needs", func() { ratelimit.WithKeySecret(nil) }},
+		{"WithKeySecret needs", func() { ratelimit.WithKeySecret([]byte{}) }},
+		{"WithObserver needs", func() { ratelimit.WithObserver(nil) }},
+		{"WithLimit needs a func", func() { ratelimit.WithLimit(nil) }},
+		{"WithLimit needs a Locker with TryEach", func() {
+			ratelimit.AtMost(2, onlyOne{locks}, "export", ratelimit.WithLimit(newPlan(1).limit))
+		}},
+		{"a func that is not nil", classes(nil, a)},
+		{"at least one Class", classes(classOf)},
+		{"a Name in each", classes(classOf, a, ratelimit.Class{})},
+		{"two classes of one Name", classes(classOf, a, a)},
+		{"Reserved of zero or more", classes(classOf, ratelimit.Class{Name: "a", Reserved: -1})},
+		{"reserves all places", classes(classOf, ratelimit.Class{Name: "a", Reserved: 1}, ratelimit.Class{Name: "b", Reserved: 2})},
+		{"a Priority from", classes(classOf, ratelimit.Class{Name: "a", Priority: 1_000_001})},
+		{"AcquireAll needs a *Limiter", func() { _, _ = ratelimit.AcquireAll(t.Context(), ratelimit.Level{}) }},
+	}
+	for _, tt := range tests {
+		func() {
 			defer func() {
-				if text, _ := recover().(string); !strings.HasPrefix(text, "ratelimit: ") {
-					t.Errorf("panic %q, want one that begins with the package's name", text)
+				if got, _ := recover().(string); !strings.HasPrefix(got, "ratelimit: ") || !strings.Contains(got, tt.text) {
+					t.Errorf("panic %q, want %q after the package's name", got, tt.text)
 				}
 			}()
-			misuse()
-		})
+			tt.misuse()
+		}()
 	}
 }

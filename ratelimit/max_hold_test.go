@@ -42,8 +42,8 @@ func TestWithMaxHold(t *testing.T) {
 	})
 }
 
-// The context of work that ends in time does not end with ErrMaxHold. No timer
-// stays behind, or the bubble would not end.
+// Work that goes on after its Unlock is not stopped, in whichever context. No
+// timer stays behind, or the bubble would not end.
 func TestWithMaxHoldInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(time.Hour))
@@ -52,10 +52,16 @@ func TestWithMaxHoldInTime(t *testing.T) {
 		defer cancel()
 		work := lock.Context()
 		unlock(t, lock)
+		after, cancel := lock.Bind(t.Context())
+		defer cancel()
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if bound.Err() != nil {
-			t.Errorf("the request ended with %v, after its lock went back", context.Cause(bound))
+		late, cancel := lock.Bind(t.Context())
+		defer cancel()
+		for name, ctx := range map[string]context.Context{"before": bound, "after": after, "late": late} {
+			if ctx.Err() != nil {
+				t.Errorf("bound %s Unlock: ended with %v, though the lock is not held", name, context.Cause(ctx))
+			}
 		}
 		if cause := context.Cause(work); cause != sqllock.ErrReleased {
 			t.Errorf("cause %v, want ErrReleased", cause)
@@ -72,27 +78,6 @@ func TestWithMaxHoldDryRun(t *testing.T) {
 		synctest.Wait()
 		if err := lock.Context().Err(); err != nil {
 			t.Errorf("the work ended: %v", err)
-		}
-	})
-}
-
-// Work that goes on after its Unlock is not stopped. The limit does not apply
-// to contexts that it binds later.
-func TestWithMaxHoldAfterUnlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(time.Hour))
-		lock := must(t, l, "ada")
-		unlock(t, lock)
-		early, cancel := lock.Bind(t.Context())
-		defer cancel()
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
-		late, cancel := lock.Bind(t.Context())
-		defer cancel()
-		for name, ctx := range map[string]context.Context{"early": early, "late": late} {
-			if ctx.Err() != nil {
-				t.Errorf("%s: ended with %v, though the lock is not held", name, context.Cause(ctx))
-			}
 		}
 	})
 }

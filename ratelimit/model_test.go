@@ -12,12 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-var modelTime = flag.Duration("model", time.Second, "how long TestModelOnSessions makes requests")
+var modelTime = flag.Duration("model", 5*time.Second, "how long TestLongModelOnSessions makes requests")
 
 // TestModel makes a random history of single limits and stacks, of two
 // instances, on a Memory. Virtual time makes it a long one.
@@ -28,13 +29,12 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// TestModelOnSessions is TestModel with two Sessions. A long run is
+// TestLongModelOnSessions is TestModel with two Sessions. A longer run is
 // go test ./ratelimit -run ModelOnSessions -model 60s.
-func TestModelOnSessions(t *testing.T) {
+func TestLongModelOnSessions(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
-	driver := pgtest.Drivers()[0]
-	newModel(t, session(t, driver, dsn), session(t, driver, dsn)).run(*modelTime, *modelTime/3)
+	newModel(t, dbtest.Session(t, "pgx", dsn), dbtest.Session(t, "pgx", dsn)).run(*modelTime, *modelTime/3)
 }
 
 // A model is what the limits should do. It knows each hold from the return of
@@ -145,7 +145,7 @@ func (m *model) run(d, period time.Duration) {
 	go func() { callers.Wait(); close(served) }()
 	select { // each request that waits is served
 	case <-served:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		m.t.Error("a request waits although all places are free")
 		m.cancel()
 		<-served
@@ -301,11 +301,11 @@ func (m *model) checkEnd() {
 	}
 	for i := range 4 {
 		l := ratelimit.AtMost(modelUsers, m.instances[0].locks, "user") // for any class
-		for _, lock := range fill2(m.t, l, strconv.Itoa(i), l.Limit()) {
+		for _, lock := range fill(m.t, l, strconv.Itoa(i), l.Limit()) {
 			_ = lock.Unlock()
 		}
 	}
-	for _, lock := range fill2(m.t, m.instances[1].total, "all", modelTotal) {
+	for _, lock := range fill(m.t, m.instances[1].total, "all", modelTotal) {
 		_ = lock.Unlock()
 	}
 }

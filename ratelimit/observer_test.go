@@ -13,95 +13,41 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
+// Each decision is an event with its result. Why a request has waited without
+// success decides its result.
 func TestObserver(t *testing.T) {
-	held := failing(sqllock.ErrHeld)
-	tests := []struct {
-		name  string
-		locks sqllock.Locker
-		id    string
-		opts  []ratelimit.Option
-		want  []ratelimit.Result
-		err   error // of the decision
-	}{
-		{"admitted", sqllock.NewMemory(), "ada", nil, []ratelimit.Result{ratelimit.Admitted, ratelimit.Released}, nil},
-		{"busy", held, "ada", nil, []ratelimit.Result{ratelimit.Busy}, ratelimit.ErrBusy},
-		{"bad id", held, "", nil, []ratelimit.Result{ratelimit.Failed}, ratelimit.ErrBadID},
-		{"away", failing(sqllock.ErrUnavailable), "ada", nil, []ratelimit.Result{ratelimit.Failed}, sqllock.ErrUnavailable},
-		{
-			"fail open", failing(sqllock.ErrUnavailable), "ada",
-			[]ratelimit.Option{ratelimit.WithFailOpen()},
-			[]ratelimit.Result{ratelimit.FailedOpen}, sqllock.ErrUnavailable,
-		},
-		{
-			"dry run, free", sqllock.NewMemory(), "ada",
-			[]ratelimit.Option{ratelimit.WithDryRun()},
-			[]ratelimit.Result{ratelimit.Admitted, ratelimit.Released}, nil,
-		},
-		{
-			"dry run, busy, never waits", held, "ada",
-			[]ratelimit.Option{ratelimit.WithDryRun(), ratelimit.WithWait(time.Hour, 1)},
-			[]ratelimit.Result{ratelimit.DryRun}, ratelimit.ErrBusy,
-		},
-		{
-			"dry run, bad id", held, "\x00",
-			[]ratelimit.Option{ratelimit.WithDryRun()},
-			[]ratelimit.Result{ratelimit.DryRun}, ratelimit.ErrBadID,
-		},
-		{
-			"dry run, capacity", failing(sqllock.ErrCapacity), "ada",
-			[]ratelimit.Option{ratelimit.WithDryRun()},
-			[]ratelimit.Result{ratelimit.DryRun}, sqllock.ErrCapacity,
-		},
-		{
-			"waited without success", away(), "ada",
-			[]ratelimit.Option{ratelimit.WithWait(time.Second, 1)},
-			[]ratelimit.Result{ratelimit.Failed}, sqllock.ErrUnavailable,
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var j journal
-				l := ratelimit.OneAtATime(tt.locks, "export", append(tt.opts, ratelimit.WithObserver(j.observe))...)
-				lock, err := l.Acquire(t.Context(), tt.id)
-				unlock(t, lock)
-				if got := j.results(); !slices.Equal(got, tt.want) {
-					t.Errorf("events %q, want %q", got, tt.want)
-				}
-				j.agree(t, l.Stats())
-				if tt.err == nil {
-					return
-				}
-				if e := j.entries[0]; !errors.Is(e.Err, tt.err) || e.Namespace != "export" || e.Limit != 1 {
-					t.Errorf("%+v, want %v of export, 1 at a time", e, tt.err)
-				}
-				admits := tt.want[0] == ratelimit.FailedOpen || tt.want[0] == ratelimit.DryRun
-				if admits != (err == nil) {
-					t.Errorf("got %v, admitted should be %v", err, admits)
-				}
-			})
-		})
-	}
-}
-
-// Why a request has waited in vain decides its result.
-func TestObserverOfWaits(t *testing.T) {
 	const maxWait, within = time.Second, time.Millisecond
+	held, open, dry, wait := failing(sqllock.ErrHeld), ratelimit.WithFailOpen(), ratelimit.WithDryRun(), ratelimit.WithWait(maxWait, 1)
+	opts := func(o ...ratelimit.Option) []ratelimit.Option { return o }
+	type results = []ratelimit.Result
 	tests := []struct {
 		name   string
 		locks  sqllock.Locker
-		policy []ratelimit.Option
+		id     string
+		opts   []ratelimit.Option
 		within time.Duration // the deadline of the request; 0: none
-		result ratelimit.Result
+		want   results
+		err    error // of the decision
 		waited time.Duration
 	}{
-		{"to the end", waiting(), []ratelimit.Option{ratelimit.WithWait(maxWait, 1)}, 0, ratelimit.WaitTimeout, maxWait},
-		{"its context ended in line", waiting(), []ratelimit.Option{ratelimit.WithWait(maxWait, 1)}, within, ratelimit.Canceled, within},
-		{"the database went away", away(), []ratelimit.Option{ratelimit.WithWait(maxWait, 1)}, 0, ratelimit.Failed, maxWait},
-		{"it fails open", away(), []ratelimit.Option{ratelimit.WithWait(maxWait, 1), ratelimit.WithFailOpen()}, 0, ratelimit.FailedOpen, maxWait},
-		{"its context ended while the database was away", away(), []ratelimit.Option{ratelimit.WithWait(maxWait, 1), ratelimit.WithFailOpen()}, within, ratelimit.Canceled, within},
-		{"its context had ended before", canceling(), []ratelimit.Option{ratelimit.WithFailOpen()}, -1, ratelimit.Canceled, 0},
-		{"another context has ended", failing(context.DeadlineExceeded), nil, 0, ratelimit.Failed, 0},
+		{"admitted", sqllock.NewMemory(), "ada", nil, 0, results{ratelimit.Admitted, ratelimit.Released}, nil, 0},
+		{"busy", held, "ada", nil, 0, results{ratelimit.Busy}, ratelimit.ErrBusy, 0},
+		{"bad id", held, "", nil, 0, results{ratelimit.Failed}, ratelimit.ErrBadID, 0},
+		{"away", failing(sqllock.ErrUnavailable), "ada", nil, 0, results{ratelimit.Failed}, sqllock.ErrUnavailable, 0},
+		{"fail open", failing(sqllock.ErrUnavailable), "ada", opts(open), 0, results{ratelimit.FailedOpen}, sqllock.ErrUnavailable, 0},
+		{"another context has ended", failing(context.DeadlineExceeded), "ada", nil, 0, results{ratelimit.Failed}, context.DeadlineExceeded, 0},
+		{"its context had ended before", canceling(), "ada", opts(open), -1, results{ratelimit.Canceled}, context.DeadlineExceeded, 0},
+
+		{"dry run, free", sqllock.NewMemory(), "ada", opts(dry), 0, results{ratelimit.Admitted, ratelimit.Released}, nil, 0},
+		{"dry run, busy, never waits", held, "ada", opts(dry, wait), 0, results{ratelimit.DryRun}, ratelimit.ErrBusy, 0},
+		{"dry run, bad id", held, "\x00", opts(dry), 0, results{ratelimit.DryRun}, ratelimit.ErrBadID, 0},
+		{"dry run, capacity", failing(sqllock.ErrCapacity), "ada", opts(dry), 0, results{ratelimit.DryRun}, sqllock.ErrCapacity, 0},
+
+		{"waited to the end", waiting(), "ada", opts(wait), 0, results{ratelimit.WaitTimeout}, ratelimit.ErrBusy, maxWait},
+		{"its context ended in line", waiting(), "ada", opts(wait), within, results{ratelimit.Canceled}, context.DeadlineExceeded, within},
+		{"the database went away", away(), "ada", opts(wait), 0, results{ratelimit.Failed}, sqllock.ErrUnavailable, maxWait},
+		{"it fails open", away(), "ada", opts(wait, open), 0, results{ratelimit.FailedOpen}, sqllock.ErrUnavailable, maxWait},
+		{"its context ended while the database was away", away(), "ada", opts(wait, open), within, results{ratelimit.Canceled}, context.DeadlineExceeded, within},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -113,37 +59,30 @@ func TestObserverOfWaits(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, tt.within)
 					defer cancel()
 				}
-				l := ratelimit.OneAtATime(tt.locks, "export", append(tt.policy, ratelimit.WithObserver(j.observe))...)
-				_, err := l.Acquire(ctx, "ada")
-				if got := j.results(); !slices.Equal(got, []ratelimit.Result{tt.result}) || j.entries[0].Waited != tt.waited {
-					t.Errorf("events %+v, want %q after %v; Acquire: %v", j.entries, tt.result, tt.waited, err)
+				l := ratelimit.OneAtATime(tt.locks, "export", append(tt.opts, ratelimit.WithObserver(j.observe))...)
+				lock, err := l.Acquire(ctx, tt.id)
+				unlock(t, lock)
+				if got := j.results(); !slices.Equal(got, tt.want) {
+					t.Fatalf("events %q, want %q; Acquire: %v", got, tt.want, err)
 				}
 				j.agree(t, l.Stats())
+				e := j.entries[0]
+				if e.Waited != tt.waited || !errors.Is(e.Err, tt.err) || e.Namespace != "export" || e.Limit != 1 {
+					t.Errorf("%+v, want %v of export after %v, 1 at a time", e, tt.err, tt.waited)
+				}
+				switch e.Result {
+				case ratelimit.Admitted, ratelimit.FailedOpen, ratelimit.DryRun:
+					if err != nil {
+						t.Errorf("got %v, want to be admitted", err)
+					}
+				default:
+					if !errors.Is(err, tt.err) {
+						t.Errorf("got %v, want %v", err, tt.err)
+					}
+				}
 			})
 		})
 	}
-}
-
-// If all places of waiting requests are taken, a request is rejected as busy.
-func TestObserverOfAFullLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var j journal
-		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithWait(time.Minute, 1), ratelimit.WithObserver(j.observe))
-		lock := must(t, l, "ada")
-		waits := acquire(t.Context(), l, "ada")
-		if _, err := l.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
-			t.Errorf("Acquire: %v, want ErrBusy", err)
-		}
-		if got := l.Stats(); got.Queued != 1 || got.Requests[ratelimit.Busy] != 1 {
-			t.Errorf("%d wait, %d are busy; want 1 and 1", got.Queued, got.Requests[ratelimit.Busy])
-		}
-		unlock(t, lock)
-		unlock(t, (<-waits).lock)
-		if got := l.Stats(); got.Queued != 0 || got.TimeInQueue.Count != 1 {
-			t.Errorf("%d wait, %d have waited; want 0 and 1", got.Queued, got.TimeInQueue.Count)
-		}
-		j.agree(t, l.Stats())
-	})
 }
 
 func TestObserverDurations(t *testing.T) {

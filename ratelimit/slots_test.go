@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -98,34 +96,44 @@ func TestSlotsInOrder(t *testing.T) {
 	}
 }
 
-// A Locker with TryAny gets all slots in one call.
-func TestSlotsInOneCall(t *testing.T) {
-	t.Parallel()
-	locks := &countingAny{Memory: sqllock.NewMemory()}
-	l := ratelimit.AtMost(3, locks, "export")
-	for range 3 {
-		must(t, l, "ada")
-	}
-	if _, err := l.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
-		t.Errorf("fourth: %v, want ErrBusy", err)
-	}
-	if locks.calls != 4 {
-		t.Errorf("%d calls, want one for each of 4 requests", locks.calls)
-	}
-}
-
-type countingAny struct {
+// A counting locker counts the calls that a Memory gets.
+type counting struct {
 	*sqllock.Memory
-	calls int
+	any, each int
 }
 
-func (c *countingAny) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
-	c.calls++
+func (c *counting) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	c.any++
 	return c.Memory.TryAny(ctx, keys...)
 }
 
-func (c *countingAny) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+func (c *counting) TryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error) {
+	c.each++
+	return c.Memory.TryEach(ctx, groups)
+}
+
+func (c *counting) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
 	panic("one key at a time, though several can be had at once")
+}
+
+// A Locker that can do so gets all slots, or all levels of a stack, in one call.
+func TestOneCall(t *testing.T) {
+	t.Parallel()
+	c := &counting{Memory: sqllock.NewMemory()}
+	l := ratelimit.AtMost(3, c, "export")
+	fill(t, l, "ada", 3)
+	mustBeBusy(t, l, "ada")
+	if c.any != 4 || c.each != 0 {
+		t.Errorf("%d calls of TryAny and %d of TryEach, want one for each of 4 requests", c.any, c.each)
+	}
+	locks, err := ratelimit.AcquireAll(t.Context(),
+		level(ratelimit.OneAtATime(c, "user"), "ada"),
+		level(ratelimit.AtMost(3, c, "tenant"), "acme"),
+		level(ratelimit.AtMost(50, c, "total"), "all"))
+	if err != nil || c.each != 1 || c.any != 4 {
+		t.Errorf("%v after %d calls of TryEach for a stack, want one", err, c.each)
+	}
+	_ = locks.Unlock()
 }
 
 // Carried finds the places that a context carries, in any slot and below other
@@ -133,66 +141,26 @@ func (c *countingAny) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, erro
 func TestCarried(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
-	l, same := ratelimit.AtMost(2, locks, "export"), ratelimit.AtMost(2, locks, "export")
+	l, same := ratelimit.AtMost(3, locks, "export"), ratelimit.AtMost(3, locks, "export")
 	other := ratelimit.OneAtATime(locks, "other")
-	if l.Carried(t.Context(), "ada") {
-		t.Error("a context without a lock carries one")
-	}
 	must(t, l, "ada") // slot 0, of another request
-	lock := must(t, l, "ada")
-	ctx, cancel := lock.Bind(t.Context())
+	outer, between, inner := must(t, l, "ada"), must(t, other, "ada"), must(t, l, "ada")
+	ctx, cancel := sqllock.Locks{outer, between, inner}.Bind(t.Context())
 	defer cancel()
-	ctx, cancelOuter := must(t, other, "ada").Bind(ctx)
-	defer cancelOuter()
-	if !l.Carried(ctx, "ada") || !same.Carried(ctx, "ada") || !other.Carried(ctx, "ada") {
-		t.Error("a context with a place of both limits does not carry it")
-	}
-	if l.Carried(ctx, "eve") || other.Carried(ctx, "eve") || l.Carried(ctx, "") {
-		t.Error("another id's place is carried")
-	}
-	unlock(t, lock)
-	if l.Carried(ctx, "ada") || !other.Carried(ctx, "ada") {
-		t.Error("a place that was given back is carried, or one that was not is not")
-	}
-}
-
-// A place is carried also if a later one, inside, was released.
-func TestCarriedAround(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.AtMost(2, sqllock.NewMemory(), "export")
-	outer := must(t, l, "ada")
-	ctx, cancel := outer.Bind(t.Context())
-	defer cancel()
-	inner := must(t, l, "ada")
-	ctx, cancelInner := inner.Bind(ctx)
-	defer cancelInner()
-	unlock(t, inner)
-	if !l.Carried(ctx, "ada") {
-		t.Error("the outer place is not carried once the inner one was given back")
-	}
-	unlock(t, outer)
-	if l.Carried(ctx, "ada") {
-		t.Error("no place is left, and one is carried")
-	}
-}
-
-// No key is made of an id that Acquire would reject, since clients choose its
-// length.
-func TestCarriedBadID(t *testing.T) {
-	t.Parallel()
-	locks := sqllock.NewMemory()
-	l := ratelimit.AtMost(100, locks, "export")
-	ctx, cancel := must(t, ratelimit.OneAtATime(locks, "other"), "ada").Bind(t.Context())
-	defer cancel()
-	id, fastest := strings.Repeat("x", 1<<20), time.Hour
-	for range 10 {
-		start := time.Now()
-		if l.Carried(ctx, id) {
-			t.Fatal("an id that cannot be held is carried")
+	carried := func(step string, want, wantOther bool) {
+		t.Helper()
+		if l.Carried(ctx, "ada") != want || same.Carried(ctx, "ada") != want || other.Carried(ctx, "ada") != wantOther {
+			t.Errorf("%s: carried is not %v, and %v for the other limit", step, want, wantOther)
 		}
-		fastest = min(fastest, time.Since(start))
+		if l.Carried(ctx, "eve") || l.Carried(ctx, "") || l.Carried(t.Context(), "ada") {
+			t.Errorf("%s: a place is carried for another id, or by another context", step)
+		}
 	}
-	if fastest > 10*time.Millisecond { // a hundred hashes of a megabyte take more
-		t.Errorf("a long id costs %v", fastest)
-	}
+	carried("with all", true, true)
+	unlock(t, inner)
+	carried("without the inner one", true, true)
+	unlock(t, between)
+	carried("with the outer one alone", true, false)
+	unlock(t, outer)
+	carried("with none", false, false)
 }

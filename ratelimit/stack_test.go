@@ -80,41 +80,6 @@ func TestAcquireAll(t *testing.T) {
 	}
 }
 
-// eachCalls counts the calls of a Locker.
-type eachCalls struct {
-	*sqllock.Memory
-	each, others int
-}
-
-func (c *eachCalls) TryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error) {
-	c.each++
-	return c.Memory.TryEach(ctx, groups)
-}
-
-func (c *eachCalls) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-	c.others++
-	return c.Memory.TryLock(ctx, key)
-}
-
-func (c *eachCalls) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
-	c.others++
-	return c.Memory.TryAny(ctx, keys...)
-}
-
-// Levels of one Locker are acquired in one call.
-func TestAcquireAllIsOneCall(t *testing.T) {
-	t.Parallel()
-	c := &eachCalls{Memory: sqllock.NewMemory()}
-	locks, err := ratelimit.AcquireAll(t.Context(),
-		level(ratelimit.OneAtATime(c, "user"), "ada"),
-		level(ratelimit.AtMost(3, c, "tenant"), "acme"),
-		level(ratelimit.AtMost(50, c, "total"), "all"))
-	if err != nil || c.each != 1 || c.others != 0 {
-		t.Errorf("%v after %d calls of TryEach and %d others, want one", err, c.each, c.others)
-	}
-	_ = locks.Unlock()
-}
-
 // Bad input is an error that says so. Nothing is acquired, and one level at the
 // most counts it.
 func TestAcquireAllBadInput(t *testing.T) {
@@ -158,12 +123,6 @@ func TestAcquireAllBadInput(t *testing.T) {
 	if err := both.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if text, _ := recover().(string); !strings.HasPrefix(text, "ratelimit: AcquireAll needs a *Limiter") {
-			t.Errorf("recovered %q", text)
-		}
-	}()
-	_, _ = ratelimit.AcquireAll(t.Context(), level(user, "ada"), level(nil, "ada"))
 }
 
 // Each level applies its policy: a dry run never rejects, and a database that
@@ -256,36 +215,6 @@ func (eachAway) TryEach(context.Context, [][]sqllock.Key) (sqllock.Locks, error)
 	return nil, sqllock.ErrUnavailable
 }
 
-// An Observer that panics loses no lock of any level.
-func TestAcquireAllObserverPanics(t *testing.T) {
-	t.Parallel()
-	locks := sqllock.NewMemory()
-	panics := ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
-		if e.Result == ratelimit.Admitted {
-			panic("observer")
-		}
-	})
-	levels := []ratelimit.Level{
-		level(ratelimit.OneAtATime(locks, "first"), "a"),
-		level(ratelimit.OneAtATime(locks, "second", panics), "a"),
-		level(ratelimit.OneAtATime(locks, "third"), "a"),
-	}
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic did not reach the caller")
-			}
-		}()
-		_, _ = ratelimit.AcquireAll(t.Context(), levels...)
-	}()
-	for _, l := range levels {
-		if got := l.Limiter.Stats().Active; got != 0 {
-			t.Errorf("%s: %d active, want none", l.Limiter.Namespace(), got)
-		}
-		unlock(t, must(t, ratelimit.OneAtATime(locks, l.Limiter.Namespace()), "a"))
-	}
-}
-
 // stacked calls AcquireAll in a goroutine, and returns once that waits or has
 // ended.
 func stacked(ctx context.Context, levels ...ratelimit.Level) <-chan stackResult {
@@ -339,6 +268,42 @@ func TestAcquireAllWaits(t *testing.T) {
 				}
 				users.agree(t, perUser.Stats())
 				totals.agree(t, total.Stats())
+			})
+		})
+	}
+}
+
+// A request may come back to a level for which it has waited before. Its waits
+// for that level last as long as the level allows in all, and not each of them.
+func TestAcquireAllWaitsInAll(t *testing.T) {
+	for name, lockers := range stackLockers() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var users journal
+				perUser := ratelimit.OneAtATime(lockers[0], "user", ratelimit.WithWait(10*time.Second, 4), ratelimit.WithObserver(users.observe))
+				total := ratelimit.OneAtATime(lockers[1], "total", ratelimit.WithWait(time.Minute, 4))
+				user, all := must(t, perUser, "ada"), must(t, total, "all")
+				next := stacked(t.Context(), level(perUser, "ada"), level(total, "all"))
+				if perUser.Stats().Queued != 1 {
+					t.Fatal("the request does not wait for the first level")
+				}
+				time.Sleep(6 * time.Second)
+				unlock(t, user)
+				time.Sleep(time.Second) // it waits for the other level, so the first one is free
+				must(t, perUser, "ada")
+				unlock(t, all)
+				time.Sleep(time.Second)
+				if perUser.Stats().Queued != 1 {
+					t.Fatal("the request has not come back to the first level")
+				}
+				got := <-next
+				var busy *ratelimit.BusyError
+				if !errors.As(got.err, &busy) || busy.Namespace != "user" {
+					t.Errorf("got %v, want the first level to be full", got.err)
+				}
+				if waited := users.last(t, ratelimit.WaitTimeout).Waited; waited != 10*time.Second {
+					t.Errorf("it has waited %v for the first level in all, want 10s", waited)
+				}
 			})
 		})
 	}

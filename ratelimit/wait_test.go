@@ -28,16 +28,6 @@ func waitCases() []waitCase {
 	}
 }
 
-// fill acquires all slots of id.
-func fill(t *testing.T, l *ratelimit.Limiter, id string) []*sqllock.Lock {
-	t.Helper()
-	var held []*sqllock.Lock
-	for range l.Limit() {
-		held = append(held, must(t, l, id))
-	}
-	return held
-}
-
 // A result is that of one Acquire.
 type result struct {
 	lock *sqllock.Lock
@@ -65,7 +55,7 @@ func TestWaitUntilFree(t *testing.T) {
 				var j journal
 				l := ratelimit.AtMost(tt.slots, tt.locks(), "export",
 					ratelimit.WithWait(10*time.Second, 1), ratelimit.WithObserver(j.observe))
-				held := fill(t, l, "ada")
+				held := fill(t, l, "ada", l.Limit())
 				next := acquire(t.Context(), l, "ada")
 
 				time.Sleep(4 * time.Second)
@@ -93,7 +83,7 @@ func TestWaitInVain(t *testing.T) {
 				var j journal
 				l := ratelimit.AtMost(tt.slots, tt.locks(), "export",
 					ratelimit.WithWait(3*time.Second, 1), ratelimit.WithObserver(j.observe))
-				fill(t, l, "ada")
+				fill(t, l, "ada", l.Limit())
 				got := <-acquire(t.Context(), l, "ada")
 				if !errors.Is(got.err, ratelimit.ErrBusy) || errors.Is(got.err, context.DeadlineExceeded) {
 					t.Errorf("got %v, want ErrBusy, and no deadline that is not the caller's", got.err)
@@ -112,7 +102,7 @@ func TestWaitContextEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := ratelimit.AtMost(tt.slots, tt.locks(), "export", ratelimit.WithWait(time.Minute, 2))
-				fill(t, l, "ada")
+				fill(t, l, "ada", l.Limit())
 
 				canceled, cancel := context.WithCancel(t.Context())
 				first := acquire(canceled, l, "ada")
@@ -140,8 +130,8 @@ func TestWaiters(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := ratelimit.AtMost(tt.slots, tt.locks(), "export", ratelimit.WithWait(time.Minute, 2))
-				held := fill(t, l, "ada")
-				fill(t, l, "grace")
+				held := fill(t, l, "ada", l.Limit())
+				fill(t, l, "grace", l.Limit())
 
 				ctx, cancel := context.WithCancel(t.Context())
 				first, second := acquire(t.Context(), l, "ada"), acquire(ctx, l, "ada")
@@ -173,99 +163,6 @@ func TestWaiters(t *testing.T) {
 						unlock(t, got.lock)
 					}
 				}
-			})
-		})
-	}
-}
-
-// While the database is away, a key is not reported as busy.
-func TestWaitDatabaseAway(t *testing.T) {
-	lockers := map[string]struct {
-		slots int
-		locks sqllock.Locker
-	}{
-		"one": {1, away()},
-		"poll": {2, fakeLocker{tryLock: func() func(context.Context, sqllock.Key) (*sqllock.Lock, error) {
-			n := 0
-			return func(context.Context, sqllock.Key) (*sqllock.Lock, error) {
-				if n++; n <= 4 {
-					return nil, sqllock.ErrHeld
-				}
-				return nil, sqllock.ErrUnavailable
-			}
-		}()}},
-	}
-	for name, tt := range lockers {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				closed := ratelimit.AtMost(tt.slots, tt.locks, "export", ratelimit.WithWait(time.Second, 1))
-				got := <-acquire(t.Context(), closed, "ada")
-				switch {
-				case !errors.Is(got.err, sqllock.ErrUnavailable), errors.Is(got.err, ratelimit.ErrBusy):
-					t.Errorf("got %v, want ErrUnavailable alone", got.err)
-				case errors.Is(got.err, context.DeadlineExceeded):
-					t.Errorf("%v matches a deadline that is not the caller's", got.err)
-				}
-			})
-		})
-	}
-}
-
-func TestWaitDatabaseAwayFailsOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var j journal
-		l := ratelimit.OneAtATime(away(), "export", ratelimit.WithFailOpen(),
-			ratelimit.WithWait(time.Second, 1), ratelimit.WithObserver(j.observe))
-		if got := <-acquire(t.Context(), l, "ada"); got.err != nil || got.lock != nil {
-			t.Errorf("got %v, %v; want to be let in without a lock", got.lock, got.err)
-		}
-		if err := j.last(t, ratelimit.FailedOpen).Err; !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("the Observer heard %v, want ErrUnavailable", err)
-		}
-
-		// A client that left while the database was away is not let in.
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		got := <-acquire(ctx, l, "ada")
-		if !errors.Is(got.err, context.DeadlineExceeded) || !errors.Is(got.err, sqllock.ErrUnavailable) {
-			t.Errorf("got %v, want the caller's deadline, and why", got.err)
-		}
-	})
-}
-
-// Polling goes on while the database is away for a moment. It stops at errors
-// that waiting does not correct.
-func TestPollErrors(t *testing.T) {
-	tests := []struct {
-		name string
-		err  error
-		want error
-	}{
-		{"away", sqllock.ErrUnavailable, nil},
-		{"held", sqllock.ErrHeld, nil},
-		{"closed", sqllock.ErrClosed, sqllock.ErrClosed},
-		{"capacity", sqllock.ErrCapacity, sqllock.ErrCapacity},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				memory := sqllock.NewMemory()
-				tries := 0
-				locks := fakeLocker{tryLock: func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-					switch tries++; {
-					case tries <= 2: // of the two slots
-						return nil, sqllock.ErrHeld
-					case tries <= 20:
-						return nil, tt.err
-					}
-					return memory.TryLock(ctx, key)
-				}}
-				l := ratelimit.AtMost(2, locks, "export", ratelimit.WithWait(time.Minute, 1))
-				got := <-acquire(t.Context(), l, "ada")
-				if !errors.Is(got.err, tt.want) {
-					t.Errorf("got %v, want %v", got.err, tt.want)
-				}
-				unlock(t, got.lock)
 			})
 		})
 	}

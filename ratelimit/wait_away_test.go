@@ -1,0 +1,131 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// While the database is away, or has no room, a key is not reported as busy. The
+// error does not match a deadline that is not the caller's.
+func TestWaitDatabaseAway(t *testing.T) {
+	tries := 0
+	polled := fakeLocker{tryLock: func(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+		if tries++; tries <= 4 {
+			return nil, sqllock.ErrHeld
+		}
+		return nil, sqllock.ErrUnavailable
+	}}
+	for name, tt := range map[string]struct {
+		slots int
+		locks sqllock.Locker
+		want  error
+	}{
+		"one":     {1, away(), sqllock.ErrUnavailable},
+		"poll":    {2, polled, sqllock.ErrUnavailable},
+		"no room": {1, fullLocker{}, sqllock.ErrCapacity},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := ratelimit.AtMost(tt.slots, tt.locks, "export", ratelimit.WithWait(time.Second, 1))
+				_, err := l.Acquire(t.Context(), "ada")
+				if !errors.Is(err, tt.want) || errors.Is(err, ratelimit.ErrBusy) || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v, want %v alone", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Polling goes on while the database is away for a moment. It stops at errors
+// that waiting does not correct.
+func TestPollErrors(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"away", sqllock.ErrUnavailable, nil},
+		{"held", sqllock.ErrHeld, nil},
+		{"closed", sqllock.ErrClosed, sqllock.ErrClosed},
+		{"capacity", sqllock.ErrCapacity, sqllock.ErrCapacity},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := sqllock.NewMemory()
+				tries := 0
+				locks := fakeLocker{tryLock: func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+					switch tries++; {
+					case tries <= 2: // of the two slots
+						return nil, sqllock.ErrHeld
+					case tries <= 20:
+						return nil, tt.err
+					}
+					return memory.TryLock(ctx, key)
+				}}
+				l := ratelimit.AtMost(2, locks, "export", ratelimit.WithWait(time.Minute, 1))
+				got := <-acquire(t.Context(), l, "ada")
+				if !errors.Is(got.err, tt.want) {
+					t.Errorf("got %v, want %v", got.err, tt.want)
+				}
+				unlock(t, got.lock)
+			})
+		})
+	}
+}
+
+// fullLocker never has room for a key, for which its Lock waits.
+type fullLocker struct{ sqllock.Locker }
+
+func (fullLocker) Lock(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
+	<-ctx.Done()
+	return nil, fmt.Errorf("%w: %w", sqllock.ErrCapacity, ctx.Err())
+}
+
+func (fullLocker) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+	return nil, sqllock.ErrHeld
+}
+
+// silent is a Locker whose database does not respond.
+type silent struct {
+	sqllock.Locker
+}
+
+func (s *silent) TryLock(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
+	<-ctx.Done()
+	return nil, fmt.Errorf("%w: %w", sqllock.ErrUnavailable, ctx.Err())
+}
+
+// A wait that ends while the database of another level is away is no rejection
+// by the level that was waited for, which had a place.
+func TestWaitEndsWhileAnotherLevelIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := sqllock.NewMemory()
+		first := ratelimit.OneAtATime(mem, "first", ratelimit.WithWait(time.Minute, 10))
+		second := ratelimit.OneAtATime(&silent{mem}, "second")
+		held, err := first.Acquire(t.Context(), "id")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, func() { _ = held.Unlock() })
+		_, err = ratelimit.AcquireAll(t.Context(), ratelimit.Level{Limiter: first, ID: "id"}, ratelimit.Level{Limiter: second, ID: "id"})
+		if !errors.Is(err, sqllock.ErrUnavailable) || errors.Is(err, ratelimit.ErrBusy) || errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if n := second.Stats().Requests[ratelimit.Failed]; n != 1 {
+			t.Error("not a rejection by the level that is away")
+		}
+		if lock, err := first.Acquire(t.Context(), "id"); err != nil {
+			t.Error("a place is kept:", err)
+		} else {
+			_ = lock.Unlock()
+		}
+	})
+}
