@@ -3,6 +3,7 @@ package pgxlatchkey_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -15,19 +16,10 @@ import (
 func TestSessionSharesPool(t *testing.T) {
 	t.Parallel()
 	for max, want := range map[int32]error{2: nil, 1: sqllock.ErrUnavailable} {
-		config, err := pgxpool.ParseConfig(pgtest.Database(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		config.MaxConns = max
-		pool, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
+		pool := newPool(t, pgtest.Database(t), func(c *pgxpool.Config) { c.MaxConns = max })
 		db := stdlib.OpenDBFromPool(pool)
 		t.Cleanup(func() { _ = db.Close() })
-		s, err := sqllock.Open(t.Context(), db)
+		s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(50*time.Second)) // keeps the bound of 0.9 s
 		if !errors.Is(err, want) {
 			t.Errorf("Open on a pool of %d: %v, want %v", max, err, want)
 		}
