@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -22,17 +21,18 @@ const role = "candidate"
 
 // orders are what a candidate is started with.
 type orders struct {
-	Who    int
-	Driver string
-	DSN    string
+	Who         int
+	Driver, DSN string
 }
 
-// A report is a line of a candidate: an observation, or how a term ended.
+// A report is a look at a Status that said Leader, or the end of a term. It was
+// so at some moment between From and To, in nanoseconds of the machine's clock.
 type report struct {
-	observation
+	Who, Term int
+	Token     string
+	From, To  int64
 
-	Ended int    // the term that ended; 0 if this is an observation
-	Cause string // of the end of its leader's context
+	Cause string // of the end of the leader's context; empty: a look
 }
 
 // stand is the program of a candidate. It returns when ctx ends.
@@ -52,23 +52,31 @@ func stand(ctx context.Context, o orders) error {
 	if err != nil {
 		return err
 	}
+	var mu sync.Mutex // protects the output
+	print := func(r report) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = json.NewEncoder(os.Stdout).Encode(r)
+	}
 	c := election.New(s, office, election.WithBackoff(100*time.Millisecond, time.Second))
-	out := &printer{encoder: json.NewEncoder(os.Stdout)}
-	go watchStatus(ctx, o.Who, c, func(seen observation) { out.print(report{observation: seen}) })
+	go func() { // as a health check would
+		for ctx.Err() == nil {
+			from := time.Now().UnixNano()
+			if s := c.Status(); s.Leader {
+				print(report{Who: o.Who, Term: s.Terms, Token: s.Token, From: from, To: time.Now().UnixNano()})
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
 	_ = c.Run(ctx, func(ctx context.Context) error {
 		s := c.Status()
-		o.write(ctx, work, s.Token)
-		out.print(report{Ended: s.Terms, Cause: context.Cause(ctx).Error()})
+		context.AfterFunc(ctx, func() { print(report{Who: o.Who, Term: s.Terms, Cause: context.Cause(ctx).Error()}) })
+		for ctx.Err() == nil { // a driver may be stuck here
+			_ = o.writeFenced(ctx, work, s.Token)
+		}
 		return ctx.Err()
 	})
 	return s.Close()
-}
-
-// write writes fenced rows without a pause until ctx ends.
-func (o orders) write(ctx context.Context, db *sql.DB, token string) {
-	for ctx.Err() == nil {
-		_ = o.writeFenced(ctx, db, token)
-	}
 }
 
 func (o orders) writeFenced(ctx context.Context, db *sql.DB, token string) error {
@@ -87,42 +95,12 @@ func (o orders) writeFenced(ctx context.Context, db *sql.DB, token string) error
 	return tx.Commit()
 }
 
-// watchStatus reads the Status of c every millisecond until ctx ends, as a
-// health check would. It passes on each time at which c leads.
-func watchStatus(ctx context.Context, who int, c *election.Campaign, found func(observation)) {
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		from := time.Now().UnixNano()
-		s := c.Status()
-		if to := time.Now().UnixNano(); s.Leader {
-			found(observation{who, s.Terms, s.Token, from, to})
-		}
-		<-ticker.C
-	}
-}
-
-// A printer is the output of a candidate.
-type printer struct {
-	mu      sync.Mutex // protects encoder
-	encoder *json.Encoder
-}
-
-func (p *printer) print(what report) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_ = p.encoder.Encode(what)
-}
-
 // A candidate is a process that campaigns, as the test sees it.
 type candidate struct {
 	*subprocess.Process
 
 	who  int
-	read chan struct{} // closed when the process has ended and its observations are in the history
-
-	mu     sync.Mutex // protects causes
-	causes []string   // of the ends of its terms
+	read chan struct{} // closed when the process has ended and its reports are in the history
 }
 
 // startCandidate starts a candidate, which ends with the test.
@@ -135,7 +113,10 @@ func startCandidate(t *testing.T, h *history, o orders) *candidate {
 	c := &candidate{Process: p, who: o.Who, read: make(chan struct{})}
 	go func() {
 		defer close(c.read)
-		c.listen(p.Stdout, h)
+		lines := json.NewDecoder(p.Stdout)
+		for r := (report{}); lines.Decode(&r) == nil; r = (report{}) {
+			h.add(r)
+		}
 		<-p.Ended()
 	}()
 	t.Cleanup(func() {
@@ -145,27 +126,69 @@ func startCandidate(t *testing.T, h *history, o orders) *candidate {
 	return c
 }
 
-// listen reads the reports until the process has ended.
-func (c *candidate) listen(out io.Reader, h *history) {
-	lines := json.NewDecoder(out)
-	for {
-		var r report
-		if lines.Decode(&r) != nil {
-			return
-		}
-		if r.Ended == 0 {
-			h.add(r.observation)
-			continue
-		}
-		c.mu.Lock()
-		c.causes = append(c.causes, r.Cause)
-		c.mu.Unlock()
-	}
+// A history keeps the reports of all candidates.
+type history struct {
+	mu     sync.Mutex // protects the others
+	terms  map[termID]*span
+	causes map[int][]string // by process: how its terms ended
 }
 
-// ends returns the causes with which its terms have ended.
-func (c *candidate) ends() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]string(nil), c.causes...)
+// A termID names a term of one process.
+type termID struct{ who, term int }
+
+// A span is the time for which a process led for certain, in one term: from the
+// end of the first look to the beginning of the last. A lost key does not come
+// back within a term, so the process led all the time between.
+type span struct {
+	termID
+
+	token       string
+	first, last int64
+}
+
+func (h *history) add(r report) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r.Cause != "" {
+		h.causes[r.Who] = append(h.causes[r.Who], r.Cause)
+		return
+	}
+	id := termID{r.Who, r.Term}
+	if h.terms[id] == nil {
+		h.terms[id] = &span{termID: id, token: r.Token, first: r.To, last: r.From}
+	}
+	s := h.terms[id]
+	s.first, s.last = min(s.first, r.To), max(s.last, r.From)
+}
+
+// since returns a term that went on for certain after a moment. It ignores the
+// process not. ok is false if there is none.
+func (h *history) since(moment time.Time, not int) (s span, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, term := range h.terms {
+		if id.who != not && term.first <= term.last && term.last > moment.UnixNano() {
+			return *term, true
+		}
+	}
+	return span{}, false
+}
+
+// ends returns the causes with which the terms of a process have ended.
+func (h *history) ends(who int) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.causes[who]...)
+}
+
+// spans returns the time for which each leader led for certain.
+func (h *history) spans() (all []span) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.terms {
+		if s.first <= s.last {
+			all = append(all, *s)
+		}
+	}
+	return all
 }
