@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
@@ -78,20 +77,4 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("tokens %q, want each greater than the one before", tokens)
 		}
 	})
-}
-
-// A Campaign that leads again has a new token.
-func TestTokenOfEachTerm(t *testing.T) {
-	t.Parallel()
-	c := election.New(dbtest.Session(t, "pgx", pgtest.Database(t)), office)
-	campaign(t, c, untilEnd)
-	var tokens []string
-	for n := range 3 {
-		lockertest.Eventually(t, "it leads", func() bool { s := c.Status(); return s.Leader && s.Terms == n+1 })
-		tokens = append(tokens, c.Status().Token)
-		c.Resign()
-	}
-	if !slices.IsSorted(tokens) || len(slices.Compact(tokens)) != 3 {
-		t.Errorf("tokens %q, want each greater than the one before", tokens)
-	}
 }
