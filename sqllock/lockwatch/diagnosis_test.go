@@ -67,10 +67,11 @@ func TestLateAge(t *testing.T) {
 			{Key: sqllock.ID(1), Process: Process{State: "idle", StateSince: beat}, Registration: &Registration{Heartbeat: beat, Expires: beat.Add(tt.rest)}},
 			{Key: sqllock.ID(2)}, // without a registration
 		}}
-		d := diagnosis{late: tt.late}
-		if news, _ := d.look(s); len(news) != tt.want {
-			t.Errorf("%s: %d findings, want %d", tt.name, len(news), tt.want)
+		d := NewDiagnosis()
+		if tt.late > 0 {
+			d = NewDiagnosis(WithLate(tt.late))
 		}
+		glances(t, tt.name, d, glance{s, tt.want, 0})
 	}
 }
 

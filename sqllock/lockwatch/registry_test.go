@@ -87,11 +87,11 @@ func registration(t *testing.T, db *sql.DB, key sqllock.Key) *lockwatch.Registra
 	return holder(t, inspect(t, db), key).Registration
 }
 
-func inspect(t *testing.T, db *sql.DB, opts ...lockwatch.InspectOption) *lockwatch.Snapshot {
-	t.Helper()
-	s, err := lockwatch.Inspect(t.Context(), db, opts...)
+func inspect(tb testing.TB, db *sql.DB, opts ...lockwatch.InspectOption) *lockwatch.Snapshot {
+	tb.Helper()
+	s, err := lockwatch.Inspect(tb.Context(), db, opts...)
 	if err != nil {
-		t.Fatalf("Inspect: %v", err)
+		tb.Fatalf("Inspect: %v", err)
 	}
 	return s
 }

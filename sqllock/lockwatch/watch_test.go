@@ -171,26 +171,6 @@ func TestWatchLate(t *testing.T) {
 	}
 }
 
-func TestWatchWithLate(t *testing.T) {
-	t.Parallel()
-	db := withRegistry(t, "pgx", pgtest.Database(t))
-	tx, _ := client(t, db)
-	if _, err := tx.Exec("SELECT pg_advisory_xact_lock(1), pg_advisory_xact_lock(2)"); err != nil {
-		t.Fatal(err)
-	}
-	beat{key: sqllock.ID(1), age: 3 * time.Hour}.write(t, db)
-	beat{key: sqllock.ID(2), age: time.Hour, lease: time.Second}.write(t, db) // by default it would be late
-	w := startWatch(t, db, lockwatch.WithLate(2*time.Hour))
-	w.await(1, "the older heartbeat is reported", ofKind(lockwatch.RegistryNotWritten, false))
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, f := range w.findings {
-		if f.Holder == nil || f.Holder.Key != sqllock.ID(1) || f.Kind != lockwatch.RegistryNotWritten {
-			t.Errorf("a younger heartbeat, or a shorter silence, is reported: %+v", f)
-		}
-	}
-}
-
 // Watch reports a cycle of waits, and its end.
 func TestWatchCycle(t *testing.T) {
 	t.Parallel()
@@ -234,30 +214,6 @@ func TestWatchCycle(t *testing.T) {
 	if n := w.count(certain); n != 2 {
 		t.Errorf("%d findings of a certain cycle, want its beginning and its end", n)
 	}
-}
-
-// With WithLongHeld Watch reports locks that any program holds for long.
-func TestWatchLongHeld(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	db := withRegistry(t, "pgx", dsn)
-	s := session(t, "pgx", dsn)
-	registered, unknown := sqllock.ID(1), sqllock.ID(2)
-	mustLock(t, s, registered)
-	beat{session: 1, key: registered}.write(t, db) // held for a second already
-	w := startWatch(t, db, lockwatch.WithLongHeld(900*time.Millisecond))
-	long := func(key sqllock.Key, over bool) func(lockwatch.Finding) bool {
-		return func(f lockwatch.Finding) bool {
-			return f.Kind == lockwatch.HeldLong && f.Holder.Key == key && f.Over == over
-		}
-	}
-	w.await(1, "the registered lock is reported", long(registered, false))
-	lock := mustLock(t, s, unknown)
-	w.await(1, "the lock that Watch has seen for long is reported", long(unknown, false))
-	if err := lock.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	w.await(1, "its end is reported", long(unknown, true))
 }
 
 // Where Watch is told to use the registry, missing tables are a failure, and it

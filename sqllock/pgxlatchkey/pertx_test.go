@@ -62,28 +62,6 @@ func TestPerTx(t *testing.T) {
 	}
 }
 
-// A waiting caller gets the lock after the holder's Unlock, on a transaction of
-// its own.
-func TestPerTxWaits(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	locks := pgxlatchkey.PerTx(newPool(t, dsn))
-	first := mustLock(t, locks, sqllock.ID(1))
-	old, _ := pgxlatchkey.TxFromContext(first.Context())
-	next := make(chan error, 1)
-	go func() {
-		lock, err := locks.Lock(t.Context(), sqllock.ID(1))
-		if tx, ok := pgxlatchkey.TxFromContext(lock.Context()); !ok || tx == old {
-			t.Error("the next holder has the transaction of the last one, or none")
-		}
-		next <- errors.Join(err, lock.Unlock())
-	}()
-	unlock(t, first)
-	if err := <-next; err != nil {
-		t.Error(err)
-	}
-}
-
 // The server ends a transaction that is idle for the lease. The pool makes
 // another connection then.
 func TestPerTxLoss(t *testing.T) {
