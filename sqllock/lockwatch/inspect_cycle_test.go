@@ -99,15 +99,15 @@ func TestCycleThroughSession(t *testing.T) {
 		return len(got.Waiters) == 1 && len(got.Blocked) == 1
 	})
 
-	poll(t, db, 5, &innocent, wanted, time.Minute)
+	poll(t, db, 5, &innocent, wanted, time.Hour)
 	if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
 		t.Errorf("a cycle, though the caller that polls holds another key: %v", cycles)
 	}
-	poll(t, db, 5, nil, wanted, time.Minute)
+	poll(t, db, 5, nil, wanted, time.Hour)
 	if c := awaitCycle(t, db, sessionPID, holderPID, writerPID); c.Certain || c.EndsByItself {
 		t.Errorf("%v, want a possible one", c)
 	}
-	poll(t, db, 5, &stuck, wanted, time.Minute)
+	poll(t, db, 5, &stuck, wanted, time.Hour)
 	if c := awaitCycle(t, db, sessionPID, holderPID, writerPID); !c.Certain || c.EndsByItself || !strings.Contains(c.String(), "waits for a row") {
 		t.Errorf("%v, want a certain one", c)
 	}
@@ -122,8 +122,8 @@ func TestCycleOfSessions(t *testing.T) {
 	mustLock(t, session(t, "postgres", dsn), a)
 	mustLock(t, session(t, "postgres", dsn), b)
 	first, second := beat{session: 1, key: a}.write(t, db), beat{session: 2, key: b}.write(t, db)
-	poll(t, db, 1, &a, b, time.Minute)
-	poll(t, db, 2, &b, a, time.Minute)
+	poll(t, db, 1, &a, b, time.Hour)
+	poll(t, db, 2, &b, a, time.Hour)
 	if c := awaitCycle(t, db, first, second); !c.Certain || c.EndsByItself {
 		t.Errorf("%v", c)
 	}

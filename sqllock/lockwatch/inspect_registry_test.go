@@ -23,8 +23,8 @@ func TestInspectRegistrations(t *testing.T) {
 		beat{session: 77, key: own, age: time.Second, name: "user-1"}.write(t, db)
 		beat{session: 77, key: reused, earlier: true}.write(t, db)
 		beat{session: 77, key: given}.write(t, db)
-		poll(t, db, 77, &reused, sqllock.ID(50), time.Minute)
-		poll(t, db, 77, nil, sqllock.ID(51), time.Minute)
+		poll(t, db, 77, &reused, sqllock.ID(50), time.Hour)
+		poll(t, db, 77, nil, sqllock.ID(51), time.Hour)
 		poll(t, db, 78, nil, sqllock.ID(52), -time.Minute) // its process has died
 		if holder(t, inspect(t, db), given).Registration == nil {
 			t.Error("no registration of a Pair")
@@ -43,7 +43,7 @@ func TestInspectRegistrations(t *testing.T) {
 		}
 		r := holder(t, got, own).Registration
 		if r == nil || r.Session != 77 || r.Namespace != "export" || r.Name != "user-1" || r.Holder != "host/1" ||
-			got.At.Sub(r.Heartbeat) < time.Second || r.Heartbeat.Sub(r.Acquired) != time.Second || r.Expires.Sub(r.Heartbeat) != time.Minute {
+			got.At.Sub(r.Heartbeat) < time.Second || r.Heartbeat.Sub(r.Acquired) != time.Second || r.Expires.Sub(r.Heartbeat) != time.Hour {
 			t.Errorf("registration: %+v", r)
 		}
 		if r := holder(t, got, reused).Registration; r != nil {

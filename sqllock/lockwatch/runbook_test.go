@@ -38,8 +38,8 @@ func TestStuckQuery(t *testing.T) {
 	tx, _ := client(t, db)
 	inBackground(t, tx, "SELECT pg_advisory_xact_lock(-7, -8)")
 	lockertest.Eventually(t, "it waits", func() bool { return len(inspect(t, db).Waiters) == 1 })
-	poll(t, db, 5, &key, wanted, time.Minute)
-	poll(t, db, 6, &wanted, key, time.Minute)
+	poll(t, db, 5, &key, wanted, time.Hour)
+	poll(t, db, 6, &wanted, key, time.Hour)
 	if n := dbtest.Number(t, db, "SELECT count(*) FROM ("+stuckQuery+") q WHERE holder = 'session 6, 2 callers holding -7, -8'"); n != 1 {
 		t.Errorf("%d polling callers that hold a Pair, in the form of the key column; want 1", n)
 	}

@@ -62,7 +62,7 @@ func TestWatchTerminates(t *testing.T) {
 // goes on.
 func TestWatchLooksAgainBeforeItTerminates(t *testing.T) {
 	for name, change := range map[string]string{
-		"the heartbeat came":             "UPDATE latchkey_heartbeats SET heartbeat = now(), expires = now() + interval '1 minute' WHERE key_id = 1",
+		"the heartbeat came":             "UPDATE latchkey_heartbeats SET heartbeat = now(), expires = now() + interval '1 hour' WHERE key_id = 1",
 		"the pid is another process's":   "UPDATE latchkey_heartbeats SET backend_start = backend_start - interval '1 microsecond' WHERE key_id = 1",
 		"the row was removed":            "DELETE FROM latchkey_heartbeats WHERE key_id = 1",
 		"another lock, the same process": "UPDATE latchkey_heartbeats SET key_id = 77 WHERE key_id = 1",

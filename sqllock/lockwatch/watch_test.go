@@ -191,7 +191,7 @@ func TestWatchCycle(t *testing.T) {
 	if n := w.count(ofKind(lockwatch.WaitCycle, false)); n != 0 {
 		t.Fatal("a cycle without a polling caller")
 	}
-	poll(t, db, 5, nil, wanted, time.Minute)
+	poll(t, db, 5, nil, wanted, time.Hour)
 	w.anotherLook(db, sqllock.ID(4))
 	w.anotherLook(db, sqllock.ID(5))
 	if n := w.count(ofKind(lockwatch.WaitCycle, false)); n != 0 {
@@ -205,7 +205,7 @@ func TestWatchCycle(t *testing.T) {
 		})
 	}
 	pollAgain(1, "a possible cycle is reported")
-	poll(t, db, 5, &held, wanted, time.Minute)
+	poll(t, db, 5, &held, wanted, time.Hour)
 	pollAgain(2, "a certain cycle is reported")
 	w.await(1, "it is not the possible one any more", ofKind(lockwatch.WaitCycle, true))
 	dbtest.Execute(t, db, "DELETE FROM latchkey_waits")
