@@ -40,11 +40,11 @@ func (w *watch) report(f lockwatch.Finding) {
 	w.findings = append(w.findings, f)
 }
 
-// startWatch starts a Watch that looks at db every millisecond.
+// startWatch starts a Watch that looks at db every ten milliseconds.
 func startWatch(t *testing.T, db *sql.DB, opts ...lockwatch.WatchOption) *watch {
 	t.Helper()
 	w := &watch{t: t}
-	opts = append([]lockwatch.WatchOption{lockwatch.WithInterval(time.Millisecond), lockwatch.WithLogger(slog.New(slog.NewTextHandler(w, nil)))}, opts...)
+	opts = append([]lockwatch.WatchOption{lockwatch.WithInterval(10 * time.Millisecond), lockwatch.WithLogger(slog.New(slog.NewTextHandler(w, nil)))}, opts...)
 	ended := errors.New("the test has ended")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan error)
@@ -262,18 +262,18 @@ func TestWatchWithoutRegistry(t *testing.T) {
 // While the database is away Watch goes on. It reports once that it is away, and
 // once that it is back.
 func TestWatchDatabaseAway(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		db := withRegistry(t, driver, cluster.DSN(""))
-		w := startWatch(t, db)
-		w.anotherLook(db, sqllock.ID(1))
-		if err := cluster.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		w.await(1, "the database that is away is reported", failed(false, "unavailable"))
-		if err := cluster.StartAgain(); err != nil {
-			t.Fatal(err)
-		}
-		w.await(1, "the database that is back is reported", failed(true, ""))
-		w.anotherLook(db, sqllock.ID(2))
-	})
+	t.Parallel()
+	cluster := pgtest.New(t)
+	db := withRegistry(t, "pgx", cluster.DSN(""))
+	w := startWatch(t, db)
+	w.anotherLook(db, sqllock.ID(1))
+	if err := cluster.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.await(1, "the database that is away is reported", failed(false, "unavailable"))
+	if err := cluster.StartAgain(); err != nil {
+		t.Fatal(err)
+	}
+	w.await(1, "the database that is back is reported", failed(true, ""))
+	w.anotherLook(db, sqllock.ID(2))
 }
