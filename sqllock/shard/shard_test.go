@@ -52,10 +52,12 @@ type observed struct {
 
 func (o observed) waiting() int { return o.sessions[0].Stats().Waiting + o.sessions[1].Stats().Waiting }
 
-// overSessions returns a Locker over a Session of each driver.
+// overSessions returns a Locker over a Session of each driver. Their heartbeats
+// come soon, and remove what a wait leaves on the server.
 func overSessions(t *testing.T, dsns [2]string) observed {
 	t.Helper()
-	a, b := dbtest.Session(t, "pgx", dsns[0]), dbtest.Session(t, "postgres", dsns[1])
+	beats := sqllock.WithHeartbeat(100 * time.Millisecond)
+	a, b := dbtest.Session(t, "pgx", dsns[0], beats), dbtest.Session(t, "postgres", dsns[1], beats)
 	return observed{shard.New(a, b), [2]*sqllock.Session{a, b}}
 }
 
