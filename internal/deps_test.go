@@ -105,6 +105,7 @@ var mayImport = map[string][]string{
 	},
 	"sqllock/election": {"sqllock"},
 	"sqllock/lockdoctor": {
+		"internal/bound",
 		"sqllock",
 		"sqllock/lockwatch",
 		"sqllock/watermark",
@@ -116,8 +117,9 @@ var mayImport = map[string][]string{
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 	},
-	"sqllock/lockui": {"ratelimit", "sqllock", "sqllock/election", "sqllock/lockdoctor", "sqllock/lockwatch"},
+	"sqllock/lockui": {"internal/bound", "ratelimit", "sqllock", "sqllock/election", "sqllock/lockdoctor", "sqllock/lockwatch"},
 	"sqllock/lockwatch": {
+		"internal/bound",
 		"sqllock",
 		"internal/dialect",
 		"internal/dialect/choose",

@@ -26,23 +26,6 @@ func TestContextEndsInError(t *testing.T) {
 	}
 }
 
-// An uncomparable is an error for which == panics.
-type uncomparable []string
-
-func (u uncomparable) Error() string { return u[0] }
-
-func TestUncomparableError(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	err := election.New(sqllock.NewMemory(), office).Run(ctx, func(ctx context.Context) error {
-		cancel(uncomparable{"broken"})
-		<-ctx.Done()
-		return context.Cause(ctx)
-	})
-	if got := (uncomparable{}); !errors.Is(err, context.Canceled) || !errors.As(err, &got) {
-		t.Errorf("Run: %v, want context.Canceled and the cause", err)
-	}
-}
-
 func TestLockerErrors(t *testing.T) {
 	tests := []struct {
 		err  error

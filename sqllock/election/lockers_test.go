@@ -1,6 +1,7 @@
 package election_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -12,63 +13,65 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
-// campaignLockers are the kinds of Locker. Each open is that of another
-// process.
-var campaignLockers = []struct {
-	name   string
-	tokens bool
-	open   func(t *testing.T, driver string, dsns []string) sqllock.Locker
-}{
-	{"session", true, func(t *testing.T, driver string, dsns []string) sqllock.Locker {
-		return dbtest.Session(t, driver, dsns[0])
-	}},
-	{"lease table", true, func(t *testing.T, driver string, dsns []string) sqllock.Locker {
-		dsn := dsns[0]
-		if driver == "pgx" {
-			dsn += "&default_query_exec_mode=exec"
-		}
-		return dbtest.Session(t, driver, dsn, sqllock.WithLeaseTable())
-	}},
-	{"shard", true, func(t *testing.T, driver string, dsns []string) sqllock.Locker {
-		return shard.New(dbtest.Session(t, driver, dsns[0]), dbtest.Session(t, driver, dsns[1]))
-	}},
-	{"transactions", false, func(t *testing.T, driver string, dsns []string) sqllock.Locker {
-		return sqllock.PerTx(dbtest.Open(t, driver, dsns[0]))
-	}},
-	{"connection", false, func(t *testing.T, driver string, dsns []string) sqllock.Locker {
-		conn, err := dbtest.Open(t, driver, dsns[0]).Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		return sqllock.OnConn(conn)
-	}},
-}
-
 // With each kind of Locker one campaign leads, and the next takes over when it
 // stops. If there are tokens, that of the later leader is the greater.
 func TestLockers(t *testing.T) {
-	for _, locker := range campaignLockers {
-		t.Run(locker.name, func(t *testing.T) {
-			dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-				dsns := []string{dsn, pgtest.Database(t)}
-				a := election.New(locker.open(t, driver, dsns), office)
-				b := election.New(locker.open(t, driver, dsns), office)
-				stopA := campaign(t, a, untilEnd)
-				lockertest.Eventually(t, "the first one leads", func() bool { return a.Status().Leader })
-				first := a.Status().Token
-				campaign(t, b, untilEnd)
-				if _, err := locker.open(t, driver, dsns).TryLock(t.Context(), office); !errors.Is(err, sqllock.ErrHeld) {
-					t.Errorf("TryLock of the leader's key: %v", err)
-				}
-				wantLeader(t, 0, a, b)
-				_ = stopA()
-				lockertest.Eventually(t, "the second one leads", func() bool { return b.Status().Leader })
-				wantLeader(t, 1, a, b)
-				if second := b.Status().Token; locker.tokens != (first != "") || locker.tokens != (second > first) {
-					t.Errorf("tokens %q and then %q", first, second)
-				}
-			})
+	for name, kind := range map[string]struct {
+		tokens bool
+		open   func(t *testing.T, dsns [2]string) sqllock.Locker // as another process would
+	}{
+		"session": {true, func(t *testing.T, dsns [2]string) sqllock.Locker {
+			return dbtest.Session(t, "pgx", dsns[0])
+		}},
+		"lease table": {true, func(t *testing.T, dsns [2]string) sqllock.Locker {
+			return dbtest.Session(t, "postgres", dsns[0], sqllock.WithLeaseTable())
+		}},
+		"shard": {true, func(t *testing.T, dsns [2]string) sqllock.Locker {
+			return shard.New(dbtest.Session(t, "pgx", dsns[0]), dbtest.Session(t, "postgres", dsns[1]))
+		}},
+		"transactions": {false, func(t *testing.T, dsns [2]string) sqllock.Locker {
+			return sqllock.PerTx(dbtest.Open(t, "pgx", dsns[0]))
+		}},
+		"connection": {false, func(t *testing.T, dsns [2]string) sqllock.Locker {
+			return sqllock.OnConn(dbtest.Conn(t, dbtest.Open(t, "postgres", dsns[0])))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsns := [2]string{pgtest.Database(t), pgtest.Database(t)}
+			a, b := election.New(kind.open(t, dsns), office), election.New(kind.open(t, dsns), office)
+			stopA := campaign(t, a, untilEnd)
+			lockertest.Eventually(t, "the first one leads", func() bool { return a.Status().Leader })
+			first := a.Status().Token
+			campaign(t, b, untilEnd)
+			if _, err := kind.open(t, dsns).TryLock(t.Context(), office); !errors.Is(err, sqllock.ErrHeld) {
+				t.Errorf("TryLock of the leader's key: %v", err)
+			}
+			wantLeader(t, 0, a, b)
+			_ = stopA()
+			lockertest.Eventually(t, "the second one leads", func() bool { return b.Status().Leader })
+			wantLeader(t, 1, a, b)
+			if second := b.Status().Token; kind.tokens != (first != "") || kind.tokens != (second > first) {
+				t.Errorf("tokens %q and then %q", first, second)
+			}
 		})
+	}
+}
+
+// When the Session of a leader is closed, the leader's context ends and Run
+// returns.
+func TestSessionCloses(t *testing.T) {
+	t.Parallel()
+	s := dbtest.Session(t, "pgx", pgtest.Database(t))
+	err := election.New(s, office).Run(t.Context(), func(ctx context.Context) error {
+		_ = s.Close()
+		<-ctx.Done()
+		if cause := context.Cause(ctx); cause != sqllock.ErrClosed {
+			t.Errorf("cause: %v, want ErrClosed", cause)
+		}
+		return ctx.Err()
+	})
+	if err != sqllock.ErrClosed {
+		t.Errorf("Run: %v, want ErrClosed", err)
 	}
 }

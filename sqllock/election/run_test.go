@@ -62,19 +62,24 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// The leader's context ends with the cause of Run's context.
+// An uncomparable is an error for which == panics.
+type uncomparable []string
+
+func (u uncomparable) Error() string { return u[0] }
+
+// The leader's context ends with the cause of Run's context. A leader that
+// returns the cause has not failed, if the two can be compared.
 func TestCause(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	err := election.New(sqllock.NewMemory(), office).Run(ctx, func(ctx context.Context) error {
-		cancel(errBroken)
-		<-ctx.Done()
-		return context.Cause(ctx)
-	})
-	if err != context.Canceled {
-		t.Errorf("Run: %v, want context.Canceled", err)
-	}
-	if cause := context.Cause(ctx); cause != errBroken {
-		t.Errorf("cause: %v", cause)
+	for _, broken := range []error{errBroken, uncomparable{"broken"}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		err := election.New(sqllock.NewMemory(), office).Run(ctx, func(ctx context.Context) error {
+			cancel(broken)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, context.Canceled) || broken == error(errBroken) && err != context.Canceled {
+			t.Errorf("Run: %v, want context.Canceled", err)
+		}
 	}
 }
 

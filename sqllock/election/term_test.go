@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
@@ -129,31 +128,6 @@ func TestLosses(t *testing.T) {
 			if s := c.Status(); !s.Leader || s.Terms != i+2 {
 				t.Fatalf("after loss %d: %+v", i+1, s)
 			}
-		}
-	})
-}
-
-// When the Session of a leader is closed, the leader's context ends and Run
-// returns.
-func TestSessionCloses(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		s := dbtest.Session(t, driver, dsn)
-		c := election.New(s, office)
-		var cause error
-		result := make(chan error, 1)
-		go func() {
-			result <- c.Run(t.Context(), func(ctx context.Context) error {
-				<-ctx.Done()
-				cause = context.Cause(ctx)
-				return ctx.Err()
-			})
-		}()
-		lockertest.Eventually(t, "it leads", func() bool { return c.Status().Leader })
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-result; err != sqllock.ErrClosed || cause != sqllock.ErrClosed {
-			t.Errorf("Run: %v, cause: %v; want ErrClosed for both", err, cause)
 		}
 	})
 }

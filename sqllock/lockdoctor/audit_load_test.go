@@ -14,7 +14,7 @@ import (
 
 // Under load, with connections that are lost, the audit raises no false alarm:
 // locks come and go between its looks, some regularly, and others stay.
-func TestAuditUnderLoad(t *testing.T) {
+func TestLongAuditUnderLoad(t *testing.T) {
 	const callers, keys, audits = 14, 6, 40
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, fit(driver, dsn))

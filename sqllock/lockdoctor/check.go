@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -89,14 +90,14 @@ func (s *subject) checks() []check {
 // If the check does not end in time, run leaves it behind: a driver may be
 // stuck. Its result is then that the server did not respond.
 func (s *subject) run(ctx context.Context, r *Report, name string, examine func(context.Context, *subject) Result) error {
-	const slow = questionTimeout * 4 / 5
+	timeout := bound.Of(questionTimeout)
 	began := time.Now()
 	own := *s // a copy, so that a check that was left behind changes nothing
 	type outcome struct {
 		is Result
 		of subject
 	}
-	o, err := dbconn.Within(ctx, questionTimeout, func(ctx context.Context) (outcome, error) {
+	o, err := dbconn.Within(ctx, timeout, func(ctx context.Context) (outcome, error) {
 		is := examine(ctx, &own)
 		return outcome{is, own}, nil
 	})
@@ -108,7 +109,7 @@ func (s *subject) run(ctx context.Context, r *Report, name string, examine func(
 	} else {
 		o.is = failed(err)
 	}
-	if time.Since(began) > slow {
+	if time.Since(began) > timeout*4/5 {
 		s.silent = "not asked, since the question before got no response in time"
 	}
 	o.is.Name = name

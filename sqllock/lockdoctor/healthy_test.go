@@ -3,6 +3,7 @@ package lockdoctor_test
 import (
 	"database/sql"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
@@ -83,30 +84,49 @@ func TestHealthy(t *testing.T) {
 
 // A pool of two is enough for a Session, and the doctor needs no third one.
 func TestHealthySmallPool(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := dbtest.Open(t, driver, fit(driver, dsn))
-		db.SetMaxOpenConns(2)
-		s, err := sqllock.Open(t.Context(), db)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		mustBeHealthy(t, examine(t, db, lockdoctor.WithSession(s), lockdoctor.WithKeyedNamespace(sqllock.Namespace("export").Keyed([]byte("secret")))))
-	})
+	t.Parallel()
+	db := dbtest.Open(t, "pgx", pgtest.Database(t))
+	db.SetMaxOpenConns(2)
+	s, err := sqllock.Open(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	mustBeHealthy(t, examine(t, db, lockdoctor.WithSession(s), lockdoctor.WithKeyedNamespace(sqllock.Namespace("export").Keyed([]byte("secret")))))
 }
 
 // Every table of latchkey is there, the Session uses the registry, and the
-// server keeps what it has committed.
+// server keeps what it has committed. A role that owns nothing needs no more
+// rights than it has.
 func TestHealthyWithAllTables(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		dsn := fit(driver, cluster.DSN(""))
-		db := dbtest.Open(t, driver, dsn)
-		createAll(t, db)
-		s := dbtest.Session(t, driver, dsn, sqllock.WithRegistry(""))
+	t.Parallel()
+	cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"fsync": "on", "synchronous_commit": "on"}))
+	for i, driver := range pgtest.Drivers() {
+		p := newPlace(t, driver, cluster, i)
+		mustBeHealthy(t, examine(t, p.db))
+		s := p.session(t, sqllock.WithRegistry(""))
 		dbtest.Lock(t, s, sqllock.ID(1))
-		mustBeHealthy(t, examine(t, db, lockdoctor.WithSession(s)))
-		mustBeHealthy(t, examine(t, db, lockdoctor.WithSession(s), lockdoctor.WithSchema("public")))
-	}, pgtest.WithSettings(map[string]string{"fsync": "on", "synchronous_commit": "on"}))
+		mustBeHealthy(t, examine(t, p.db, lockdoctor.WithSession(s)))
+		mustBeHealthy(t, examine(t, p.db, lockdoctor.WithSession(s), lockdoctor.WithSchema("public")))
+	}
+}
+
+// A registry in a schema that the search_path does not have is not denied.
+func TestTablesInAnotherSchema(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := dbtest.Open(t, "pgx", dsn)
+	dbtest.Execute(t, db, "CREATE SCHEMA ops")
+	for _, statement := range lockwatch.Schema(sqllock.PostgreSQL) {
+		dbtest.Execute(t, db, strings.Replace(statement, "latchkey_", "ops.latchkey_", 1))
+	}
+	s := lockdoctor.WithSession(dbtest.Session(t, "pgx", dsn, sqllock.WithRegistry("ops")))
+	if c, _ := examine(t, db, s).Find("tables"); !strings.Contains(c.Reason, "WithSchema") {
+		t.Errorf("without the schema: %+v", c)
+	}
+	if c, _ := examine(t, db, s, lockdoctor.WithSchema("ops")).Find("tables"); !strings.HasPrefix(c.Reason, "2 tables") {
+		t.Errorf("with the schema: %+v", c)
+	}
 }
 
 // createAll makes the tables of every feature.
@@ -121,36 +141,35 @@ func createAll(tb testing.TB, db *sql.DB) {
 
 // A pool in session mode is as good as none.
 func TestHealthyBehindPgBouncer(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		bouncer, err := cluster.PgBouncer("session", 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+	t.Parallel()
+	bouncer, err := pgtest.New(t).PgBouncer("session", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, driver := range pgtest.Drivers() {
 		dsn := fit(driver, bouncer.DSN(""))
 		s := dbtest.Session(t, driver, dsn)
-		dbtest.Lock(t, s, sqllock.ID(1))
+		dbtest.Unlock(t, dbtest.Lock(t, s, sqllock.ID(1)))
 		mustBeHealthy(t, examine(t, dbtest.Open(t, driver, dsn), lockdoctor.WithSession(s)))
-	})
+	}
 }
 
 // A lease table makes a transaction pooler no fault.
 func TestHealthyLeaseTable(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		bouncer, err := cluster.PgBouncer("transaction", 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dsn := fit(driver, bouncer.DSN(""))
-		if driver == "pgx" {
-			dsn = with(dsn, "default_query_exec_mode", "exec")
-		}
+	t.Parallel()
+	bouncer, err := pgtest.New(t).PgBouncer("transaction", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, driver := range pgtest.Drivers() {
+		dsn := execMode(driver, fit(driver, bouncer.DSN("")))
 		db := dbtest.Open(t, driver, dsn)
 		db.SetMaxOpenConns(1)
-		mustBeHealthy(t, examine(t, db, lockdoctor.WithLeaseTable())) // no table yet, and the right to make them
+		mustBeHealthy(t, examine(t, db, lockdoctor.WithLeaseTable())) // at first no table, and the right to make them
 		s := dbtest.Session(t, driver, dsn, sqllock.WithLeaseTable())
-		dbtest.Lock(t, s, sqllock.ID(1))
+		dbtest.Unlock(t, dbtest.Lock(t, s, sqllock.ID(1)))
 		mustBeHealthy(t, examine(t, db, lockdoctor.WithSession(s)))
-	})
+	}
 }
 
 // A restart leaves connections in the pool that have ended. The database is
@@ -162,7 +181,7 @@ func TestHealthyAfterRestart(t *testing.T) {
 		if n := db.Stats().Idle; n < 2 {
 			t.Fatalf("%d idle connections", n)
 		}
-		if err := cluster.Restart(true); err != nil {
+		if err := cluster.Restart(false); err != nil {
 			t.Fatal(err)
 		}
 		mustBeHealthy(t, examine(t, db))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
 )
@@ -15,19 +16,18 @@ import (
 // examination does not wake it.
 func TestHealthyWhileIdleClosed(t *testing.T) {
 	t.Parallel()
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		s := dbtest.Session(t, driver, dsn, sqllock.WithIdleClose(time.Second))
-		lockertest.Eventually(t, "the connection is closed", func() bool { return s.Stats().IdleClosed })
-		r := examine(t, dbtest.Open(t, driver, fit(driver, dsn)), lockdoctor.WithSession(s))
-		mustBeHealthy(t, r)
-		if c, _ := r.Find("session"); c.State != lockdoctor.OK || !strings.Contains(c.Reason, "1 closed while idle") {
-			t.Errorf("session: %+v", c)
-		}
-		if c, _ := r.Find("audit"); c.State != lockdoctor.Skipped {
-			t.Errorf("audit: %+v", c)
-		}
-		if !s.Stats().IdleClosed {
-			t.Error("the examination has opened the connection")
-		}
-	})
+	dsn := pgtest.Database(t)
+	s := dbtest.Session(t, "pgx", dsn, sqllock.WithIdleClose(time.Second))
+	lockertest.Eventually(t, "the connection is closed", func() bool { return s.Stats().IdleClosed })
+	r := examine(t, dbtest.Open(t, "pgx", dsn), lockdoctor.WithSession(s))
+	mustBeHealthy(t, r)
+	if c, _ := r.Find("session"); c.State != lockdoctor.OK || !strings.Contains(c.Reason, "1 closed while idle") {
+		t.Errorf("session: %+v", c)
+	}
+	if c, _ := r.Find("audit"); c.State != lockdoctor.Skipped {
+		t.Errorf("audit: %+v", c)
+	}
+	if !s.Stats().IdleClosed {
+		t.Error("the examination has opened the connection")
+	}
 }

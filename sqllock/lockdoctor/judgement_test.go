@@ -1,6 +1,7 @@
 package lockdoctor
 
 import (
+	"database/sql"
 	"slices"
 	"strings"
 	"testing"
@@ -117,6 +118,15 @@ func TestReadOnlyResult(t *testing.T) {
 		got := readOnlyResult(tt.values)
 		if got.State != tt.state || !strings.Contains(got.Reason, tt.reason) || !strings.Contains(got.Fix, tt.fix) || strings.Contains(got.Fix, tt.contradicted) {
 			t.Errorf("%v: %+v", tt.values, got)
+		}
+	}
+}
+
+// One connection is in use, not "are".
+func TestPoolSize(t *testing.T) {
+	for use, want := range map[int]string{0: "0 are in use", 1: "1 is in use", 2: "2 are in use"} {
+		if got := poolSize(t.Context(), &subject{pool: sql.DBStats{InUse: use}}); got.State != OK || !strings.Contains(got.Reason, want) {
+			t.Errorf("%+v, want %q in it", got, want)
 		}
 	}
 }

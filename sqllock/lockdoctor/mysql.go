@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
@@ -36,7 +37,7 @@ func mysqlExclusion(ctx context.Context, s *subject) Result {
 	}
 	// Open has accepted the server of a Session, perhaps by WithDialect.
 	accepted := slices.ContainsFunc(s.sessions, func(session *sqllock.Session) bool { return session.Dialect() == sqllock.MySQL })
-	if err := (mysql.Dialect{Named: accepted}).Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout, Lease: s.lease, StatementTimeout: s.lease}); err != nil {
+	if err := (mysql.Dialect{Named: accepted}).Prove(ctx, s.db, dialect.Settings{Proof: bound.Of(proofTimeout), Lease: s.lease, StatementTimeout: s.lease}); err != nil {
 		return failed(err)
 	}
 	var version string

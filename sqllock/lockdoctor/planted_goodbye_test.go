@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
 )
@@ -15,13 +14,12 @@ import (
 // The proof closes a connection, and the server counts it until its process
 // has ended. The doctor still finds which limit is too low.
 func TestPlantedLimitAndSlowEnd(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		p := newPlace(t, driver, cluster, 0)
-		p.execute(t, "ALTER ROLE ROLE CONNECTION LIMIT 1")
-		p.dsn = lateGoodbyes(t, p.dsn, 200*time.Millisecond)
-		p.reopen(t)
-		mustFind(t, examine(t, p.db), "connections", lockdoctor.Error, "ALTER ROLE CURRENT_USER CONNECTION LIMIT")
-	})
+	t.Parallel()
+	p := newPlace(t, "pgx", pgtest.New(t), 0)
+	p.execute(t, "ALTER ROLE ROLE CONNECTION LIMIT 1")
+	p.dsn = lateGoodbyes(t, p.dsn, 200*time.Millisecond)
+	p.reopen(t)
+	mustFind(t, examine(t, p.db), "connections", lockdoctor.Error, "ALTER ROLE CURRENT_USER CONNECTION LIMIT")
 }
 
 // lateGoodbyes returns the DSN of a relay to the server of dsn. When a client

@@ -3,12 +3,14 @@ package lockdoctor_test
 import (
 	"context"
 	"database/sql/driver"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
@@ -17,63 +19,62 @@ import (
 // Misconfigurations that need a server of their own.
 
 func TestPlantedPooler(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		bouncer, err := cluster.PgBouncer("transaction", 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+	t.Parallel()
+	cluster := pgtest.New(t)
+	bouncer, err := cluster.PgBouncer("transaction", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, driver := range pgtest.Drivers() {
 		r := examine(t, dbtest.Open(t, driver, fit(driver, bouncer.DSN(""))))
 		mustFind(t, r, "exclusion", lockdoctor.Error, "WithLeaseTable()")
 		if clock, _ := r.Find("clock"); (clock.State == lockdoctor.Skipped) != (driver == "pgx") {
 			t.Errorf("pgx prepares statements, lib/pq does not; the clock: %+v", clock)
 		}
-	})
+	}
 }
 
 func TestPlantedStandby(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		standby, err := cluster.Standby()
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := dbtest.Session(t, driver, cluster.DSN(""))
+	t.Parallel()
+	cluster := pgtest.New(t)
+	standby, err := cluster.Standby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := dbtest.Session(t, "pgx", cluster.DSN(""))
+	for _, driver := range pgtest.Drivers() {
 		r := examine(t, dbtest.Open(t, driver, standby.DSN("")), lockdoctor.WithSession(s))
 		mustFind(t, r, "primary", lockdoctor.Error, "target_session_attrs=read-write")
 		mustFind(t, r, "exclusion", lockdoctor.Error, "onnect to the primary")
 		mustFind(t, r, "audit", lockdoctor.Error, "lead to the same server")
-	})
+	}
 }
 
 // The table of locks is filled by another program. The places that it takes at
 // rest differ between versions, so the test fills it up to a part.
 func TestPlantedFullLockTable(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		db := dbtest.Open(t, driver, fit(driver, cluster.DSN("")))
-		size := 10 * 40
-		hog := dbtest.Conn(t, db)
-		for _, tt := range []struct {
-			places int
-			state  lockdoctor.State
-		}{
-			{size * 55 / 100, lockdoctor.Warning},
-			{size * 70 / 100, lockdoctor.Error},
-		} {
-			if _, err := hog.ExecContext(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := hog.ExecContext(t.Context(), "SELECT pg_advisory_lock(n) FROM generate_series(1, $1::int) AS n", tt.places); err != nil {
-				t.Fatal(err)
-			}
-			mustFind(t, examine(t, db), "lock-table", tt.state, "Raise max_locks_per_transaction to at least ")
-		}
-	}, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "10", "max_connections": "40"}))
+	t.Parallel()
+	cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "10", "max_connections": "40"}))
+	db := dbtest.Open(t, "pgx", cluster.DSN(""))
+	const size = 10 * 40
+	hog := dbtest.Conn(t, db)
+	for _, tt := range []struct {
+		places int
+		state  lockdoctor.State
+	}{
+		{size * 55 / 100, lockdoctor.Warning},
+		{size * 70 / 100, lockdoctor.Error},
+	} {
+		dbtest.ExecuteOn(t, hog, "SELECT pg_advisory_unlock_all()")
+		dbtest.ExecuteOn(t, hog, fmt.Sprintf("SELECT pg_advisory_lock(n) FROM generate_series(1, %d) AS n", tt.places))
+		mustFind(t, examine(t, db), "lock-table", tt.state, "Raise max_locks_per_transaction to at least ")
+	}
 }
 
 func TestPlantedClock(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t, pgtest.WithClock())
 	db := dbtest.Open(t, "pgx", cluster.DSN(""))
-	mustBeHealthy(t, examine(t, db))
 	for _, step := range []time.Duration{time.Minute, -2 * time.Minute} {
 		if err := cluster.StepClock(step); err != nil {
 			t.Fatal(err)
@@ -87,13 +88,10 @@ func TestPlantedOutage(t *testing.T) {
 	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		dsn := fit(driver, cluster.DSN(""))
 		s := dbtest.Session(t, driver, dsn)
-		if err := cluster.Kill(); err != nil {
+		if err := cluster.Stop(); err != nil {
 			t.Fatal(err)
 		}
-		lost := func() bool { return s.Stats().Connections == 0 }
-		for deadline := time.Now().Add(20 * time.Second); !lost() && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
+		lockertest.Eventually(t, "the connection is lost", func() bool { return s.Stats().Connections == 0 })
 		r := examine(t, dbtest.Open(t, driver, dsn), lockdoctor.WithSession(s))
 		mustFind(t, r, "connection", lockdoctor.Error, "the server runs")
 		mustFind(t, r, "session", lockdoctor.Error, "the log of the Session")
@@ -105,42 +103,29 @@ func TestPlantedOutage(t *testing.T) {
 	})
 }
 
-// A pool whose connections are all in use cannot be examined any further.
-func TestPlantedFullPool(t *testing.T) {
-	t.Parallel()
-	db := dbtest.Open(t, "pgx", pgtest.Database(t))
-	db.SetMaxOpenConns(2)
-	dbtest.Conn(t, db)
-	dbtest.Conn(t, db)
-	r := examine(t, db)
-	mustFind(t, r, "pool", lockdoctor.Warning, "a pool of its own")
-	mustFind(t, r, "connection", lockdoctor.Error, "pool")
-}
-
-// A driver that is stuck does not keep Check from returning.
-func TestFrozenServer(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		db := dbtest.Open(t, driver, cluster.DSN(""))
-		if err := db.Ping(); err != nil {
-			t.Fatal(err)
-		}
-		if err := cluster.Freeze(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := cluster.Thaw(); err != nil {
-				t.Error(err)
+// An ordinary role cannot have the connections that are reserved: for
+// superusers, and since PostgreSQL 16 also for roles with a certain right.
+func TestPlantedReservedConnections(t *testing.T) {
+	for _, tt := range []struct {
+		setting, value string
+		major          int
+	}{
+		{"superuser_reserved_connections", "17", 14},
+		{"reserved_connections", "14", 16}, // and 3 for superusers
+	} {
+		t.Run(tt.setting, func(t *testing.T) {
+			t.Parallel()
+			cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"max_connections": "20"}))
+			p := newPlace(t, "pgx", cluster, 0)
+			since(t, p.admin, tt.major)
+			p.execute(t, "ALTER SYSTEM SET "+tt.setting+" = "+tt.value)
+			if err := cluster.Restart(false); err != nil {
+				t.Fatal(err)
 			}
-		}()
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		defer cancel()
-		switch r, err := lockdoctor.Check(ctx, db); { // shortly before the deadline, or at it
-		case err == nil:
-			mustFind(t, r, "connection", lockdoctor.Error, "the server responds")
-		case r != nil || err != context.DeadlineExceeded: //nolint:errorlint // the error itself
-			t.Errorf("Check: %v, %v", r, err)
-		}
-	})
+			p.db.SetMaxOpenConns(2) // beside that of the test
+			mustFind(t, examine(t, p.db), "connections", lockdoctor.Error, "Raise max_connections")
+		})
+	}
 }
 
 // A tap is a way to the driver's connections of a Session: that of its locks,
@@ -186,7 +171,7 @@ func value(tb testing.TB, conn driver.QueryerContext, query string) driver.Value
 func TestPlantedLocks(t *testing.T) {
 	t.Parallel()
 	keyed := sqllock.Namespace("export").Keyed([]byte("a secret of sixteen"))
-	for _, tt := range []struct{ name, statement, reason string }{
+	for i, tt := range []struct{ name, statement, reason string }{
 		{"a lock that no caller has", "SELECT pg_advisory_lock(77)", "1 lock on a Session's connection belong to no caller"},
 		{"a reader's lock that no caller has", "SELECT pg_advisory_lock_shared(77)", "1 lock on a Session's connection"},
 		{"a pair that no caller has", "SELECT pg_advisory_lock(7, 7)", "1 lock on a Session's connection"},
@@ -197,28 +182,21 @@ func TestPlantedLocks(t *testing.T) {
 		{"all locks gone", "SELECT pg_advisory_unlock_all()", "2 locks that a Session believes to hold"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-				var connection tap
-				s := dbtest.Session(t, driver, dsn, connection.option(), sqllock.WithLease(time.Hour)) // no heartbeat soon
-				dbtest.Lock(t, s, sqllock.ID(1))
-				if _, err := s.TryRLock(t.Context(), sqllock.ID(2)); err != nil {
-					t.Fatal(err)
-				}
-				if err := dbtest.Lock(t, s, keyed.Key("user")).Unlock(); err != nil { // leaves a secret check
-					t.Fatal(err)
-				}
-				db := dbtest.Open(t, driver, dsn)
-				before := examine(t, db, lockdoctor.WithSession(s))
-				if audit, _ := before.Find("audit"); audit.State != lockdoctor.OK {
-					t.Fatalf("before: %+v", audit)
-				}
-				connection.exec(t, s, tt.statement)
-				r := examine(t, db, lockdoctor.WithSession(s))
-				mustFind(t, r, "audit", lockdoctor.Error, "SELECT pg_terminate_backend(")
-				if audit, _ := r.Find("audit"); !strings.Contains(audit.Reason, tt.reason) {
-					t.Errorf("reason %q, want %q in it", audit.Reason, tt.reason)
-				}
-			})
+			t.Parallel()
+			driver, dsn := pgtest.Drivers()[i%2], pgtest.Database(t)
+			var connection tap
+			s := dbtest.Session(t, driver, dsn, connection.option()) // its first heartbeat comes after a minute
+			dbtest.Lock(t, s, sqllock.ID(1))
+			if _, err := s.TryRLock(t.Context(), sqllock.ID(2)); err != nil {
+				t.Fatal(err)
+			}
+			dbtest.Unlock(t, dbtest.Lock(t, s, keyed.Key("user"))) // leaves a secret check
+			connection.exec(t, s, tt.statement)
+			r := examine(t, dbtest.Open(t, driver, dsn), lockdoctor.WithSession(s))
+			mustFind(t, r, "audit", lockdoctor.Error, "SELECT pg_terminate_backend(")
+			if audit, _ := r.Find("audit"); !strings.Contains(audit.Reason, tt.reason) {
+				t.Errorf("reason %q, want %q in it", audit.Reason, tt.reason)
+			}
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
@@ -51,7 +52,7 @@ func postgresExclusion(ctx context.Context, s *subject) Result {
 	case s.lacksTwo():
 		return skipped(noProof)
 	}
-	err := postgres.Dialect{}.Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout})
+	err := postgres.Dialect{}.Prove(ctx, s.db, dialect.Settings{Proof: bound.Of(proofTimeout)})
 	if errcode.SQLState(err) == tooManyConnections {
 		s.awaitConnection(ctx)
 	}
@@ -87,7 +88,7 @@ func postgresExclusion(ctx context.Context, s *subject) Result {
 // second. The proof has closed the one that it had, and the server counts it
 // until its process ends. The next checks would not get one before that.
 func (s *subject) awaitConnection(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, bound.Of(time.Second))
 	defer cancel()
 	for {
 		conn, err := dbconn.Lend(ctx, s.db)

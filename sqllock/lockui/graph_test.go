@@ -166,7 +166,7 @@ func TestTexts(t *testing.T) {
 }
 
 // Of a cycle that the drawing has no room for, each wait is counted once.
-func TestLongCycleIsCountedOnce(t *testing.T) {
+func TestCycleIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	const n = 200
 	s := &lockwatch.Snapshot{}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -18,6 +19,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
+
+// beats makes a Session write to the registry soon.
+var beats = sqllock.WithHeartbeat(20 * time.Millisecond)
 
 // hostile is markup that runs a script, or leaves an attribute, if it is not escaped.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'` + "`{{.}}"
@@ -58,7 +62,7 @@ func TestHostileNames(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, dsn)
 		dbtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
-		locks := dbtest.Session(t, driver, dsn, sqllock.WithRegistry("public"), sqllock.WithHolder(hostile))
+		locks := dbtest.Session(t, driver, dsn, sqllock.WithRegistry("public"), sqllock.WithHolder(hostile), beats)
 		lock := dbtest.Lock(t, locks, sqllock.ID(1))
 		lock.SetName(hostile)
 		conn := dbtest.Conn(t, db)
@@ -117,18 +121,20 @@ func TestNoID(t *testing.T) {
 	if text := log.String() + strings.Join(addresses, " "); strings.Contains(text, "ada") {
 		t.Errorf("the id is in a log or an address: %s", text)
 	}
-	_, found := post(t, server.URL+"/search", url.Values{"namespace": {"export"}, "id": {id}})
-	contains(t, found, "1 held.")
-	_, found = post(t, server.URL+"/search", url.Values{"namespace": {"export"}, "id": {"bob"}})
-	contains(t, found, "No lock of this id is held.")
+	for id, want := range map[string]string{id: "1 held.", "bob": "No lock of this id is held."} {
+		lockertest.Eventually(t, "the result of a search", func() bool {
+			_, found := post(t, server.URL+"/search", url.Values{"namespace": {"export"}, "id": {id}})
+			return strings.Contains(found, want)
+		})
+	}
 }
 
 // A search without a namespace is for a number, and finds waiters too.
 func TestSearchByNumber(t *testing.T) {
 	t.Parallel()
 	db := dbtest.Open(t, "pgx", pgtest.Database(t))
-	server := serve(t, lockui.New(db))
 	dbtest.ExecuteOn(t, dbtest.Conn(t, db), "SELECT pg_advisory_lock(-42)")
+	server := serve(t, lockui.New(db))
 	for _, tt := range []struct {
 		form   url.Values
 		status int

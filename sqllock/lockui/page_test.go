@@ -10,17 +10,24 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// serve serves a page at the root of a server until the end of the test.
+// serve serves a page at the root of a server until the end of the test. It
+// returns when the page has seen the database: on a busy machine the first
+// response may come before that.
 func serve(t *testing.T, page *lockui.Handler) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(page)
 	t.Cleanup(func() { _ = page.Close(); server.Close() })
+	lockertest.Eventually(t, "the page has seen the database", func() bool {
+		_, body := get(t, server.URL+"/locks")
+		return strings.Contains(body, "Database: ok.")
+	})
 	return server
 }
 
@@ -81,10 +88,9 @@ func TestViews(t *testing.T) {
 		db := dbtest.Open(t, driver, dsn)
 		dbtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
 		locks := dbtest.Session(t, driver, dsn, sqllock.WithRegistry("public"))
-		server := serve(t, lockui.New(db, lockui.WithSession("main", locks), lockui.WithLimiter(ratelimit.AtMost(3, locks, "export"))))
-		key := sqllock.Namespace("export").Key("ada@example.com")
-		lock := dbtest.Lock(t, locks, key)
+		lock := dbtest.Lock(t, locks, sqllock.Namespace("export").Key("ada@example.com"))
 		defer dbtest.Unlock(t, lock)
+		server := serve(t, lockui.New(db, lockui.WithSession("main", locks), lockui.WithLimiter(ratelimit.AtMost(3, locks, "export"))))
 
 		response, body := get(t, server.URL+"/")
 		if response.StatusCode != http.StatusOK {

@@ -2,6 +2,8 @@ package lockui
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -218,22 +220,41 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// The first request does not wait for a database that is away.
-func TestAwayFromTheBeginning(t *testing.T) {
+// A connector makes connections that carry out nothing.
+type connector struct{}
+
+func (connector) Connect(context.Context) (driver.Conn, error) { return conn{}, nil }
+func (connector) Driver() driver.Driver                        { return nil }
+
+type conn struct{}
+
+func (conn) Prepare(string) (driver.Stmt, error) { return nil, driver.ErrBadConn }
+func (conn) Close() error                        { return nil }
+func (conn) Begin() (driver.Tx, error)           { return nil, driver.ErrBadConn }
+
+// If the service has taken all connections of the pool, the page says so: it does
+// not look as if the database were away.
+func TestFullPool(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
-		d.set(stuck)
-		for _, path := range []string{"/", "/locks", "/waits", "/findings", "/locks?format=json"} {
-			from := time.Now()
-			w := request(h, path)
-			if took := time.Since(from); took > viewTimeout || w.Code != http.StatusOK {
-				t.Errorf("%s took %v: status %d", path, took, w.Code)
-			}
+	synctest.Test(t, func(t *testing.T) {
+		db := sql.OpenDB(connector{})
+		defer db.Close()
+		db.SetMaxOpenConns(1)
+		taken, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
-		if n := len(d.looks()); n > 12 {
-			t.Errorf("%d looks at a database that does not answer", n)
+		h := newHandler(db, options{authorize: func(*http.Request) bool { return true }, log: slog.New(slog.DiscardHandler)}, newLook(db, ""), nil)
+		defer h.Close()
+		const full = "all connections of this page&#39;s pool are in use"
+		request(h, "/locks")
+		time.Sleep(lookTimeout + tick)
+		wants(t, h, "/locks", []string{full}, nil)
+		if err := taken.Close(); err != nil {
+			t.Fatal(err)
 		}
+		time.Sleep(lookTimeout + 2*tick)
+		wants(t, h, "/locks", []string{"Database: away."}, []string{full}) // the connection carries out nothing
 	})
 }
 

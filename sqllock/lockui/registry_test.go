@@ -29,7 +29,7 @@ func TestRegistryInASchema(t *testing.T) {
 	}
 	dbtest.Execute(t, db, "RESET search_path")
 	db.SetMaxOpenConns(0)
-	locks := dbtest.Session(t, "pgx", dsn, sqllock.WithRegistry("ops"))
+	locks := dbtest.Session(t, "pgx", dsn, sqllock.WithRegistry("ops"), beats)
 	defer dbtest.Unlock(t, dbtest.Lock(t, locks, sqllock.Namespace("export").Key("ada")))
 
 	server := serve(t, lockui.New(db, lockui.WithSession("main", locks), lockui.WithSchema("ops")))

@@ -1,6 +1,10 @@
 package lockui_test
 
 import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -9,16 +13,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/dbtest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 )
 
-// unopened returns a page on a database that no request of the test reaches.
+// A noDatabase is a database that is away.
+type noDatabase struct{}
+
+func (noDatabase) Connect(context.Context) (driver.Conn, error) { return nil, io.ErrUnexpectedEOF }
+func (noDatabase) Driver() driver.Driver                        { return nil }
+
+// unopened returns a page on a database that is away.
 func unopened(t *testing.T, opts ...lockui.Option) *lockui.Handler {
 	t.Helper()
-	page := lockui.New(dbtest.Open(t, "pgx", pgtest.Database(t)), opts...)
-	t.Cleanup(func() { _ = page.Close() })
+	db := sql.OpenDB(noDatabase{})
+	page := lockui.New(db, opts...)
+	t.Cleanup(func() { _ = page.Close(); _ = db.Close() })
 	return page
 }
 
@@ -87,10 +97,7 @@ func TestLoopbackOnly(t *testing.T) {
 			}
 		}
 	}
-	response, body := func() (*http.Response, string) {
-		response := ask(page, http.MethodGet, "/", func(r *http.Request) { r.Host = "evil.example" })
-		return read(t, response, nil)
-	}()
+	response, body := read(t, ask(page, http.MethodGet, "/", func(r *http.Request) { r.Host = "evil.example" }), nil)
 	if response.StatusCode != http.StatusForbidden || !strings.Contains(body, "lockui.WithAuthorize") {
 		t.Errorf("the response does not say what to set: %s", body)
 	}
@@ -280,6 +287,32 @@ func TestRedirectToFolder(t *testing.T) {
 	}
 	if response := ask(mounted, http.MethodGet, "/ops/locks?next=//evil.example/", nil); response.Header.Get("Location") != "./locks/" {
 		t.Errorf("Location %q", response.Header.Get("Location"))
+	}
+}
+
+// Misuse panics at construction, and says of which option.
+func TestMisuse(t *testing.T) {
+	t.Parallel()
+	for name, misuse := range map[string]func(){
+		"New":           func() { lockui.New(nil) },
+		"WithSession":   func() { lockui.WithSession("main", nil) },
+		"no name":       func() { lockui.WithSession("", &sqllock.Session{}) },
+		"WithLimiter":   func() { lockui.WithLimiter(nil) },
+		"WithCampaign":  func() { lockui.WithCampaign("mailer", nil) },
+		"WithAuthorize": func() { lockui.WithAuthorize(nil) },
+		"WithTerminate": func() { lockui.WithTerminate(nil) },
+		"WithSchema":    func() { lockui.WithSchema("") },
+		"WithLongHeld":  func() { lockui.WithLongHeld(0) },
+		"WithLogger":    func() { lockui.WithLogger(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if text, _ := recover().(string); !strings.HasPrefix(text, "lockui: ") {
+					t.Errorf("panic %q", text)
+				}
+			}()
+			misuse()
+		})
 	}
 }
 

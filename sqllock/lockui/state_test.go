@@ -2,7 +2,6 @@ package lockui
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,15 +14,20 @@ import (
 // wants checks what the view at target says, and does not say.
 func wants(t *testing.T, h *Handler, target string, parts, absent []string) {
 	t.Helper()
-	body := request(h, target).Body.String()
+	says(t, target, request(h, target).Body.String(), parts, absent)
+}
+
+// says checks what a text says, and does not say.
+func says(t *testing.T, name, body string, parts, absent []string) {
+	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(body, part) {
-			t.Errorf("%s: no %q in %s", target, part, body)
+			t.Errorf("%s: no %q in %s", name, part, body)
 		}
 	}
 	for _, part := range absent {
 		if strings.Contains(body, part) {
-			t.Errorf("%s: %q is in %s", target, part, body)
+			t.Errorf("%s: %q is in %s", name, part, body)
 		}
 	}
 }
@@ -61,15 +65,24 @@ func TestOldErrorIsNotAway(t *testing.T) {
 	})
 }
 
-// Before the first answer nothing is known, and no figure is 0.
+// Before the first answer nothing is known, and no figure is 0. No request waits
+// long for a database that is away, which gets one question at a time.
 func TestNothingIsKnownYet(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
 		d.set(stuck)
+		from := time.Now()
 		wants(t, h, "/", []string{"Nothing is known of it yet."}, []string{"Locks held"})
 		wants(t, h, "/?format=json", nil, []string{"totals"})
 		wants(t, h, "/locks", []string{"Which locks are held is not known yet.", "Not known yet."}, []string{"No lock is held.", "0 held"})
 		wants(t, h, "/waits", []string{"No wait is seen."}, []string{"Nothing waits"})
+		if took := time.Since(from); took > 4*viewTimeout {
+			t.Errorf("four requests took %v", took)
+		}
+		time.Sleep(time.Minute)
+		if n := len(d.looks()); n > 12 {
+			t.Errorf("%d looks at a database that does not answer", n)
+		}
 	})
 }
 
@@ -102,21 +115,29 @@ func TestWaitsAreNotKnown(t *testing.T) {
 	})
 }
 
-// A lock table that is so full that Sessions deny new keys is marked.
-func TestTableFull(t *testing.T) {
+// What the overview says of a Session: of a lock table that is so full that it
+// denies new keys, and of a connection that it has closed while idle. Such a
+// Session is not away, and its lease is not low.
+func TestSessionTexts(t *testing.T) {
 	t.Parallel()
+	const full, idle = "deny new keys", "<dt>Connections</dt><dd>0 (closed while idle)</dd>"
 	for _, tt := range []struct {
-		used, size int
-		want       bool
-	}{{0, 0, false}, {599, 1000, false}, {600, 1000, true}, {1000, 1000, true}} {
-		v := sessionOf("main", sqllock.PostgreSQL, sqllock.Stats{TableUsed: tt.used, TableSize: tt.size}, newHistory(func() sqllock.Stats { return sqllock.Stats{} }))
-		if v.TableFull() != tt.want {
-			t.Errorf("%d of %d: full is %t", tt.used, tt.size, v.TableFull())
-		}
+		name   string
+		stats  sqllock.Stats
+		says   string
+		silent []string
+	}{
+		{"no lock table", sqllock.Stats{}, "<h3>main</h3>", []string{full}},
+		{"nearly full", sqllock.Stats{TableUsed: 599, TableSize: 1000}, "<h3>main</h3>", []string{full}},
+		{"full", sqllock.Stats{TableUsed: 600, TableSize: 1000}, full, nil},
+		{"idle", sqllock.Stats{IdleClosed: true}, idle, []string{"(away)", "(low)"}},
+	} {
+		v := sessionOf("main", sqllock.PostgreSQL, tt.stats, newHistory(func() sqllock.Stats { return sqllock.Stats{} }))
 		var b strings.Builder
-		if err := templates[""].ExecuteTemplate(&b, "live", page{Body: overviewView{Sessions: []sessionView{v}}}); err != nil || strings.Contains(b.String(), "deny new keys") != tt.want {
-			t.Errorf("%d of %d, %v: %s", tt.used, tt.size, err, b.String())
+		if err := templates[""].ExecuteTemplate(&b, "live", page{Body: overviewView{Sessions: []sessionView{v}}}); err != nil {
+			t.Fatal(err)
 		}
+		says(t, tt.name, b.String(), []string{tt.says}, tt.silent)
 	}
 }
 
@@ -142,7 +163,7 @@ func TestLinksOfThoseWhoMayEnd(t *testing.T) {
 }
 
 // With WithLongHeld a lock that is held for long is a finding, which says what it is.
-func TestLongHeld(t *testing.T) {
+func TestHeldForLong(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, h *Handler, _ *fakeDatabase) {
 		WithLongHeld(5 * time.Second)(&h.options)
@@ -163,13 +184,5 @@ func TestMeanings(t *testing.T) {
 		if meanings[kind] == "" {
 			t.Errorf("%q has no text", kind)
 		}
-	}
-}
-
-// A Session whose server processes are not known has no list of them in JSON.
-func TestUnknownProcesses(t *testing.T) {
-	t.Parallel()
-	if text, err := json.Marshal(sessionView{}); err != nil || strings.Contains(string(text), "pids") {
-		t.Errorf("%s, %v", text, err)
 	}
 }

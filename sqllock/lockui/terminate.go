@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
@@ -80,7 +81,7 @@ func processOf(form url.Values) (p lockwatch.Process, ok bool) {
 // endSession ends the session of p and describes the result in v. The log says so before
 // and after, since the server's reply may be lost. It goes on if the viewer leaves.
 func (h *Handler) endSession(ctx context.Context, p lockwatch.Process, v *terminateView) (status int) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), terminateTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Of(terminateTimeout))
 	defer cancel()
 	h.options.log.Warn("lockui: an operator asks to end a server session", "pid", p.PID)
 	ended, err := lockwatch.Terminate(ctx, h.db, p)

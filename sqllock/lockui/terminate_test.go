@@ -115,13 +115,14 @@ func TestTerminateRefuses(t *testing.T) {
 	if got := ask(page, http.MethodPost, "/terminate?"+form.Encode(), nil); got.StatusCode != http.StatusBadRequest {
 		t.Errorf("a POST with the session in its address is %d", got.StatusCode)
 	}
-	if response, _ := post(t, serve(t, lockui.New(db)).URL+"/terminate", form); response.StatusCode != http.StatusNotFound {
+	readOnly := serve(t, lockui.New(db))
+	if response, _ := post(t, readOnly.URL+"/terminate", form); response.StatusCode != http.StatusNotFound {
 		t.Errorf("without WithTerminate: %d", response.StatusCode)
 	}
 	if n := dbtest.AdvisoryLocks(t, db); n != 1 {
 		t.Errorf("%d locks are left, want 1", n)
 	}
-	if _, body := get(t, serve(t, lockui.New(db)).URL+"/locks"); strings.Contains(body, "terminate") {
+	if _, body := get(t, readOnly.URL+"/locks"); strings.Contains(body, "terminate") {
 		t.Error("a read-only page has a link that ends sessions")
 	}
 }

@@ -242,34 +242,20 @@ func TestCycleFields(t *testing.T) {
 	}
 }
 
-// queue returns n waiters for key 10. Each waits for all ahead of it.
-func queue(n int) *lockwatch.Snapshot {
-	s := &lockwatch.Snapshot{At: noon, Holders: holders{held(1, 10)}}
-	before := []int{1}
-	for pid := 2; pid < n+2; pid++ {
-		s.Waiters = append(s.Waiters, waits(pid, 10, slices.Clone(before)...))
-		before = append(before, pid)
+// A cycle of many processes is built once: the work grows with its length, and
+// not with the square.
+func TestCycleOfMany(t *testing.T) {
+	const n = 400
+	s := &lockwatch.Snapshot{}
+	for i := range n {
+		next := (i + 1) % n
+		s.Holders = append(s.Holders, held(i+1, int64(i)))
+		s.Waiters = append(s.Waiters, waits(i+1, int64(next), next+1))
 	}
-	return s
-}
-
-// A queue is the most frequent input of Cycles.
-func BenchmarkCyclesQueue(b *testing.B) {
-	s := queue(800)
-	for b.Loop() {
-		if len(s.Cycles()) != 0 {
-			b.Fatal("a cycle in a queue")
-		}
+	if cycles := s.Cycles(); len(cycles) != 1 || len(cycles[0].Waits) != n {
+		t.Fatalf("%d cycles, want one of %d waits", len(cycles), n)
 	}
-}
-
-// The worst case: the whole queue is in a cycle with its last waiter.
-func BenchmarkCyclesComponent(b *testing.B) {
-	s := queue(800)
-	s.Blocked = []lockwatch.Blocked{blocked(1, 801)}
-	for b.Loop() {
-		if len(s.Cycles()) == 0 {
-			b.Fatal("no cycle")
-		}
+	if allocations := testing.AllocsPerRun(1, func() { s.Cycles() }); allocations > 100*n {
+		t.Errorf("%.0f allocations for %d waits", allocations, n)
 	}
 }

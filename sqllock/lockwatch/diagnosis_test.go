@@ -1,12 +1,32 @@
 package lockwatch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
+
+// A glance is a look, and how many findings begin and end with it.
+type glance struct {
+	shows      *Snapshot
+	news, over int
+}
+
+// glances makes the looks, and returns how many findings are open after them.
+func glances(t *testing.T, name string, d *Diagnosis, looks ...glance) (open int) {
+	t.Helper()
+	for i, s := range looks {
+		if news, over := d.Look(s.shows); len(news) != s.news || len(over) != s.over {
+			t.Errorf("%s: look %d: %d new and %d over, want %d and %d", name, i+1, len(news), len(over), s.news, s.over)
+		}
+	}
+	return len(d.Open())
+}
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // A cycle is reported when two looks in a row show it.
 func TestCycleIsToldAtTheSecondLook(t *testing.T) {
@@ -17,22 +37,19 @@ func TestCycleIsToldAtTheSecondLook(t *testing.T) {
 			{Key: sqllock.ID(2), Process: Process{PID: 1}, BlockedBy: []int{2}},
 			{Key: sqllock.ID(1), Process: Process{PID: 2}, BlockedBy: []int{1}},
 		}}
-	var d diagnosis
-	for i, look := range []struct {
-		shows      *Snapshot
-		news, over int
-	}{{cycle, 0, 0}, {calm, 0, 0}, {cycle, 0, 0}, {cycle, 1, 0}, {cycle, 0, 0}, {calm, 0, 1}, {cycle, 0, 0}, {cycle, 1, 0}} {
-		news, over := d.look(look.shows)
-		if len(news) != look.news || len(over) != look.over {
-			t.Errorf("look %d: %d new and %d over, want %d and %d", i+1, len(news), len(over), look.news, look.over)
-		}
+	d := NewDiagnosis()
+	if n := glances(t, "one", d, glance{cycle, 0, 0}, glance{calm, 0, 0}, glance{cycle, 0, 0}, glance{cycle, 1, 0}, glance{cycle, 0, 0}); n != 1 {
+		t.Errorf("%d are open, want 1", n)
+	}
+	if n := glances(t, "over", d, glance{calm, 0, 1}, glance{cycle, 0, 0}, glance{cycle, 1, 0}, glance{calm, 0, 1}); n != 0 {
+		t.Errorf("%d are open, want none", n)
 	}
 }
 
 // A heartbeat is late after half of the lease, or after a given age.
 func TestLateAge(t *testing.T) {
 	t.Parallel()
-	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	at := noon
 	for _, tt := range []struct {
 		name            string
 		late, age, rest time.Duration // WithLate, of the heartbeat, and the lease after it
@@ -50,41 +67,39 @@ func TestLateAge(t *testing.T) {
 			{Key: sqllock.ID(1), Process: Process{State: "idle", StateSince: beat}, Registration: &Registration{Heartbeat: beat, Expires: beat.Add(tt.rest)}},
 			{Key: sqllock.ID(2)}, // without a registration
 		}}
-		d := diagnosis{late: tt.late}
-		if news, _ := d.look(s); len(news) != tt.want {
-			t.Errorf("%s: %d findings, want %d", tt.name, len(news), tt.want)
+		d := NewDiagnosis()
+		if tt.late > 0 {
+			d = NewDiagnosis(WithLate(tt.late))
 		}
+		glances(t, tt.name, d, glance{s, tt.want, 0})
 	}
 }
 
 // A lock that is not in the registry counts from the first of the looks in a row
 // that show it.
-func TestLongHeldCountsFromTheFirstLook(t *testing.T) {
+func TestHeldLongCountsFromTheFirstLook(t *testing.T) {
 	t.Parallel()
-	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	at := noon
 	lock := Holder{Key: sqllock.ID(1), Process: Process{PID: 1, Start: at}}
 	again := lock
 	again.Process.Start = at.Add(time.Microsecond) // another process with its pid
 	check := Holder{Key: sqllock.Pair(1, 1), SecretCheck: true, Shared: true}
-	d := diagnosis{long: 2 * time.Second}
-	for i, look := range []struct {
+	d := NewDiagnosis(WithLongHeld(2 * time.Second))
+	for i, tt := range []struct {
 		holders    []Holder
 		news, over int
 	}{
 		{[]Holder{lock, check}, 0, 0}, {[]Holder{lock, check}, 0, 0}, {[]Holder{lock, check}, 1, 0}, {[]Holder{lock}, 0, 0}, {nil, 0, 1},
 		{[]Holder{lock}, 0, 0}, {[]Holder{lock}, 0, 0}, {[]Holder{again}, 0, 0}, {[]Holder{again}, 0, 0}, {[]Holder{again}, 1, 0},
 	} {
-		news, over := d.look(&Snapshot{At: at.Add(time.Duration(i) * time.Second), Holders: look.holders})
-		if len(news) != look.news || len(over) != look.over {
-			t.Errorf("look %d: %d new and %d over, want %d and %d", i+1, len(news), len(over), look.news, look.over)
-		}
+		glances(t, fmt.Sprint("at ", i), d, glance{&Snapshot{At: at.Add(time.Duration(i) * time.Second), Holders: tt.holders}, tt.news, tt.over})
 	}
 }
 
 // If the process of a late heartbeat has worked since, the registry is at fault.
 func TestLateIsWhoIsSilentToo(t *testing.T) {
 	t.Parallel()
-	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	at := noon
 	for _, tt := range []struct {
 		name  string
 		state string
@@ -121,7 +136,7 @@ func TestLateIsWhoIsSilentToo(t *testing.T) {
 // The same heartbeats again do not count.
 func TestCycleNeedsNewHeartbeats(t *testing.T) {
 	t.Parallel()
-	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	at := noon
 	cycle := func(first, second int) *Snapshot { // which heartbeats the two have had
 		beat := func(n int) time.Time { return at.Add(time.Duration(n) * time.Second) }
 		lock := func(n int, k int64) Holder {
@@ -133,46 +148,30 @@ func TestCycleNeedsNewHeartbeats(t *testing.T) {
 		}
 		return &Snapshot{At: at, Holders: []Holder{lock(1, 1), lock(2, 2)}, Waiters: []Waiter{poll(1, 1, 2, first), poll(2, 2, 1, second)}}
 	}
-	var d diagnosis
-	for i, look := range []struct {
-		shows *Snapshot
-		news  int
-	}{{cycle(1, 1), 0}, {cycle(1, 1), 0}, {cycle(2, 1), 0}, {cycle(3, 1), 0}, {cycle(3, 2), 1}, {cycle(3, 2), 0}} {
-		if news, over := d.look(look.shows); len(news) != look.news || len(over) != 0 {
-			t.Errorf("look %d: %d new and %d over, want %d", i+1, len(news), len(over), look.news)
-		}
-	}
+	glances(t, "cycle", NewDiagnosis(), glance{cycle(1, 1), 0, 0}, glance{cycle(1, 1), 0, 0}, glance{cycle(2, 1), 0, 0},
+		glance{cycle(3, 1), 0, 0}, glance{cycle(3, 2), 1, 0}, glance{cycle(3, 2), 0, 0})
 }
 
 // A lease is late when its session has not renewed it for half of its length, or
 // for a given age. Its length is the longest time to its end that was seen.
 func TestLateLease(t *testing.T) {
 	t.Parallel()
-	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	at := noon
 	held := func(left time.Duration) *Snapshot {
 		return &Snapshot{At: at, Holders: []Holder{{Key: sqllock.ID(1), Lease: &Lease{Session: 7, Acquired: at.Add(-time.Hour), Expires: at.Add(left)}}}}
 	}
 	expired := &Snapshot{At: at, Expired: held(-time.Second).Holders}
-	type step struct {
-		shows      *Snapshot
-		news, over int
-	}
 	for _, tt := range []struct {
 		name  string
 		late  time.Duration
-		steps []step
+		steps []glance
 	}{
-		{"half of the lease", 0, []step{{held(8 * time.Second), 0, 0}, {held(10 * time.Second), 0, 0}, {held(5001 * time.Millisecond), 0, 0}, {held(5 * time.Second), 1, 0},
+		{"half of the lease", 0, []glance{{held(8 * time.Second), 0, 0}, {held(10 * time.Second), 0, 0}, {held(5001 * time.Millisecond), 0, 0}, {held(5 * time.Second), 1, 0},
 			{held(time.Second), 0, 0}, {expired, 0, 0}, {&Snapshot{At: at}, 0, 1}}},
-		{"renewed in time", 0, []step{{held(time.Second), 0, 0}, {held(10 * time.Second), 0, 0}, {held(4 * time.Second), 1, 0}, {held(9 * time.Second), 0, 1}}},
-		{"a given age", 2 * time.Second, []step{{held(10 * time.Second), 0, 0}, {held(8001 * time.Millisecond), 0, 0}, {held(8 * time.Second), 1, 0}}},
-		{"expired before it was seen", 0, []step{{expired, 1, 0}, {expired, 0, 0}}},
+		{"renewed in time", 0, []glance{{held(time.Second), 0, 0}, {held(10 * time.Second), 0, 0}, {held(4 * time.Second), 1, 0}, {held(9 * time.Second), 0, 1}}},
+		{"a given age", 2 * time.Second, []glance{{held(10 * time.Second), 0, 0}, {held(8001 * time.Millisecond), 0, 0}, {held(8 * time.Second), 1, 0}}},
+		{"expired before it was seen", 0, []glance{{expired, 1, 0}, {expired, 0, 0}}},
 	} {
-		d := diagnosis{late: tt.late}
-		for i, s := range tt.steps {
-			if news, over := d.look(s.shows); len(news) != s.news || len(over) != s.over {
-				t.Errorf("%s: look %d: %d new and %d over, want %d and %d", tt.name, i+1, len(news), len(over), s.news, s.over)
-			}
-		}
+		glances(t, tt.name, &Diagnosis{diagnosis{late: tt.late}}, tt.steps...)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
@@ -52,42 +53,23 @@ func awaitCycle(t *testing.T, db *sql.DB, processes ...int) (c lockwatch.Cycle) 
 	return c
 }
 
-// Two server processes, and three, wait for each other in pg_advisory_lock.
+// Three server processes wait for each other in pg_advisory_lock.
 func TestCycleOfBackends(t *testing.T) {
-	for name, keys := range map[string][]string{"two": {"1", "2"}, "three": {"1", "-2", "3, 3"}} {
-		t.Run(name, func(t *testing.T) {
-			dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-				db := dbtest.Open(t, driver, dsn)
-				var (
-					txs  []*sql.Tx
-					pids []int
-				)
-				for _, key := range keys {
-					tx, pid := patient(t, db, "SELECT pg_advisory_xact_lock("+key+")")
-					txs, pids = append(txs, tx), append(pids, pid)
-				}
-				for i, tx := range txs {
-					inBackground(t, tx, "SELECT pg_advisory_xact_lock("+keys[(i+1)%len(keys)]+")")
-				}
-				if c := awaitCycle(t, db, pids...); !c.Certain || !c.EndsByItself {
-					t.Errorf("%v", c)
-				}
-			})
-		})
-	}
-}
-
-// One process waits for a row and the other for a key.
-func TestCycleThroughRow(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, dsn)
-		dbtest.Execute(t, db, "CREATE TABLE account AS SELECT 100 AS balance")
-		one, onePID := patient(t, db, "SELECT pg_advisory_xact_lock(1)")
-		two, twoPID := patient(t, db, "UPDATE account SET balance = 90")
-		inBackground(t, one, "UPDATE account SET balance = 80")
-		inBackground(t, two, "SELECT pg_advisory_xact_lock(1)")
-		c := awaitCycle(t, db, onePID, twoPID)
-		if !c.Certain || !c.EndsByItself || !strings.Contains(c.String(), "waits for a row") || !strings.Contains(c.String(), "waits for key 1") {
+		var (
+			keys = []string{"1", "-2", "3, 3"}
+			txs  []*sql.Tx
+			pids []int
+		)
+		for _, key := range keys {
+			tx, pid := patient(t, db, "SELECT pg_advisory_xact_lock("+key+")")
+			txs, pids = append(txs, tx), append(pids, pid)
+		}
+		for i, tx := range txs {
+			inBackground(t, tx, "SELECT pg_advisory_xact_lock("+keys[(i+1)%len(keys)]+")")
+		}
+		if c := awaitCycle(t, db, pids...); !c.Certain || !c.EndsByItself {
 			t.Errorf("%v", c)
 		}
 	})
@@ -97,56 +79,56 @@ func TestCycleThroughRow(t *testing.T) {
 // process. That process waits for a row. The process that has locked the row waits
 // for the key of the caller. Other callers of the Session are not in the cycle.
 func TestCycleThroughSession(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		dbtest.Execute(t, db, "CREATE TABLE account AS SELECT 100 AS balance")
-		s := session(t, driver, dsn)
-		stuck, innocent, wanted := sqllock.Namespace("export").Key("user-1"), sqllock.ID(2), sqllock.Pair(3, 3)
-		mustLock(t, s, stuck)
-		mustLock(t, s, innocent)
-		sessionPID := beat{session: 5, key: stuck}.write(t, db)
-		beat{session: 5, key: innocent}.write(t, db)
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := withRegistry(t, "pgx", dsn)
+	dbtest.Execute(t, db, "CREATE TABLE account AS SELECT 100 AS balance")
+	s := session(t, "pgx", dsn)
+	stuck, innocent, wanted := sqllock.Namespace("export").Key("user-1"), sqllock.ID(2), sqllock.Pair(3, 3)
+	mustLock(t, s, stuck)
+	mustLock(t, s, innocent)
+	sessionPID := beat{session: 5, key: stuck}.write(t, db)
+	beat{session: 5, key: innocent}.write(t, db)
 
-		writer, writerPID := patient(t, db, "UPDATE account SET balance = 90")
-		holder, holderPID := patient(t, db, "SELECT pg_advisory_xact_lock(3, 3)")
-		inBackground(t, holder, "UPDATE account SET balance = 80")
-		inBackground(t, writer, "SELECT pg_advisory_xact_lock($1)", stuck.Int64())
-		lockertest.Eventually(t, "both wait", func() bool {
-			got := inspect(t, db)
-			return len(got.Waiters) == 1 && len(got.Blocked) == 1
-		})
-
-		poll(t, db, 5, &innocent, wanted, time.Minute)
-		if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
-			t.Errorf("a cycle, though the caller that polls holds another key: %v", cycles)
-		}
-		poll(t, db, 5, nil, wanted, time.Minute)
-		if c := awaitCycle(t, db, sessionPID, holderPID, writerPID); c.Certain || c.EndsByItself {
-			t.Errorf("%v, want a possible one", c)
-		}
-		poll(t, db, 5, &stuck, wanted, time.Minute)
-		if c := awaitCycle(t, db, sessionPID, holderPID, writerPID); !c.Certain || c.EndsByItself {
-			t.Errorf("%v, want a certain one", c)
-		}
+	writer, writerPID := patient(t, db, "UPDATE account SET balance = 90")
+	holder, holderPID := patient(t, db, "SELECT pg_advisory_xact_lock(3, 3)")
+	inBackground(t, holder, "UPDATE account SET balance = 80")
+	inBackground(t, writer, "SELECT pg_advisory_xact_lock($1)", stuck.Int64())
+	lockertest.Eventually(t, "both wait", func() bool {
+		got := inspect(t, db)
+		return len(got.Waiters) == 1 && len(got.Blocked) == 1
 	})
+
+	poll(t, db, 5, &innocent, wanted, time.Hour)
+	if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
+		t.Errorf("a cycle, though the caller that polls holds another key: %v", cycles)
+	}
+	poll(t, db, 5, nil, wanted, time.Hour)
+	if c := awaitCycle(t, db, sessionPID, holderPID, writerPID); c.Certain || c.EndsByItself {
+		t.Errorf("%v, want a possible one", c)
+	}
+	poll(t, db, 5, &stuck, wanted, time.Hour)
+	if c := awaitCycle(t, db, sessionPID, holderPID, writerPID); !c.Certain || c.EndsByItself || !strings.Contains(c.String(), "waits for a row") {
+		t.Errorf("%v, want a certain one", c)
+	}
 }
 
 // Callers of two Sessions poll for the key that the other one holds.
 func TestCycleOfSessions(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		a, b := sqllock.ID(1), sqllock.ID(2)
-		mustLock(t, session(t, driver, dsn), a)
-		mustLock(t, session(t, driver, dsn), b)
-		first, second := beat{session: 1, key: a}.write(t, db), beat{session: 2, key: b}.write(t, db)
-		poll(t, db, 1, &a, b, time.Minute)
-		poll(t, db, 2, &b, a, time.Minute)
-		if c := awaitCycle(t, db, first, second); !c.Certain || c.EndsByItself {
-			t.Errorf("%v", c)
-		}
-		dbtest.Execute(t, db, "UPDATE latchkey_waits SET expires = now() - interval '1 second' WHERE process = 2")
-		if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
-			t.Errorf("with a dead process: %v", cycles)
-		}
-	})
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := withRegistry(t, "postgres", dsn)
+	a, b := sqllock.ID(1), sqllock.ID(2)
+	mustLock(t, session(t, "postgres", dsn), a)
+	mustLock(t, session(t, "postgres", dsn), b)
+	first, second := beat{session: 1, key: a}.write(t, db), beat{session: 2, key: b}.write(t, db)
+	poll(t, db, 1, &a, b, time.Hour)
+	poll(t, db, 2, &b, a, time.Hour)
+	if c := awaitCycle(t, db, first, second); !c.Certain || c.EndsByItself {
+		t.Errorf("%v", c)
+	}
+	dbtest.Execute(t, db, "UPDATE latchkey_waits SET expires = now() - interval '1 second' WHERE process = 2")
+	if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
+		t.Errorf("with a dead process: %v", cycles)
+	}
 }

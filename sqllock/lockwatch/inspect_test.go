@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -141,16 +144,7 @@ func TestInspectPreparedTransaction(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"max_prepared_transactions": "2"}))
 	db := dbtest.Open(t, "pgx", cluster.DSN(""))
-	for _, statement := range []string{"BEGIN; SELECT pg_advisory_xact_lock(1); PREPARE TRANSACTION 'it'"} {
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-		_ = conn.Close()
-	}
+	dbtest.Execute(t, db, "BEGIN; SELECT pg_advisory_xact_lock(1); PREPARE TRANSACTION 'it'")
 	if h := holder(t, inspect(t, db), sqllock.ID(1)); h.Process.PID != 0 || h.Shared {
 		t.Errorf("%+v", h)
 	}
@@ -158,12 +152,60 @@ func TestInspectPreparedTransaction(t *testing.T) {
 
 // The application_name of a Session ends in latchkey, however long it is.
 func TestApplicationNameIsCut(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		mustLock(t, session(t, driver, dsn+"&application_name="+strings.Repeat("x", 63)), sqllock.ID(1))
-		if name := holder(t, inspect(t, dbtest.Open(t, driver, dsn)), sqllock.ID(1)).Process.Application; name != strings.Repeat("x", 54)+" latchkey" {
-			t.Errorf("%q", name)
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	mustLock(t, session(t, "pgx", dsn+"&application_name="+strings.Repeat("x", 63)), sqllock.ID(1))
+	if name := holder(t, inspect(t, dbtest.Open(t, "pgx", dsn)), sqllock.ID(1)).Process.Application; name != strings.Repeat("x", 54)+" latchkey" {
+		t.Errorf("%q", name)
+	}
+}
+
+// On a standby Inspect fails and says why. If the server is away the error is
+// ErrUnavailable, without an address.
+func TestInspectWrongServer(t *testing.T) {
+	t.Parallel()
+	standby, err := pgtest.New(t).Standby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, driver := range pgtest.Drivers() {
+		if _, err := lockwatch.Inspect(t.Context(), dbtest.Open(t, driver, standby.DSN(""))); !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "standby") {
+			t.Errorf("%s: on a standby: %v", driver, err)
 		}
-	})
+	}
+	if err := standby.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockwatch.Inspect(t.Context(), dbtest.Open(t, "pgx", standby.DSN(""))); !errors.Is(err, sqllock.ErrUnavailable) || strings.Contains(err.Error(), "127.0.0.1") {
+		t.Errorf("stopped: %v", err)
+	}
+}
+
+// Inspect joins 20,000 locks with their registrations by hash, which takes a
+// second. A nested loop takes a minute. The planner chooses when the driver
+// prepares the statement, and the table is still empty then.
+func TestLongInspectManyLocks(t *testing.T) {
+	t.Parallel()
+	const n = 20000
+	dsn := pgtest.Database(t)
+	db := withRegistry(t, "pgx", dsn)
+	db.SetMaxOpenConns(1)
+	inspect(t, db)
+	inspect(t, db) // on the same connection
+	conn := dbtest.Conn(t, dbtest.Open(t, "pgx", dsn))
+	dbtest.ExecuteOn(t, conn, fmt.Sprintf("SELECT pg_advisory_lock(i) FROM generate_series(1, %d) AS i", n))
+	dbtest.ExecuteOn(t, conn, fmt.Sprintf(`INSERT INTO latchkey_heartbeats (process, pid, backend_start, key_space, key_id, namespace, holder, acquired, heartbeat, expires)
+		SELECT 1, pid, backend_start, 0, i, 'export', 'web-1', now(), now(), now() + interval '1 hour'
+		FROM generate_series(1, %d) AS i, pg_stat_get_activity(pg_backend_pid())`, n))
+	began, registered := time.Now(), 0
+	for _, h := range inspect(t, db).Holders {
+		if h.Registration != nil {
+			registered++
+		}
+	}
+	if took := time.Since(began); registered != n || took > 30*time.Second {
+		t.Errorf("%d locks are registered, want %d; Inspect took %v", registered, n, took)
+	}
 }
 
 func TestInspectMisuse(t *testing.T) {

@@ -16,37 +16,35 @@ import (
 // of that role only if its schema was named.
 func TestInspectRunsNobodysCode(t *testing.T) {
 	t.Parallel()
-	for _, driver := range pgtest.Drivers() {
-		cluster := pgtest.New(t)
-		admin := dbtest.Open(t, driver, cluster.DSN(""))
-		dbtest.Execute(t, admin, "CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory")
-		mallory := as(t, driver, cluster.DSN(""), "mallory")
-		dbtest.Execute(t, mallory, `CREATE FUNCTION public.take() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE mallory SUPERUSER'; RETURN 1; END $$`)
-		dbtest.Execute(t, mallory, `CREATE VIEW public.latchkey_waits AS SELECT public.take() AS process, 0 AS key_space, 0::bigint AS key_id, 0 AS held_space, 0::bigint AS held_id,
-			0 AS waiters, now() AS since, now() AS heartbeat, now() + interval '1 hour' AS expires; GRANT SELECT ON public.latchkey_waits TO PUBLIC`)
-		dbtest.Execute(t, mallory, "CREATE TABLE public.latchkey_heartbeats (pid int) PARTITION BY HASH (pid); GRANT SELECT ON public.latchkey_heartbeats TO PUBLIC")
-		for _, opts := range [][]lockwatch.InspectOption{nil, {lockwatch.WithSchema("public")}} {
-			if s := inspect(t, admin, opts...); s.Heartbeats != lockwatch.TableMissing || s.Waits != lockwatch.TableMissing {
-				t.Errorf("%s: no tables: %s, %s", driver, s.Heartbeats, s.Waits)
-			}
+	cluster := pgtest.New(t)
+	admin := dbtest.Open(t, "pgx", cluster.DSN(""))
+	dbtest.Execute(t, admin, "CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory")
+	mallory := as(t, "pgx", cluster.DSN(""), "mallory")
+	dbtest.Execute(t, mallory, `CREATE FUNCTION public.take() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE mallory SUPERUSER'; RETURN 1; END $$`)
+	dbtest.Execute(t, mallory, `CREATE VIEW public.latchkey_waits AS SELECT public.take() AS process, 0 AS key_space, 0::bigint AS key_id, 0 AS held_space, 0::bigint AS held_id,
+		0 AS waiters, now() AS since, now() AS heartbeat, now() + interval '1 hour' AS expires; GRANT SELECT ON public.latchkey_waits TO PUBLIC`)
+	dbtest.Execute(t, mallory, "CREATE TABLE public.latchkey_heartbeats (pid int) PARTITION BY HASH (pid); GRANT SELECT ON public.latchkey_heartbeats TO PUBLIC")
+	for _, opts := range [][]lockwatch.InspectOption{nil, {lockwatch.WithSchema("public")}} {
+		if s := inspect(t, admin, opts...); s.Heartbeats != lockwatch.TableMissing || s.Waits != lockwatch.TableMissing {
+			t.Errorf("no tables: %s, %s", s.Heartbeats, s.Waits)
 		}
-		dbtest.Execute(t, mallory, "DROP VIEW public.latchkey_waits; DROP TABLE public.latchkey_heartbeats")
-		dbtest.Create(t, mallory, lockwatch.Schema(sqllock.PostgreSQL))
-		dbtest.Execute(t, mallory, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO PUBLIC")
-		s := inspect(t, admin)
-		if s.Heartbeats != lockwatch.TableUntrusted || s.Waits != lockwatch.TableUntrusted || !strings.Contains(s.String(), "WithSchema") {
-			t.Errorf("%s: his tables: %s, %s\n%v", driver, s.Heartbeats, s.Waits, s)
+	}
+	dbtest.Execute(t, mallory, "DROP VIEW public.latchkey_waits; DROP TABLE public.latchkey_heartbeats")
+	dbtest.Create(t, mallory, lockwatch.Schema(sqllock.PostgreSQL))
+	dbtest.Execute(t, mallory, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO PUBLIC")
+	s := inspect(t, admin)
+	if s.Heartbeats != lockwatch.TableUntrusted || s.Waits != lockwatch.TableUntrusted || !strings.Contains(s.String(), "WithSchema") {
+		t.Errorf("his tables: %s, %s\n%v", s.Heartbeats, s.Waits, s)
+	}
+	for name, s := range map[string]*lockwatch.Snapshot{
+		"by name": inspect(t, admin, lockwatch.WithSchema("public")), "his own": inspect(t, mallory),
+	} {
+		if s.Heartbeats != lockwatch.TableRead || s.Waits != lockwatch.TableRead {
+			t.Errorf("%s: %s, %s", name, s.Heartbeats, s.Waits)
 		}
-		for name, s := range map[string]*lockwatch.Snapshot{
-			"by name": inspect(t, admin, lockwatch.WithSchema("public")), "his own": inspect(t, mallory),
-		} {
-			if s.Heartbeats != lockwatch.TableRead || s.Waits != lockwatch.TableRead {
-				t.Errorf("%s: %s: %s, %s", driver, name, s.Heartbeats, s.Waits)
-			}
-		}
-		if n := dbtest.Number(t, admin, "SELECT rolsuper::int FROM pg_roles WHERE rolname = 'mallory'"); n != 0 {
-			t.Errorf("%s: his code has run", driver)
-		}
+	}
+	if n := dbtest.Number(t, admin, "SELECT rolsuper::int FROM pg_roles WHERE rolname = 'mallory'"); n != 0 {
+		t.Error("his code has run")
 	}
 }
 
@@ -73,21 +71,21 @@ func TestInspectTrusts(t *testing.T) {
 // Code in the tables that Inspect reads cannot write. Here a policy calls a
 // function.
 func TestInspectIsReadOnly(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		_, asReader := reader(t, driver, dsn, db)
-		dbtest.Execute(t, db, `CREATE TABLE written (); GRANT ALL ON written, latchkey_heartbeats, latchkey_waits TO PUBLIC;
-			CREATE FUNCTION write() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN INSERT INTO written DEFAULT VALUES; RETURN true; END $$;
-			ALTER TABLE latchkey_waits ENABLE ROW LEVEL SECURITY;
-			CREATE POLICY write ON latchkey_waits USING (write());
-			INSERT INTO latchkey_waits VALUES (1, 0, 1, -1, 0, 1, now(), now(), now() + interval '1 hour')`)
-		if _, err := lockwatch.Inspect(t.Context(), asReader); err == nil {
-			t.Error("it has called what writes")
-		}
-		if n := dbtest.Number(t, db, "SELECT count(*) FROM written"); n != 0 {
-			t.Error("it has written")
-		}
-	})
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := withRegistry(t, "postgres", dsn)
+	_, asReader := reader(t, "postgres", dsn, db)
+	dbtest.Execute(t, db, `CREATE TABLE written (); GRANT ALL ON written, latchkey_heartbeats, latchkey_waits TO PUBLIC;
+		CREATE FUNCTION write() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN INSERT INTO written DEFAULT VALUES; RETURN true; END $$;
+		ALTER TABLE latchkey_waits ENABLE ROW LEVEL SECURITY;
+		CREATE POLICY write ON latchkey_waits USING (write());
+		INSERT INTO latchkey_waits VALUES (1, 0, 1, -1, 0, 1, now(), now(), now() + interval '1 hour')`)
+	if _, err := lockwatch.Inspect(t.Context(), asReader); err == nil {
+		t.Error("it has called what writes")
+	}
+	if n := dbtest.Number(t, db, "SELECT count(*) FROM written"); n != 0 {
+		t.Error("it has written")
+	}
 }
 
 // as returns a pool on dsn that logs in as role.

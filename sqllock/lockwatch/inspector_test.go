@@ -2,7 +2,6 @@ package lockwatch_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
@@ -89,42 +87,5 @@ func TestInspectorTablesChange(t *testing.T) {
 			}
 			dbtest.Execute(t, db, "DROP TABLE IF EXISTS latchkey_heartbeats")
 		}
-	})
-}
-
-// A failover does not go unnoticed, and a driver that is stuck gets no second
-// question.
-func TestInspectorAway(t *testing.T) {
-	t.Parallel()
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		db := dbtest.Open(t, driver, cluster.DSN(""))
-		inspector := lockwatch.NewInspector(db)
-		if _, err := inspector.Inspect(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := cluster.Freeze(); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { _, err := inspector.Inspect(ctx); done <- err }()
-		lockertest.Eventually(t, "the question is with the driver", func() bool { return db.Stats().InUse == 1 })
-		if _, err := inspector.Inspect(t.Context()); !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), "stuck") {
-			t.Errorf("a second question: %v", err)
-		}
-		if n := db.Stats().InUse; n != 1 {
-			t.Errorf("%d connections are in use", n)
-		}
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v", err)
-		}
-		if err := cluster.Thaw(); err != nil {
-			t.Fatal(err)
-		}
-		lockertest.Eventually(t, "a snapshot after the thaw", func() bool {
-			_, err := inspector.Inspect(t.Context())
-			return err == nil
-		})
 	})
 }

@@ -3,12 +3,14 @@ package lockwatch_test
 import (
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 func TestMain(m *testing.M) {
 	subprocess.Main(registeringHolderRole, holdRegistered)
+	bound.Lengthen()
 	dbtest.Main(m)
 }
 

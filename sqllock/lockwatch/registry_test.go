@@ -15,7 +15,6 @@ type beat struct {
 	session int64
 	key     sqllock.Key
 	age     time.Duration // of the heartbeat
-	lease   time.Duration // 0: a minute, or 2 ms if age makes the heartbeat late: any process is soon idle for that long
 	earlier bool          // of an earlier process with the same PID
 	shared  bool
 	name    any // nil: none
@@ -29,12 +28,9 @@ func (b beat) write(t *testing.T, db *sql.DB) (pid int) {
 		mode = "ShareLock"
 	}
 	space, id := spaceOf(b.key), b.key.Int64()
-	lease := b.lease
-	if lease == 0 {
-		lease = time.Minute
-		if b.age >= lease/2 {
-			lease = 2 * time.Millisecond
-		}
+	lease := time.Hour
+	if b.age >= 30*time.Second { // it shall be late: any process is soon idle for as long as this
+		lease = 2 * time.Millisecond
 	}
 	err := db.QueryRow(`INSERT INTO latchkey_heartbeats AS h (process, pid, backend_start, key_space, key_id, namespace, name, holder, acquired, heartbeat, expires, shared)
 		SELECT $1::bigint, a.pid, a.backend_start - CASE WHEN $2::boolean THEN interval '1 microsecond' ELSE '0' END, $3::smallint, $4::bigint,
@@ -87,11 +83,11 @@ func registration(t *testing.T, db *sql.DB, key sqllock.Key) *lockwatch.Registra
 	return holder(t, inspect(t, db), key).Registration
 }
 
-func inspect(t *testing.T, db *sql.DB, opts ...lockwatch.InspectOption) *lockwatch.Snapshot {
-	t.Helper()
-	s, err := lockwatch.Inspect(t.Context(), db, opts...)
+func inspect(tb testing.TB, db *sql.DB, opts ...lockwatch.InspectOption) *lockwatch.Snapshot {
+	tb.Helper()
+	s, err := lockwatch.Inspect(tb.Context(), db, opts...)
 	if err != nil {
-		t.Fatalf("Inspect: %v", err)
+		tb.Fatalf("Inspect: %v", err)
 	}
 	return s
 }

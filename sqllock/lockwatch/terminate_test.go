@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
@@ -24,42 +25,40 @@ func processOf(t *testing.T, conn *sql.Conn) (p lockwatch.Process) {
 // waits. It ends no other, and none whose start differs.
 func TestTerminateByHand(t *testing.T) {
 	t.Parallel()
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := dbtest.Open(t, driver, dsn)
-		dbtest.Execute(t, db, "CREATE TABLE account (id int)")
-		terminate := func(p lockwatch.Process) bool {
-			ended, err := lockwatch.Terminate(t.Context(), db, p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return ended
+	db := dbtest.Open(t, "pgx", pgtest.Database(t))
+	dbtest.Execute(t, db, "CREATE TABLE account (id int)")
+	terminate := func(p lockwatch.Process) bool {
+		ended, err := lockwatch.Terminate(t.Context(), db, p)
+		if err != nil {
+			t.Fatal(err)
 		}
-		blocker, waiter := dbtest.Conn(t, db), dbtest.Conn(t, db)
-		blocking, waiting := processOf(t, blocker), processOf(t, waiter)
-		dbtest.ExecuteOn(t, blocker, "BEGIN")
-		dbtest.ExecuteOn(t, blocker, "LOCK TABLE account")
-		if terminate(blocking) {
-			t.Error("a process with a lock that no other waits for was ended")
+		return ended
+	}
+	blocker, waiter := dbtest.Conn(t, db), dbtest.Conn(t, db)
+	blocking, waiting := processOf(t, blocker), processOf(t, waiter)
+	dbtest.ExecuteOn(t, blocker, "BEGIN")
+	dbtest.ExecuteOn(t, blocker, "LOCK TABLE account")
+	if terminate(blocking) {
+		t.Error("a process with a lock that no other waits for was ended")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = waiter.ExecContext(ctx, "SELECT * FROM account")
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	lockertest.Eventually(t, "the wait", func() bool { return dbtest.WaitForLocks(t, db) == 1 })
+	for _, p := range []lockwatch.Process{{PID: waiting.PID}, {Start: waiting.Start}, {PID: waiting.PID, Start: blocking.Start.Add(-time.Hour)}} {
+		if terminate(p) {
+			t.Errorf("%+v was ended", p)
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = waiter.ExecContext(ctx, "SELECT * FROM account")
-		}()
-		t.Cleanup(func() { cancel(); <-done })
-		lockertest.Eventually(t, "the wait", func() bool { return dbtest.WaitForLocks(t, db) == 1 })
-		for _, p := range []lockwatch.Process{{PID: waiting.PID}, {Start: waiting.Start}, {PID: waiting.PID, Start: blocking.Start.Add(-time.Hour)}} {
-			if terminate(p) {
-				t.Errorf("%+v was ended", p)
-			}
-		}
-		if !terminate(blocking) {
-			t.Error("a process that blocks another was not ended")
-		}
-		<-done // the wait is over: the blocker has gone
-		if terminate(waiting) {
-			t.Error("a process that does not wait any more was ended")
-		}
-	})
+	}
+	if !terminate(blocking) {
+		t.Error("a process that blocks another was not ended")
+	}
+	<-done // the wait is over: the blocker has gone
+	if terminate(waiting) {
+		t.Error("a process that does not wait any more was ended")
+	}
 }

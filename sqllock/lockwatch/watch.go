@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -175,7 +176,7 @@ func query[T any](ctx context.Context, w *watchdog, question func(context.Contex
 	default:
 		return none, errStuckLook
 	}
-	within, cancel := context.WithTimeout(ctx, lookTimeout)
+	within, cancel := context.WithTimeout(ctx, bound.Of(lookTimeout))
 	defer cancel()
 	answer, err := bounded(within, func() (T, error) {
 		defer func() { <-w.busy }()

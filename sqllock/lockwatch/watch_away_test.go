@@ -76,3 +76,40 @@ func TestWatchStuckDriver(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// If the driver ignores contexts, Inspect ends with its context, and an Inspector
+// gives the driver no second question.
+func TestInspectStuckDriver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		thaw := make(chan struct{})
+		c := &connector{connect: func() error { <-thaw; return io.ErrUnexpectedEOF }}
+		db := sql.OpenDB(c)
+		defer db.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := Inspect(ctx, db); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Inspect: %v, want context.DeadlineExceeded", err)
+		}
+		inspector := NewInspector(db)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		first := make(chan error)
+		go func() { _, err := inspector.Inspect(ctx); first <- err }()
+		synctest.Wait()
+		if _, err := inspector.Inspect(t.Context()); !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), "stuck") {
+			t.Errorf("a second question: %v", err)
+		}
+		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the first question: %v, want context.DeadlineExceeded", err)
+		}
+		if n := c.wanted.Load(); n != 2 {
+			t.Errorf("%d questions are stuck in the driver, want that of each", n)
+		}
+		close(thaw)
+		synctest.Wait()
+		if _, err := inspector.Inspect(t.Context()); !errors.Is(err, sqllock.ErrUnavailable) || strings.Contains(err.Error(), "stuck") {
+			t.Errorf("after the thaw: %v", err)
+		}
+	})
+}

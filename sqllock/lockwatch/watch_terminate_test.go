@@ -17,127 +17,110 @@ func terminated(f lockwatch.Finding) bool { return f.Terminated }
 
 // Watch ends a session once the function says so, and not before.
 func TestWatchTerminates(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		s := session(t, driver, dsn, quiet)
-		key, other := sqllock.ID(1), sqllock.ID(2)
-		lock := mustLock(t, s, key)
-		mustLock(t, s, other)
-		beat{session: 1, key: key, age: time.Hour}.write(t, db)
-		beat{session: 1, key: other, age: time.Hour}.write(t, db)
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := withRegistry(t, "pgx", dsn)
+	s := session(t, "pgx", dsn, quiet)
+	key, other := sqllock.ID(1), sqllock.ID(2)
+	lock := mustLock(t, s, key)
+	mustLock(t, s, other)
+	beat{session: 1, key: key, age: time.Hour}.write(t, db)
+	beat{session: 1, key: other, age: time.Hour}.write(t, db)
 
-		silent := startWatch(t, db) // without the option
-		silent.await(1, "the late lock is reported", late(key, false))
-		var asked atomic.Int64
-		var yes atomic.Bool
-		w := startWatch(t, db, lockwatch.WithTerminate(func(f lockwatch.Finding) bool {
-			asked.Add(1)
-			return f.Holder.Key == key && yes.Load()
-		}))
-		lockertest.Eventually(t, "Watch asks at every look", func() bool { return asked.Load() > 10 })
-		silent.anotherLook(db, sqllock.ID(3))
-		if err := lock.Err(); err != nil {
-			t.Fatalf("the function has not said yes: %v", err)
-		}
-		yes.Store(true)
-		<-lock.Context().Done()
-		if !errors.Is(lock.Err(), sqllock.ErrLost) {
-			t.Errorf("Err: %v", lock.Err())
-		}
-		w.await(1, "the ended session is reported", terminated)
-		w.await(1, "its end is reported", late(key, true))
-		lockertest.Eventually(t, "the Session is back", func() bool {
-			lock, err := s.TryLock(t.Context(), key)
-			return err == nil && lock.Err() == nil
-		})
-		w.anotherLook(db, sqllock.ID(4))
-		w.await(1, "it was ended once", terminated)
-		if silent.count(terminated) != 0 {
-			t.Error("Watch without WithTerminate ended a session")
-		}
+	silent := startWatch(t, db) // without the option
+	silent.await(1, "the late lock is reported", late(key, false))
+	var asked atomic.Int64
+	var yes atomic.Bool
+	w := startWatch(t, db, lockwatch.WithTerminate(func(f lockwatch.Finding) bool {
+		asked.Add(1)
+		return f.Holder.Key == key && yes.Load()
+	}))
+	lockertest.Eventually(t, "Watch asks at every look", func() bool { return asked.Load() > 10 })
+	silent.anotherLook(db, sqllock.ID(3))
+	if err := lock.Err(); err != nil {
+		t.Fatalf("the function has not said yes: %v", err)
+	}
+	yes.Store(true)
+	<-lock.Context().Done()
+	if !errors.Is(lock.Err(), sqllock.ErrLost) {
+		t.Errorf("Err: %v", lock.Err())
+	}
+	w.await(1, "the ended session is reported", terminated)
+	w.await(1, "its end is reported", late(key, true))
+	lockertest.Eventually(t, "the Session is back", func() bool {
+		lock, err := s.TryLock(t.Context(), key)
+		return err == nil && lock.Err() == nil
 	})
+	w.anotherLook(db, sqllock.ID(4))
+	w.await(1, "it was ended once", terminated)
+	if silent.count(terminated) != 0 {
+		t.Error("Watch without WithTerminate ended a session")
+	}
 }
 
 // If something changes between the look and the end of the session, the session
 // goes on.
 func TestWatchLooksAgainBeforeItTerminates(t *testing.T) {
 	for name, change := range map[string]string{
-		"the heartbeat came":             "UPDATE latchkey_heartbeats SET heartbeat = now(), expires = now() + interval '1 minute' WHERE key_id = 1",
+		"the heartbeat came":             "UPDATE latchkey_heartbeats SET heartbeat = now(), expires = now() + interval '1 hour' WHERE key_id = 1",
 		"the pid is another process's":   "UPDATE latchkey_heartbeats SET backend_start = backend_start - interval '1 microsecond' WHERE key_id = 1",
 		"the row was removed":            "DELETE FROM latchkey_heartbeats WHERE key_id = 1",
 		"another lock, the same process": "UPDATE latchkey_heartbeats SET key_id = 77 WHERE key_id = 1",
 		"the lock was given back":        "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-				db := withRegistry(t, driver, dsn)
-				s := session(t, driver, dsn, quiet)
-				lock, witness := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
-				beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, db)
-				var asked atomic.Int64
-				w := startWatch(t, db, lockwatch.WithTerminate(func(f lockwatch.Finding) bool {
-					if f.Holder.Key != sqllock.ID(1) {
-						return false
-					}
-					if asked.Add(1) == 1 {
-						if change == "" {
-							_ = lock.Unlock()
-						} else if _, err := db.Exec(change); err != nil {
-							t.Error(err)
-						}
-					}
-					return true
-				}))
-				w.await(1, "it is over", late(sqllock.ID(1), true))
-				w.anotherLook(db, sqllock.ID(3))
-				if err := witness.Err(); err != nil || w.count(terminated) != 0 {
-					t.Errorf("the session was ended: %v", err)
+			t.Parallel()
+			dsn := pgtest.Database(t)
+			db := withRegistry(t, "postgres", dsn)
+			s := session(t, "postgres", dsn, quiet)
+			lock, witness := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
+			beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, db)
+			var asked atomic.Int64
+			w := startWatch(t, db, lockwatch.WithTerminate(func(f lockwatch.Finding) bool {
+				if f.Holder.Key != sqllock.ID(1) {
+					return false
 				}
-			})
+				if asked.Add(1) == 1 {
+					if change == "" {
+						_ = lock.Unlock()
+					} else if _, err := db.Exec(change); err != nil {
+						t.Error(err)
+					}
+				}
+				return true
+			}))
+			w.await(1, "it is over", late(sqllock.ID(1), true))
+			w.anotherLook(db, sqllock.ID(3))
+			if err := witness.Err(); err != nil || w.count(terminated) != 0 {
+				t.Errorf("the session was ended: %v", err)
+			}
 		})
-	}
-}
-
-// The late row of a dead process does not end the process that has its PID and its
-// lock now.
-func TestWatchDoesNotTerminateANewSession(t *testing.T) {
-	t.Parallel()
-	for _, driver := range pgtest.Drivers() {
-		dsn := pgtest.Database(t)
-		db := withRegistry(t, driver, dsn)
-		lock := mustLock(t, session(t, driver, dsn, quiet), sqllock.ID(1))
-		beat{key: sqllock.ID(1), age: time.Hour, earlier: true}.write(t, db)
-		w := startWatch(t, db, lockwatch.WithTerminate(func(f lockwatch.Finding) bool { return f.Holder.Key == sqllock.ID(1) }))
-		w.anotherLook(db, sqllock.ID(2))
-		if err := lock.Err(); err != nil || w.count(terminated) != 0 {
-			t.Errorf("it was: %v", err)
-		}
 	}
 }
 
 // If the role lacks a right, the Finding names it, and Watch goes on.
 func TestWatchWithoutRights(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		role, asReader := reader(t, driver, dsn, db)
-		lock := mustLock(t, session(t, driver, dsn, quiet), sqllock.ID(1))
-		beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, db)
-		var asked atomic.Int64
-		w := startWatch(t, asReader, lockwatch.WithTerminate(func(lockwatch.Finding) bool { asked.Add(1); return true }))
-		w.await(1, "the missing right to read is reported", failed(false, "unreadable"))
-		dbtest.Execute(t, db, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO "+role)
-		w.await(1, "the new right to read is reported", failed(true, "unreadable"))
-		w.await(1, "the missing right to see other sessions is reported", failed(false, "pg_read_all_stats"))
-		dbtest.Execute(t, db, "GRANT pg_read_all_stats TO "+role)
-		w.await(1, "the late lock is reported", late(sqllock.ID(1), false))
-		w.await(1, "the missing right to end it is reported", failed(false, "pg_signal_backend"))
-		lockertest.Eventually(t, "it goes on", func() bool { return asked.Load() > 10 })
-		w.await(1, "it was reported once", failed(false, "pg_signal_backend"))
-		w.await(1, "the missing right to delete is reported", failed(false, "DELETE"))
-		if err := lock.Err(); err != nil || w.count(terminated) != 0 {
-			t.Errorf("the session was ended: %v", err)
-		}
-	})
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := withRegistry(t, "pgx", dsn)
+	role, asReader := reader(t, "pgx", dsn, db)
+	lock := mustLock(t, session(t, "pgx", dsn, quiet), sqllock.ID(1))
+	beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, db)
+	var asked atomic.Int64
+	w := startWatch(t, asReader, lockwatch.WithTerminate(func(lockwatch.Finding) bool { asked.Add(1); return true }))
+	w.await(1, "the missing right to read is reported", failed(false, "unreadable"))
+	dbtest.Execute(t, db, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO "+role)
+	w.await(1, "the new right to read is reported", failed(true, "unreadable"))
+	w.await(1, "the missing right to see other sessions is reported", failed(false, "pg_read_all_stats"))
+	dbtest.Execute(t, db, "GRANT pg_read_all_stats TO "+role)
+	w.await(1, "the late lock is reported", late(sqllock.ID(1), false))
+	w.await(1, "the missing right to end it is reported", failed(false, "pg_signal_backend"))
+	lockertest.Eventually(t, "it goes on", func() bool { return asked.Load() > 10 })
+	w.await(1, "it was reported once", failed(false, "pg_signal_backend"))
+	w.await(1, "the missing right to delete is reported", failed(false, "DELETE"))
+	if err := lock.Err(); err != nil || w.count(terminated) != 0 {
+		t.Errorf("the session was ended: %v", err)
+	}
 }
 
 // With pg_signal_backend Watch ends the session of another ordinary role.

@@ -57,80 +57,70 @@ func (o registeringHolder) start(t *testing.T) (pid int) {
 
 // Watch reports a frozen process as late before the server ends its session, which
 // is one lease after its last statement.
-func TestWatchTellsOfAFrozenProcess(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		const lease = 4 * time.Second
-		db := withRegistry(t, driver, dsn)
-		frozen := registeringHolder{driver, dsn, lease}.start(t)
-		lockertest.Eventually(t, "it is registered", func() bool { return registration(t, db, sqllock.ID(1)) != nil })
-		w := startWatch(t, db)
-		w.anotherLook(db, sqllock.ID(2))
-		if n := w.count(late(sqllock.ID(1), false)); n != 0 {
-			t.Error("late, while it runs")
+func TestLongWatchTellsOfAFrozenProcess(t *testing.T) {
+	t.Parallel()
+	const lease = 10 * time.Second
+	dsn := pgtest.Database(t)
+	db := withRegistry(t, "pgx", dsn)
+	frozen := registeringHolder{"pgx", dsn, lease}.start(t)
+	lockertest.Eventually(t, "it is registered", func() bool { return registration(t, db, sqllock.ID(1)) != nil })
+	w := startWatch(t, db)
+	w.anotherLook(db, sqllock.ID(2))
+	if n := w.count(late(sqllock.ID(1), false)); n != 0 {
+		t.Error("late, while it runs")
+	}
+	if err := pgtest.FreezeProcess(frozen); err != nil {
+		t.Fatal(err)
+	}
+	w.await(1, "the late heartbeat is reported", late(sqllock.ID(1), false))
+	w.await(1, "the server ends it", late(sqllock.ID(1), true))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.findings {
+		if f.Holder == nil || f.Holder.Key != sqllock.ID(1) || f.Over || f.Kind != lockwatch.LateHeartbeat {
+			continue
 		}
-		if err := pgtest.FreezeProcess(frozen); err != nil {
-			t.Fatal(err)
+		if age := f.Since.Sub(f.Holder.Registration.Heartbeat); age < lease/2 || !f.Since.Before(f.Holder.Registration.Expires) {
+			t.Errorf("reported when its heartbeat was %v old, of a lease of %v", age, lease)
 		}
-		w.await(1, "the late heartbeat is reported", late(sqllock.ID(1), false))
-		w.await(1, "the server ends it", late(sqllock.ID(1), true))
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for _, f := range w.findings {
-			if f.Holder == nil || f.Holder.Key != sqllock.ID(1) || f.Over {
-				continue
-			}
-			if age := f.Since.Sub(f.Holder.Registration.Heartbeat); f.Kind == lockwatch.LateHeartbeat && (age < lease/2 || !f.Since.Before(f.Holder.Registration.Expires)) {
-				t.Errorf("reported when its heartbeat was %v old, of a lease of %v", age, lease)
-			}
-		}
-	})
+	}
 }
 
 // While the registry cannot be written, healthy sessions are not late, and Watch
 // does not ask whether to end them.
-func TestWatchSparesWhoCannotRegister(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		s := session(t, driver, dsn, sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond), sqllock.WithLease(2*time.Second))
-		lock := mustLock(t, s, sqllock.ID(1))
-		lockertest.Eventually(t, "it is registered", func() bool { return registration(t, db, sqllock.ID(1)) != nil })
-		tx, _ := client(t, db)
-		if _, err := tx.Exec("LOCK TABLE latchkey_heartbeats IN SHARE MODE"); err != nil { // as CREATE INDEX does
-			t.Fatal(err)
-		}
-		w := startWatch(t, db, lockwatch.WithTerminate(func(f lockwatch.Finding) bool {
-			t.Errorf("asked whether to end a healthy session: %+v", f)
-			return false
-		}))
-		reported := func(over bool) func(lockwatch.Finding) bool { return ofKind(lockwatch.RegistryNotWritten, over) }
-		w.await(1, "the registry that is not written is reported", reported(false))
-		lockertest.Eventually(t, "its heartbeat expires", func() bool {
-			r := registration(t, db, sqllock.ID(1))
-			return inspect(t, db).At.After(r.Expires)
-		})
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
-		w.await(1, "the registry that is written again is reported", reported(true))
-		if err := lock.Err(); err != nil || w.count(late(sqllock.ID(1), false)) != 0 {
-			t.Errorf("the healthy lock: %v; reported late %d times", err, w.count(late(sqllock.ID(1), false)))
-		}
+func TestLongWatchSparesWhoCannotRegister(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := withRegistry(t, "postgres", dsn)
+	s := session(t, "postgres", dsn, sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond), sqllock.WithLease(10*time.Second))
+	lock := mustLock(t, s, sqllock.ID(1))
+	lockertest.Eventually(t, "it is registered", func() bool { return registration(t, db, sqllock.ID(1)) != nil })
+	tx, _ := client(t, db)
+	if _, err := tx.Exec("LOCK TABLE latchkey_heartbeats IN SHARE MODE"); err != nil { // as CREATE INDEX does
+		t.Fatal(err)
+	}
+	w := startWatch(t, db, lockwatch.WithTerminate(func(f lockwatch.Finding) bool {
+		t.Errorf("asked whether to end a healthy session: %+v", f)
+		return false
+	}))
+	w.await(1, "the registry that is not written is reported", ofKind(lockwatch.RegistryNotWritten, false))
+	lockertest.Eventually(t, "its heartbeat expires", func() bool {
+		return inspect(t, db).At.After(registration(t, db, sqllock.ID(1)).Expires)
 	})
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	w.await(1, "the registry that is written again is reported", ofKind(lockwatch.RegistryNotWritten, true))
+	if err := lock.Err(); err != nil || w.count(late(sqllock.ID(1), false)) != 0 {
+		t.Errorf("the healthy lock: %v; reported late %d times", err, w.count(late(sqllock.ID(1), false)))
+	}
 }
 
 // Watch does not end a session a second time if it is slow to go.
-func TestWatchTerminatesOnce(t *testing.T) {
+func TestLongWatchTerminatesOnce(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.Database(t)
-	db := withRegistry(t, "pgx", dsn)
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.ExecContext(t.Context(), "SELECT pg_advisory_lock(1)"); err != nil {
-		t.Fatal(err)
-	}
+	db := withRegistry(t, "pgx", pgtest.Database(t))
+	dbtest.ExecuteOn(t, dbtest.Conn(t, db), "SELECT pg_advisory_lock(1)")
 	pid := beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, db)
 	if err := pgtest.FreezeProcess(pid); err != nil {
 		t.Skip("the server's processes are not this one's to stop: ", err)

@@ -27,6 +27,22 @@ func fenced(t *testing.T) (dsn string, db *sql.DB, lock *sqllock.Lock, makeStale
 	}
 }
 
+// pass lets lock pass the fence in tx, and commits.
+func pass(t *testing.T, tx pgx.Tx, lock *sqllock.Lock) {
+	t.Helper()
+	if err := errors.Join(sqllock.Fence(t.Context(), pgxlatchkey.Tx(tx), lock), tx.Commit(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expectRows checks how many rows work has written.
+func expectRows(t *testing.T, db *sql.DB, want int) {
+	t.Helper()
+	if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != want {
+		t.Errorf("%d rows are written, want %d", n, want)
+	}
+}
+
 func write(t *testing.T, tx pgx.Tx) error {
 	t.Helper()
 	_, err := tx.Exec(t.Context(), "INSERT INTO work VALUES ('someone')")
@@ -39,12 +55,10 @@ func TestFence(t *testing.T) {
 			t.Parallel()
 			dsn, db, lock, makeStale := fenced(t)
 			good := begin(t, dsn)
-			if err := sqllock.Fence(t.Context(), pgxlatchkey.Tx(good), lock); err != nil {
+			if err := write(t, good); err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(write(t, good), good.Commit(t.Context())); err != nil {
-				t.Fatal(err)
-			}
+			pass(t, good, lock)
 			makeStale()
 			stale := begin(t, dsn)
 			if err := write(t, stale); err != nil {
@@ -56,9 +70,7 @@ func TestFence(t *testing.T) {
 			if write(t, stale) == nil || stale.Commit(t.Context()) == nil {
 				t.Error("a rejected transaction goes on")
 			}
-			if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != 1 {
-				t.Errorf("%d rows are written, want that of the good lock", n)
-			}
+			expectRows(t, db, 1) // of the good lock
 		})
 	}
 }
@@ -66,23 +78,20 @@ func TestFence(t *testing.T) {
 // A savepoint that is rejected takes the transaction around it down, also that
 // around another savepoint.
 func TestFenceOfSavepoint(t *testing.T) {
-	eachDepth := map[string]func(t *testing.T, tx pgx.Tx) []pgx.Tx{
+	depths := map[string]func(t *testing.T, tx pgx.Tx) []pgx.Tx{
 		"one": func(t *testing.T, tx pgx.Tx) []pgx.Tx { return []pgx.Tx{begin(t, tx)} },
-		"two": func(t *testing.T, tx pgx.Tx) []pgx.Tx { a := begin(t, tx); return []pgx.Tx{a, begin(t, a)} },
-		"ended": func(t *testing.T, tx pgx.Tx) []pgx.Tx {
+		"two, after one that has ended": func(t *testing.T, tx pgx.Tx) []pgx.Tx {
 			_ = begin(t, tx).Commit(t.Context())
-			return []pgx.Tx{begin(t, tx)}
+			a := begin(t, tx)
+			return []pgx.Tx{a, begin(t, a)}
 		},
 	}
 	for name, newTx := range beginners {
-		for depth, savepoints := range eachDepth {
+		for depth, savepoints := range depths {
 			t.Run(name+"/"+depth, func(t *testing.T) {
 				t.Parallel()
 				dsn, db, lock, makeStale := fenced(t)
-				first := newTx(t, dsn)
-				if err := errors.Join(sqllock.Fence(t.Context(), pgxlatchkey.Tx(first), lock), first.Commit(t.Context())); err != nil {
-					t.Fatal(err)
-				}
+				pass(t, newTx(t, dsn), lock)
 				makeStale()
 				whole := newTx(t, dsn)
 				if err := write(t, whole); err != nil {
@@ -98,9 +107,7 @@ func TestFenceOfSavepoint(t *testing.T) {
 				if write(t, whole) == nil || whole.Commit(t.Context()) == nil {
 					t.Error("the transaction around a rejected savepoint goes on")
 				}
-				if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != 0 {
-					t.Errorf("%d rows are written, want none", n)
-				}
+				expectRows(t, db, 0)
 			})
 		}
 	}
@@ -127,9 +134,7 @@ func TestFenceWithOpenRows(t *testing.T) {
 			if tx.Commit(t.Context()) == nil {
 				t.Error("the transaction goes on")
 			}
-			if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != 0 {
-				t.Errorf("%d rows are written, want none", n)
-			}
+			expectRows(t, db, 0)
 		})
 	}
 }
@@ -139,10 +144,7 @@ func TestFenceKeepsPool(t *testing.T) {
 	t.Parallel()
 	dsn, _, lock, makeStale := fenced(t)
 	pool := newPool(t, dsn)
-	first := begin(t, pool)
-	if err := errors.Join(sqllock.Fence(t.Context(), pgxlatchkey.Tx(first), lock), first.Commit(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	pass(t, begin(t, pool), lock)
 	makeStale()
 	for range 5 {
 		if err := sqllock.Fence(t.Context(), pgxlatchkey.Tx(begin(t, pool)), lock); !errors.Is(err, sqllock.ErrFenced) {

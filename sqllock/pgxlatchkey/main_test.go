@@ -7,10 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) {
+	bound.Lengthen()
+	dbtest.Main(m)
+}
 
 var (
 	session       = dbtest.Session
@@ -19,10 +23,17 @@ var (
 	advisoryLocks = dbtest.AdvisoryLocks
 )
 
-// newPool opens a pool of pgx on dsn.
-func newPool(tb testing.TB, dsn string) *pgxpool.Pool {
+// newPool opens a pool of pgx on dsn, after changes to its settings.
+func newPool(tb testing.TB, dsn string, changes ...func(*pgxpool.Config)) *pgxpool.Pool {
 	tb.Helper()
-	pool, err := pgxpool.New(context.Background(), dsn)
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, change := range changes {
+		change(config)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		tb.Fatal(err)
 	}

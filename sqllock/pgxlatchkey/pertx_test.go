@@ -47,9 +47,7 @@ func TestPerTx(t *testing.T) {
 			t.Errorf("the transaction after Unlock: %v, want pgx.ErrTxClosed", err)
 		}
 	}
-	if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != 1 {
-		t.Errorf("%d rows are written, want the committed one", n)
-	}
+	expectRows(t, db, 1) // the committed one
 	if stat := pool.Stat(); stat.AcquiredConns() != 0 || stat.TotalConns() != 1 {
 		t.Errorf("%d connections in use, %d open; want 0 and 1", stat.AcquiredConns(), stat.TotalConns())
 	}
@@ -61,30 +59,6 @@ func TestPerTx(t *testing.T) {
 		if tx, ok := pgxlatchkey.TxFromContext(ctx); ok || tx != nil {
 			t.Errorf("a context of %s has a transaction", name)
 		}
-	}
-}
-
-// A waiting caller gets the lock after the holder's Unlock, on a transaction of
-// its own.
-func TestPerTxWaits(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	locks := pgxlatchkey.PerTx(newPool(t, dsn))
-	first := mustLock(t, locks, sqllock.ID(1))
-	old, _ := pgxlatchkey.TxFromContext(first.Context())
-	next := make(chan error, 1)
-	go func() {
-		next <- sqllock.Do(t.Context(), locks, sqllock.ID(1), func(ctx context.Context) error {
-			tx, ok := pgxlatchkey.TxFromContext(ctx)
-			if !ok || tx == old {
-				t.Error("the next holder has the transaction of the last one, or none")
-			}
-			return tx.Commit(ctx)
-		})
-	}()
-	unlock(t, first)
-	if err := <-next; err != nil {
-		t.Error(err)
 	}
 }
 
@@ -122,27 +96,18 @@ func TestPerTxWithOpenRows(t *testing.T) {
 	unlock(t, mustLock(t, locks, sqllock.ID(1)))
 }
 
-// A pool without a free connection makes TryLock fail within a second. A pool
-// of which a Session has one connection lacks that one.
+// A pool without a free connection makes TryLock fail.
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
-	config, err := pgxpool.ParseConfig(pgtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	locks := pgxlatchkey.PerTx(pool)
+	dsn := pgtest.Database(t)
+	pool := newPool(t, dsn, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	locks := pgxlatchkey.PerTx(pool, sqllock.WithLease(50*time.Second)) // keeps the bound of 0.9 s
 	lock := mustLock(t, locks, sqllock.ID(1))
-	_, err = locks.TryLock(t.Context(), sqllock.ID(2))
+	_, err := locks.TryLock(t.Context(), sqllock.ID(2))
 	if !errors.Is(err, sqllock.ErrUnavailable) {
 		t.Errorf("TryLock without a connection: %v, want ErrUnavailable", err)
 	}
-	dbtest.TellsNothing(t, err, config.ConnString())
+	dbtest.TellsNothing(t, err, dsn)
 	unlock(t, lock)
 	lockertest.Eventually(t, "the late grant is released", func() bool { return pool.Stat().AcquiredConns() == 0 })
 }
@@ -153,7 +118,7 @@ func TestPerTxInCycle(t *testing.T) {
 	dsn := pgtest.Database(t)
 	db := dbtest.Open(t, "pgx", dsn)
 	dbtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
-	s, locks := session(t, "pgx", dsn, sqllock.WithRegistry("")), pgxlatchkey.PerTx(newPool(t, dsn))
+	s, locks := session(t, "pgx", dsn, sqllock.WithRegistry(""), sqllock.WithHeartbeat(50*time.Millisecond)), pgxlatchkey.PerTx(newPool(t, dsn))
 	a, b := mustLock(t, s, sqllock.ID(1)), mustLock(t, locks, sqllock.ID(2))
 	ctx, stop := context.WithCancel(t.Context())
 	waits := make(chan error, 2)
@@ -186,17 +151,17 @@ func TestPerTxInCycle(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, pgtest.Database(t))
-	for name, call := range map[string]func(){
+	for name, misuse := range map[string]func(){
 		"nil":   func() { pgxlatchkey.PerTx(nil) },
 		"lease": func() { pgxlatchkey.PerTx(pool, sqllock.WithLease(time.Millisecond)) },
 	} {
-		func() {
+		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("PerTx, %s: no panic", name)
+					t.Error("no panic")
 				}
 			}()
-			call()
-		}()
+			misuse()
+		})
 	}
 }

@@ -1,24 +1,29 @@
 package pgxlatchkey_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/pgxlatchkey"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// Behind PgBouncer in transaction mode pgx in its default mode would use
-// statements that another client has prepared. The locks do not: forty callers
-// of two pools share two server connections, and no two are inside at once.
+// Behind PgBouncer in transaction mode the server connections go from one
+// client to another. Some of pgx's modes prepare statements, and would use those
+// of another client. Here pools of all modes share two server connections. Each
+// call works, and no two holders of a key are inside at once.
 func TestBehindPgBouncer(t *testing.T) {
 	t.Parallel()
+	const rounds, lockKey, ownKey = 10, 1, 10
 	cluster := pgtest.New(t)
 	bouncer, err := cluster.PgBouncer("transaction", 2)
 	if err != nil {
@@ -26,74 +31,71 @@ func TestBehindPgBouncer(t *testing.T) {
 	}
 	defer bouncer.Close()
 	direct := dbtest.Open(t, "pgx", cluster.DSN(""))
-	dbtest.Create(t, direct, sqllock.FenceSchema(sqllock.PostgreSQL))
-	lock := mustLock(t, session(t, "pgx", cluster.DSN("")), sqllock.ID(100))
+	dbtest.Create(t, direct, append(sqllock.FenceSchema(sqllock.PostgreSQL), watermark.Schema(sqllock.PostgreSQL)...))
+	fencing := mustLock(t, session(t, "pgx", cluster.DSN("")), sqllock.ID(100))
 	var (
-		wg                 sync.WaitGroup
-		inside             [4]atomic.Int32
-		perTx, locked, try atomic.Int32
+		wg               sync.WaitGroup
+		inside           atomic.Int32
+		perTx, tx, tried atomic.Int32 // grants of each kind
 	)
-	for range 2 {
-		pool := newPool(t, bouncer.DSN("")) // in the default mode of pgx
-		locks := pgxlatchkey.PerTx(pool)
-		enter := func(i int) {
-			if inside[i].Add(1) > 1 {
-				t.Error("two transactions hold one key")
-			}
-			inside[i].Add(-1)
+	enter := func(grants *atomic.Int32) {
+		if inside.Add(1) > 1 {
+			t.Error("two transactions hold one key")
 		}
-		inTx := func(work func(tx sqllock.Tx) error) {
-			tx, err := pool.Begin(t.Context())
-			if err != nil {
-				t.Errorf("BEGIN: %v", err)
-				return
-			}
-			err = work(pgxlatchkey.Tx(tx))
-			if end := tx.Rollback(t.Context()); end != nil {
-				t.Errorf("ROLLBACK: %v", end)
-			}
-			if err != nil && !errors.Is(err, sqllock.ErrHeld) {
-				t.Error(err)
-			}
-		}
-		for i := range 20 {
-			key := i % len(inside)
+		grants.Add(1)
+		inside.Add(-1)
+	}
+	for i, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		pool := newPool(t, bouncer.DSN(""), func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
+		locks, own := pgxlatchkey.PerTx(pool), sqllock.ID(ownKey+int64(i))
+		for range 2 {
 			wg.Go(func() {
-				for range 10 {
-					switch i % 3 {
-					case 0:
-						err := sqllock.Do(t.Context(), locks, sqllock.ID(int64(key)), func(context.Context) error { enter(key); perTx.Add(1); return nil })
-						if err != nil && !errors.Is(err, sqllock.ErrHeld) && !errors.Is(err, sqllock.ErrUnavailable) {
-							t.Errorf("Do: %v", err)
-						}
-					case 1:
-						inTx(func(tx sqllock.Tx) error {
-							err := sqllock.LockTx(t.Context(), tx, sqllock.ID(int64(key)), 50*time.Millisecond)
-							if err == nil {
-								enter(key)
-								locked.Add(1)
-							}
-							return err
-						})
-					case 2:
-						inTx(func(tx sqllock.Tx) error {
-							if err := sqllock.TryTx(t.Context(), tx, sqllock.ID(int64(key))); err != nil {
-								return err
-							}
-							enter(key)
-							try.Add(1)
-							return sqllock.Fence(t.Context(), tx, lock)
-						})
+				for range rounds {
+					lock, err := locks.Lock(t.Context(), sqllock.ID(lockKey))
+					if err != nil {
+						t.Errorf("%v: Lock: %v", mode, err)
+						return
 					}
+					enter(&perTx)
+					unlock(t, lock)
 				}
 			})
 		}
+		inTx := func(work func(tx sqllock.Tx, n int64) error) {
+			for n := range int64(rounds) {
+				err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return work(pgxlatchkey.Tx(tx), n) })
+				if err != nil && !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("%v: %v", mode, err)
+				}
+			}
+		}
+		wg.Go(func() {
+			inTx(func(a sqllock.Tx, n int64) error {
+				err := errors.Join(sqllock.TryTx(t.Context(), a, own), sqllock.LockTx(t.Context(), a, own, time.Second),
+					sqllock.Fence(t.Context(), a, fencing), watermark.Advance(t.Context(), a, own, n))
+				tx.Add(1)
+				return err
+			})
+		})
+		wg.Go(func() {
+			inTx(func(a sqllock.Tx, _ int64) error {
+				err := sqllock.TryTx(t.Context(), a, sqllock.ID(lockKey))
+				if err == nil {
+					enter(&tried)
+				}
+				return err
+			})
+		})
 	}
 	wg.Wait()
-	if perTx.Load() == 0 || locked.Load() == 0 || try.Load() == 0 {
-		t.Errorf("grants of PerTx %d, LockTx %d, TryTx %d; want some of each", perTx.Load(), locked.Load(), try.Load())
+	if perTx.Load() != 100 || tx.Load() != 50 {
+		t.Errorf("%d grants of PerTx and %d transactions, want 100 and 50", perTx.Load(), tx.Load())
 	}
-	unlock(t, lock)
+	t.Logf("%d of 50 TryTx of a contended key", tried.Load())
+	unlock(t, fencing)
 	if n := advisoryLocks(t, direct); n != 0 {
 		t.Errorf("%d locks remain", n)
 	}

@@ -3,6 +3,7 @@ package pgxlatchkey_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -11,40 +12,41 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Session on a pool of pgx keeps one of its MaxConns, and needs two to open.
+// openOn opens a Session on a pool of so many connections.
+func openOn(t *testing.T, connections int32) (*sqllock.Session, *pgxpool.Pool, error) {
+	t.Helper()
+	pool := newPool(t, pgtest.Database(t), func(c *pgxpool.Config) { c.MaxConns = connections })
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { _ = db.Close() })
+	s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(50*time.Second)) // keeps the short bounds
+	return s, pool, err
+}
+
+// A Session on a pool of pgx keeps one of its MaxConns.
 func TestSessionSharesPool(t *testing.T) {
 	t.Parallel()
-	for max, want := range map[int32]error{2: nil, 1: sqllock.ErrUnavailable} {
-		config, err := pgxpool.ParseConfig(pgtest.Database(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		config.MaxConns = max
-		pool, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
-		db := stdlib.OpenDBFromPool(pool)
-		t.Cleanup(func() { _ = db.Close() })
-		s, err := sqllock.Open(t.Context(), db)
-		if !errors.Is(err, want) {
-			t.Errorf("Open on a pool of %d: %v, want %v", max, err, want)
-		}
-		if s == nil {
-			continue
-		}
-		lock := mustLock(t, s, sqllock.ID(1))
-		if n := pool.Stat().AcquiredConns(); n != 1 {
-			t.Errorf("the Session uses %d connections of the pool, want 1", n)
-		}
-		tx := begin(t, pool) // the other one
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Error(err)
-		}
-		unlock(t, lock)
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+	s, pool, err := openOn(t, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := mustLock(t, s, sqllock.ID(1))
+	if n := pool.Stat().AcquiredConns(); n != 1 {
+		t.Errorf("the Session uses %d connections of the pool, want 1", n)
+	}
+	tx := begin(t, pool) // the other one
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	unlock(t, lock)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// It needs two connections to open, and gives up after 5 seconds.
+func TestLongSessionOnPoolOfOne(t *testing.T) {
+	t.Parallel()
+	if _, _, err := openOn(t, 1); !errors.Is(err, sqllock.ErrUnavailable) {
+		t.Errorf("Open: %v, want ErrUnavailable", err)
 	}
 }

@@ -121,6 +121,43 @@ func TestSavepoint(t *testing.T) {
 	})
 }
 
+// Commit of the adapter commits. If the server has rolled back instead, Commit
+// says so: PostgreSQL responds to the COMMIT of a failed transaction with
+// ROLLBACK, and not with an error.
+func TestCommit(t *testing.T) {
+	eachBeginner(t, func(t *testing.T, dsn string, begin beginner) {
+		db, key := dbtest.Open(t, "pgx", dsn), sqllock.ID(1)
+		dbtest.Execute(t, db, "CREATE TABLE work (who text UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+		for _, tt := range []struct {
+			name, statement string
+			fails           bool // the statement itself
+			committed       bool
+		}{
+			{"good", "SELECT 1", false, true},
+			{"a failed statement", "SELECT nonsense", true, false},
+			{"a constraint that is checked at the end", "INSERT INTO work VALUES ('someone')", false, false},
+		} {
+			dbtest.Execute(t, db, "DELETE FROM work")
+			tx := begin(t, dsn)
+			if err := errors.Join(sqllock.TryTx(t.Context(), pgxlatchkey.Tx(tx), key), write(t, tx)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(t.Context(), tt.statement); (err != nil) != tt.fails {
+				t.Fatalf("%s: %v", tt.name, err)
+			}
+			err := pgxlatchkey.Tx(tx).Commit()
+			rows := dbtest.Number(t, db, "SELECT count(*) FROM work")
+			if (err == nil) != tt.committed || (rows == 1) != tt.committed {
+				t.Errorf("%s: Commit: %v, and %d rows are written; want a commit: %t", tt.name, err, rows, tt.committed)
+			}
+			if err := pgxlatchkey.Tx(tx).Commit(); !errors.Is(err, sql.ErrTxDone) {
+				t.Errorf("%s: a second Commit: %v, want sql.ErrTxDone", tt.name, err)
+			}
+			lockertest.Eventually(t, "the transaction's lock is free", func() bool { return advisoryLocks(t, db) == 0 })
+		}
+	})
+}
+
 func TestTxErrors(t *testing.T) {
 	eachBeginner(t, func(t *testing.T, dsn string, begin beginner) {
 		calls := map[string]func(ctx context.Context, tx sqllock.Tx) error{

@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -72,14 +73,9 @@ func newPlainShard(err error) *plainShard {
 func TestTryAnyErrors(t *testing.T) {
 	t.Parallel()
 	var (
-		free     error
-		heldErr  = sqllock.ErrHeld
-		away     = sqllock.ErrUnavailable
-		full     = sqllock.ErrCapacity
-		pooler   = sqllock.ErrNotExclusive
-		closed   = sqllock.ErrClosed
-		strange  = errors.New("strange")
-		sentinel = []error{heldErr, away, full, pooler, closed, strange}
+		free, held, away     = error(nil), sqllock.ErrHeld, sqllock.ErrUnavailable
+		full, pooler, closed = sqllock.ErrCapacity, sqllock.ErrNotExclusive, sqllock.ErrClosed
+		strange              = errors.New("strange")
 	)
 	tests := []struct {
 		name  string
@@ -88,12 +84,12 @@ func TestTryAnyErrors(t *testing.T) {
 		calls [2]int32
 	}{
 		{"first free", [2]error{free, free}, nil, [2]int32{1, 0}},
-		{"second free", [2]error{heldErr, free}, nil, [2]int32{1, 1}},
+		{"second free", [2]error{held, free}, nil, [2]int32{1, 1}},
 		{"second free, first away", [2]error{away, free}, nil, [2]int32{1, 1}},
 		{"second free, first closed", [2]error{closed, free}, nil, [2]int32{1, 1}},
-		{"all held", [2]error{heldErr, heldErr}, []error{heldErr}, [2]int32{1, 1}},
-		{"one held, one away", [2]error{heldErr, away}, []error{away}, [2]int32{1, 1}},
-		{"one away, one held", [2]error{away, heldErr}, []error{away}, [2]int32{1, 1}},
+		{"all held", [2]error{held, held}, []error{held}, [2]int32{1, 1}},
+		{"one held, one away", [2]error{held, away}, []error{away}, [2]int32{1, 1}},
+		{"one away, one held", [2]error{away, held}, []error{away}, [2]int32{1, 1}},
 		{"all away", [2]error{away, away}, []error{away}, [2]int32{1, 1}},
 		{"one full, one away", [2]error{full, away}, []error{full}, [2]int32{1, 1}},
 		{"one away, one on a pooler", [2]error{away, pooler}, []error{pooler}, [2]int32{1, 1}},
@@ -110,12 +106,8 @@ func TestTryAnyErrors(t *testing.T) {
 			if (err == nil) != (tt.want == nil) || (lock == nil) != (err != nil) {
 				t.Fatalf("got %v, %v", lock, err)
 			}
-			for _, each := range sentinel {
-				want := false
-				for _, w := range tt.want {
-					want = want || w == each
-				}
-				if errors.Is(err, each) != want {
+			for _, each := range []error{held, away, full, pooler, closed, strange} {
+				if want := slices.Contains(tt.want, each); errors.Is(err, each) != want {
 					t.Errorf("%q matches %q: %v", err, each, !want)
 				}
 			}
@@ -162,11 +154,10 @@ func TestTryAnyOrder(t *testing.T) {
 func TestAnyNeedsKeys(t *testing.T) {
 	t.Parallel()
 	s := shard.New(memories(2)...)
-	if _, err := s.TryAny(t.Context()); err == nil || errors.Is(err, sqllock.ErrHeld) {
-		t.Errorf("TryAny: %v", err)
-	}
-	if _, err := s.LockAny(t.Context()); err == nil || errors.Is(err, sqllock.ErrHeld) {
-		t.Errorf("LockAny: %v", err)
+	for name, take := range map[string]func(context.Context, ...sqllock.Key) (*sqllock.Lock, error){"TryAny": s.TryAny, "LockAny": s.LockAny} {
+		if _, err := take(t.Context()); err == nil || errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -180,26 +171,23 @@ func TestLockAnyWaits(t *testing.T) {
 	}{
 		{"in one call", func() []sqllock.Locker { return memories(2) }},
 		{"one by one", func() []sqllock.Locker { return []sqllock.Locker{newPlainShard(nil), newPlainShard(nil)} }},
-		{"one away", func() []sqllock.Locker {
-			return append(memories(2), newAnyShard(sqllock.ErrUnavailable))
-		}},
+		{"one away", func() []sqllock.Locker { return append(memories(2), newAnyShard(sqllock.ErrUnavailable)) }},
+		{"one fails at once", func() []sqllock.Locker { return append(memories(2), closedShard{}) }},
 	} {
 		for freed := range 4 {
 			t.Run(kind.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := shard.New(kind.make()...)
+					lockers := kind.make()
+					s := shard.New(lockers...)
 					keys := []sqllock.Key{keyOf(s, 0, 0), keyOf(s, 1, 0), keyOf(s, 0, 1), keyOf(s, 1, 1)}
 					locks := make([]*sqllock.Lock, len(keys))
 					for i, key := range keys {
 						locks[i] = dbtest.Lock(t, s, key)
 					}
-					if kind.name == "one away" {
+					if len(lockers) == 3 {
 						keys = append(keys, keyOf(s, 2, 0))
 					}
-					go func() {
-						time.Sleep(time.Second)
-						_ = locks[freed].Unlock()
-					}()
+					time.AfterFunc(time.Second, func() { _ = locks[freed].Unlock() })
 					began := time.Now()
 					lock, err := s.LockAny(t.Context(), keys...)
 					if err != nil || lock.Key() != keys[freed] || lock.Err() != nil {
@@ -263,25 +251,6 @@ func TestLockAnyErrors(t *testing.T) {
 	}
 }
 
-// A shard that fails at once does not end the wait on the others.
-func TestLockAnyBesideClosed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := shard.New(closedShard{}, sqllock.NewMemory())
-		gone, key := keyOf(s, 0, 0), keyOf(s, 1, 0)
-		held := dbtest.Lock(t, s, key)
-		time.AfterFunc(time.Second, func() { _ = held.Unlock() })
-		lock, err := s.LockAny(t.Context(), gone, key)
-		if err != nil || lock.Key() != key {
-			t.Fatalf("got %v, %v", lock.Key(), err)
-		}
-		_ = lock.Unlock()
-		if _, err := shard.New(closedShard{}, closedShard{}).LockAny(t.Context(), gone, key); !errors.Is(err, sqllock.ErrClosed) {
-			t.Errorf("all closed: %v, want ErrClosed", err)
-		}
-	})
-}
-
 type closedShard struct{}
 
 func (closedShard) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
@@ -290,6 +259,14 @@ func (closedShard) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) 
 
 func (closedShard) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
 	return nil, sqllock.ErrClosed
+}
+
+func TestLockAnyOfClosed(t *testing.T) {
+	t.Parallel()
+	s := shard.New(closedShard{}, closedShard{})
+	if _, err := s.LockAny(t.Context(), keyOf(s, 0, 0), keyOf(s, 1, 0)); !errors.Is(err, sqllock.ErrClosed) {
+		t.Errorf("all closed: %v, want ErrClosed", err)
+	}
 }
 
 // If several shards grant at the same moment, one lock is returned. The others

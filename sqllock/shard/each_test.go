@@ -12,10 +12,9 @@ import (
 func TestTryEach(t *testing.T) {
 	a, b := sqllock.NewMemory(), sqllock.NewMemory()
 	s := shard.New(a, b)
-	var of [2][]sqllock.Key
-	for i := int64(0); len(of[0]) < 3 || len(of[1]) < 3; i++ {
-		key := sqllock.ID(i)
-		of[s.Index(key)] = append(of[s.Index(key)], key)
+	of := [2][]sqllock.Key{}
+	for i := range of {
+		of[i] = []sqllock.Key{keyOf(s, i, 0), keyOf(s, i, 1), keyOf(s, i, 2)}
 	}
 	for _, keys := range of {
 		locks, err := s.TryEach(t.Context(), [][]sqllock.Key{keys[:1], keys[1:]})

@@ -7,8 +7,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -38,95 +38,40 @@ func keyOf(s *shard.Locker, i, n int) sqllock.Key {
 	}
 }
 
+// dsns returns two databases.
+func dsns(t *testing.T) [2]string {
+	t.Helper()
+	return [2]string{pgtest.Database(t), pgtest.Database(t)}
+}
+
 // An observed Locker reports how many calls of Lock wait in it.
 type observed struct {
 	*shard.Locker
-	waiting func() int
+	sessions [2]*sqllock.Session
 }
 
-func inLine(l sqllock.Locker) int { return l.(observed).waiting() }
+func (o observed) waiting() int { return o.sessions[0].Stats().Waiting + o.sessions[1].Stats().Waiting }
 
-// overSessions returns a Locker over Sessions.
-func overSessions(sessions ...*sqllock.Session) observed {
-	lockers := make([]sqllock.Locker, len(sessions))
-	for i, s := range sessions {
-		lockers[i] = s
-	}
-	return observed{shard.New(lockers...), func() (n int) {
-		for _, s := range sessions {
-			n += s.Stats().Waiting
-		}
-		return n
-	}}
-}
-
-// overMemories returns a Locker over n Memories.
-func overMemories(n int) observed {
-	waiting := new(atomic.Int32)
-	lockers := make([]sqllock.Locker, n)
-	for i := range lockers {
-		lockers[i] = &countedMemory{sqllock.NewMemory(), waiting}
-	}
-	return observed{shard.New(lockers...), func() int { return int(waiting.Load()) }}
-}
-
-// A countedMemory counts the calls of Lock that wait.
-type countedMemory struct {
-	*sqllock.Memory
-	waiting *atomic.Int32
-}
-
-func (m *countedMemory) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-	w := &waitContext{Context: ctx, waiting: m.waiting}
-	defer w.end()
-	return m.Memory.Lock(w, key)
-}
-
-// A waitContext is the context of a call of Lock. A call asks it for Done only
-// when it waits and has its place in the queue.
-type waitContext struct {
-	context.Context //nolint:containedctx // it is one
-	waiting         *atomic.Int32
-	asked           atomic.Bool
-}
-
-func (w *waitContext) Done() <-chan struct{} {
-	if w.asked.CompareAndSwap(false, true) {
-		w.waiting.Add(1)
-	}
-	return w.Context.Done()
-}
-
-// end ends the wait, if there was one.
-func (w *waitContext) end() {
-	if !w.asked.CompareAndSwap(false, true) {
-		w.waiting.Add(-1)
-	}
+// overSessions returns a Locker over a Session of each driver. Their heartbeats
+// come soon, and remove what a wait leaves on the server.
+func overSessions(t *testing.T, dsns [2]string) observed {
+	t.Helper()
+	beats := sqllock.WithHeartbeat(100 * time.Millisecond)
+	a, b := dbtest.Session(t, "pgx", dsns[0], beats), dbtest.Session(t, "postgres", dsns[1], beats)
+	return observed{shard.New(a, b), [2]*sqllock.Session{a, b}}
 }
 
 func TestConforms(t *testing.T) {
-	t.Run("memory", func(t *testing.T) {
-		t.Parallel()
-		s := overMemories(3)
-		lockertest.Run(t, lockertest.Fleet{
-			New:      func(*testing.T) sqllock.Locker { return s },
-			InLine:   inLine,
-			AnyOrder: true,
-		})
-	})
-	dbtest.EachDriver(t, func(t *testing.T, driver, first string) {
-		second := pgtest.Database(t)
-		observers := []*sql.DB{dbtest.Open(t, driver, first), dbtest.Open(t, driver, second)}
-		lockertest.Run(t, lockertest.Fleet{
-			New: func(t *testing.T) sqllock.Locker {
-				return overSessions(dbtest.Session(t, driver, first), dbtest.Session(t, driver, second))
-			},
-			InLine:   inLine,
-			AnyOrder: true,
-			Leftovers: func(t *testing.T) int {
-				return dbtest.AdvisoryLocks(t, observers[0]) + dbtest.AdvisoryLocks(t, observers[1])
-			},
-		})
+	t.Parallel()
+	dsns := dsns(t)
+	observers := []*sql.DB{dbtest.Open(t, "pgx", dsns[0]), dbtest.Open(t, "pgx", dsns[1])}
+	lockertest.Run(t, lockertest.Fleet{
+		New:      func(t *testing.T) sqllock.Locker { return overSessions(t, dsns) },
+		InLine:   func(l sqllock.Locker) int { return l.(observed).waiting() },
+		AnyOrder: true,
+		Leftovers: func(t *testing.T) int {
+			return dbtest.AdvisoryLocks(t, observers[0]) + dbtest.AdvisoryLocks(t, observers[1])
+		},
 	})
 }
 
@@ -148,7 +93,7 @@ var manyKeys = []struct {
 // is no greater than chance explains.
 func TestEqualShares(t *testing.T) {
 	t.Parallel()
-	const keys = 40_000
+	const keys = 20_000
 	for _, kind := range manyKeys {
 		for _, n := range []int{2, 3, 4, 7, 16} {
 			s := shard.New(memories(n)...)
@@ -173,7 +118,7 @@ func TestEqualShares(t *testing.T) {
 // of the others. No other key moves.
 func TestShardAdded(t *testing.T) {
 	t.Parallel()
-	const keys = 40_000
+	const keys = 20_000
 	for _, kind := range manyKeys {
 		for _, n := range []int{1, 2, 3, 8} {
 			before, after := shard.New(memories(n)...), shard.New(memories(n+1)...)
@@ -203,22 +148,18 @@ func TestShardAdded(t *testing.T) {
 func TestIndexIsForGood(t *testing.T) {
 	t.Parallel()
 	s := shard.New(memories(5)...)
-	tests := []struct {
-		key  sqllock.Key
-		want int
-	}{
-		{sqllock.ID(0), 1},
-		{sqllock.ID(1), 1},
-		{sqllock.ID(-1), 0},
-		{sqllock.ID(math.MaxInt64), 1},
-		{sqllock.ID(math.MinInt64), 3},
-		{sqllock.Pair(0, 1), 3},
-		{sqllock.Pair(-1, -1), 4},
-		{sqllock.Namespace("export").Key("user-1"), 2},
-	}
-	for _, tt := range tests {
-		if got := s.Index(tt.key); got != tt.want {
-			t.Errorf("key %d is of shard %d, want %d", tt.key.Int64(), got, tt.want)
+	for key, want := range map[sqllock.Key]int{
+		sqllock.ID(0):                             1,
+		sqllock.ID(1):                             1,
+		sqllock.ID(-1):                            0,
+		sqllock.ID(math.MaxInt64):                 1,
+		sqllock.ID(math.MinInt64):                 3,
+		sqllock.Pair(0, 1):                        3,
+		sqllock.Pair(-1, -1):                      4,
+		sqllock.Namespace("export").Key("user-1"): 2,
+	} {
+		if got := s.Index(key); got != want {
+			t.Errorf("key %d is of shard %d, want %d", key.Int64(), got, want)
 		}
 	}
 }
@@ -249,31 +190,29 @@ func TestIndexNeedsNoMemory(t *testing.T) {
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	memory := sqllock.NewMemory()
-	tests := []struct {
-		name    string
-		lockers []sqllock.Locker
-	}{
-		{"none", nil},
-		{"nil", []sqllock.Locker{memory, nil}},
-		{"a nil Session", []sqllock.Locker{(*sqllock.Session)(nil), memory}},
-		{"a Sharded", []sqllock.Locker{memory, shard.New(memory)}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	for name, lockers := range map[string][]sqllock.Locker{
+		"none":          nil,
+		"nil":           {memory, nil},
+		"a nil Session": {(*sqllock.Session)(nil), memory},
+		"a Sharded":     {memory, shard.New(memory)},
+	} {
+		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
 					t.Error("no panic")
 				}
 			}()
-			shard.New(tt.lockers...)
+			shard.New(lockers...)
 		})
 	}
 }
 
-// While a database is away its own keys fail, and no others.
-func TestDatabaseAway(t *testing.T) {
+// While a database is away its own keys fail, and no others. The Sessions keep
+// the bound of 0.9 s.
+func TestLongDatabaseAway(t *testing.T) {
 	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		s := shard.New(dbtest.Session(t, driver, cluster.DSN("")), dbtest.Session(t, driver, pgtest.Database(t)))
+		short := sqllock.WithLease(10 * time.Second)
+		s := shard.New(dbtest.Session(t, driver, cluster.DSN(""), short), dbtest.Session(t, driver, pgtest.Database(t)))
 		away, here, here2 := keyOf(s, 0, 0), keyOf(s, 1, 0), keyOf(s, 1, 1)
 		if err := cluster.Kill(); err != nil {
 			t.Fatal(err)
@@ -282,10 +221,7 @@ func TestDatabaseAway(t *testing.T) {
 		if _, err := s.TryLock(ctx, away); !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("TryLock of a key that is away: %v, want ErrUnavailable", err)
 		}
-		lock, err := s.TryLock(ctx, here)
-		if err != nil {
-			t.Fatalf("TryLock of a key beside: %v", err)
-		}
+		lock := dbtest.Lock(t, s, here)
 		for name, take := range map[string]func(context.Context, ...sqllock.Key) (*sqllock.Lock, error){
 			"TryAny": s.TryAny, "LockAny": s.LockAny,
 		} {
@@ -293,19 +229,12 @@ func TestDatabaseAway(t *testing.T) {
 			if err != nil || other.Key() != here2 {
 				t.Fatalf("%s with a free key beside one that is away: %v", name, err)
 			}
-			if err := other.Unlock(); err != nil {
-				t.Error(err)
-			}
+			dbtest.Unlock(t, other)
 		}
 		if _, err := s.TryAny(ctx, here, away); !errors.Is(err, sqllock.ErrUnavailable) || errors.Is(err, sqllock.ErrHeld) {
 			t.Errorf("TryAny of one key held and one away: %v, want ErrUnavailable", err)
 		}
-		if err := lock.Err(); err != nil {
-			t.Errorf("a lock beside the database that is away: %v", err)
-		}
-		if err := lock.Unlock(); err != nil {
-			t.Error(err)
-		}
+		dbtest.Unlock(t, lock)
 		if err := cluster.StartAgain(); err != nil {
 			t.Fatal(err)
 		}
@@ -319,40 +248,21 @@ func TestDatabaseAway(t *testing.T) {
 // The data that a lock guards may be in the database of its shard, or in one
 // database for all shards.
 func TestFence(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, first string) {
-		dsns := []string{first, pgtest.Database(t)}
-		s := shard.New(dbtest.Session(t, driver, dsns[0]), dbtest.Session(t, driver, dsns[1]))
-		for place, dsn := range dsns {
-			db := dbtest.Open(t, driver, dsn)
-			dbtest.Create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
-			for i := range dsns {
-				key := keyOf(s, i, place)
-				old := dbtest.Lock(t, s, key)
-				fenced := func(lock *sqllock.Lock) error {
-					tx, err := db.Begin()
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer func() { _ = tx.Rollback() }()
-					if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
-						return err
-					}
-					return tx.Commit()
+	t.Parallel()
+	dsns := dsns(t)
+	s := overSessions(t, dsns)
+	for place, dsn := range dsns {
+		db := dbtest.Open(t, "pgx", dsn)
+		dbtest.Create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
+		for i := range dsns {
+			for range 2 { // the second holder is later
+				lock := dbtest.Lock(t, s, keyOf(s.Locker, i, place))
+				tx := dbtest.Transaction(t, db)
+				if err := errors.Join(sqllock.Fence(t.Context(), tx, lock), tx.Commit()); err != nil {
+					t.Errorf("Fence of a key of shard %d, data in %d: %v", i, place, err)
 				}
-				if err := fenced(old); err != nil {
-					t.Fatalf("Fence of a key of shard %d, data in %d: %v", i, place, err)
-				}
-				if err := old.Unlock(); err != nil {
-					t.Fatal(err)
-				}
-				later := dbtest.Lock(t, s, key)
-				if err := fenced(later); err != nil {
-					t.Errorf("Fence of a later lock: %v", err)
-				}
-				if err := later.Unlock(); err != nil {
-					t.Error(err)
-				}
+				dbtest.Unlock(t, lock)
 			}
 		}
-	})
+	}
 }

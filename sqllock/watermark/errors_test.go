@@ -64,72 +64,121 @@ func TestAdvanceWithoutTable(t *testing.T) {
 	})
 }
 
-func TestAdvanceErrors(t *testing.T) {
+// calls are the calls of this package on a transaction.
+var calls = map[string]func(ctx context.Context, tx *sql.Tx) error{
+	"Advance": func(ctx context.Context, tx *sql.Tx) error { return watermark.Advance(ctx, tx, sqllock.ID(7), 1) },
+	"Get": func(ctx context.Context, tx *sql.Tx) error {
+		_, _, err := watermark.Get(ctx, tx, sqllock.ID(7))
+		return err
+	},
+}
+
+// A call under a context that has ended names the end once. If the loss of a
+// lock has ended the context, the error is ErrLost too. In a transaction that
+// has ended the error is sql.ErrTxDone.
+func TestEnded(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
-		done := dbtest.Transaction(t, db)
-		if err := done.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		if err := watermark.Advance(t.Context(), done, sqllock.ID(1), 1); !errors.Is(err, sql.ErrTxDone) {
-			t.Errorf("on a transaction that is done: %v, want sql.ErrTxDone", err)
-		}
-		ended, cancel := context.WithCancel(t.Context())
+		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := markedWork(ended, t, db, sqllock.ID(1), 1, "ended"); !errors.Is(err, context.Canceled) {
-			t.Errorf("with an ended context: %v, want context.Canceled", err)
+		late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+		defer cancel()
+		memory := sqllock.NewMemory()
+		lost, cancel := dbtest.Lock(t, memory, sqllock.ID(1)).Bind(t.Context())
+		defer cancel()
+		below, cancel := context.WithTimeout(lost, time.Hour)
+		defer cancel()
+		memory.Lose()
+		for name, call := range calls {
+			on := func(ctx context.Context) error {
+				tx := dbtest.Transaction(t, db)
+				defer func() { _ = tx.Rollback() }()
+				return call(ctx, tx)
+			}
+			err := on(canceled)
+			dbtest.NamesOnce(t, name+", canceled", err, context.Canceled)
+			if errors.Is(err, sqllock.ErrLost) {
+				t.Errorf("%s, canceled: %v, and no lock was lost", name, err)
+			}
+			dbtest.NamesOnce(t, name+", after the deadline", on(late), context.DeadlineExceeded)
+			dbtest.NamesOnce(t, name+", lock lost", on(lost), sqllock.ErrLost, context.Canceled)
+			dbtest.NamesOnce(t, name+", lock lost, a context below", on(below), sqllock.ErrLost, context.Canceled)
+			done := dbtest.Transaction(t, db)
+			if err := done.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if err := call(t.Context(), done); !errors.Is(err, sql.ErrTxDone) {
+				t.Errorf("%s in a transaction that is done: %v, want sql.ErrTxDone", name, err)
+			}
 		}
-		if _, ok, err := watermark.Get(ended, db, sqllock.ID(1)); ok || !errors.Is(err, context.Canceled) {
-			t.Errorf("Get with an ended context: %t, %v, want context.Canceled", ok, err)
+		if err := markedWork(canceled, t, db, sqllock.ID(7), 1, "canceled"); !errors.Is(err, context.Canceled) {
+			t.Errorf("Advance: %v, want context.Canceled", err)
 		}
-		if _, ok, err := watermark.Get(t.Context(), done, sqllock.ID(1)); ok || !errors.Is(err, sql.ErrTxDone) {
-			t.Errorf("Get in a transaction that is done: %t, %v, want sql.ErrTxDone", ok, err)
-		}
-		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "then"); err != nil {
+		if err := markedWork(t.Context(), t, db, sqllock.ID(7), 1, "then"); err != nil {
 			t.Errorf("the mark has moved without a commit: %v", err)
 		}
 	})
 }
 
 // If the caller's context ends while Advance waits for another transaction, the
-// error is that of the context.
-func TestAdvanceContextEnds(t *testing.T) {
+// error is that of the context. If a lost lock has ended it, it is ErrLost too.
+func TestEndsWhileACallWaits(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
 		first := dbtest.Transaction(t, db)
 		if err := watermark.Advance(t.Context(), first, sqllock.ID(1), 1); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		memory := sqllock.NewMemory()
+		work, cancel := dbtest.Lock(t, memory, sqllock.ID(1)).Bind(t.Context())
 		defer cancel()
-		passed := make(chan error, 1)
-		go func() { passed <- markedWork(ctx, t, db, sqllock.ID(1), 1, "second") }()
-		lockertest.Eventually(t, "the second waits for the first", func() bool { return dbtest.WaitForLocks(t, db) == 1 })
+		below, cancel := context.WithCancel(work)
+		ended := waits(below, t, db, sqllock.ID(1), 1)
 		cancel()
-		if err := <-passed; !errors.Is(err, context.Canceled) {
-			t.Errorf("Advance: %v, want context.Canceled", err)
+		if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, sqllock.ErrLost) {
+			t.Errorf("Advance: %v, want context.Canceled alone", err)
 		}
+		ended = waits(work, t, db, sqllock.ID(1), 1)
+		memory.Lose()
+		dbtest.NamesOnce(t, "Advance", <-ended, sqllock.ErrLost, context.Canceled)
 	})
 }
 
-// If the database is away the error is ErrUnavailable, without an address.
-func TestGetDatabaseAway(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		db := dbtest.Open(t, driver, cluster.DSN(""))
-		if err := cluster.Stop(); err != nil {
-			t.Fatal(err)
+// A transaction that the lost lock's context has ended fails with ErrLost, also
+// in a call whose own context goes on.
+func TestTransactionEndedByALoss(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		for name, call := range calls {
+			for _, lose := range []bool{false, true} {
+				memory := sqllock.NewMemory()
+				work, cancel := dbtest.Lock(t, memory, sqllock.ID(1)).Bind(t.Context())
+				defer cancel()
+				ctx, end := context.WithCancel(work)
+				tx, err := db.BeginTx(ctx, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if lose {
+					memory.Lose()
+				}
+				end()
+				lockertest.Eventually(t, "the transaction is rolled back", func() bool {
+					_, err := tx.Exec("SELECT 1")
+					return errors.Is(err, sql.ErrTxDone)
+				})
+				if err := call(context.WithoutCancel(ctx), tx); err == nil || errors.Is(err, sqllock.ErrLost) != lose {
+					t.Errorf("%s: %v; the lock is lost: %t", name, err, lose)
+				}
+			}
 		}
-		_, ok, err := watermark.Get(t.Context(), db, sqllock.ID(1))
-		if ok || !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("Get: %t, %v, want ErrUnavailable", ok, err)
-		}
-		dbtest.TellsNothing(t, err, cluster.DSN(""))
 	})
 }
 
 // A crash of the server undoes what was not committed, the watermark and the
-// work.
-func TestAdvanceAcrossCrash(t *testing.T) {
+// work. While the server is away the error is ErrUnavailable, without an
+// address.
+func TestLongAdvanceAcrossCrash(t *testing.T) {
 	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		db := marked(t, driver, cluster.DSN(""))
 		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "committed"); err != nil {
@@ -139,11 +188,19 @@ func TestAdvanceAcrossCrash(t *testing.T) {
 		if err := watermark.Advance(t.Context(), tx, sqllock.ID(1), 2); err != nil {
 			t.Fatal(err)
 		}
-		if err := cluster.Restart(true); err != nil {
+		if err := cluster.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		if err := watermark.Advance(t.Context(), tx, sqllock.ID(1), 3); !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("in the transaction that the crash ended: %v, want ErrUnavailable", err)
+		}
+		_, ok, err := watermark.Get(t.Context(), dbtest.Open(t, driver, cluster.DSN("")), sqllock.ID(1))
+		if ok || !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("Get: %t, %v, want ErrUnavailable", ok, err)
+		}
+		dbtest.TellsNothing(t, err, cluster.DSN(""))
+		if err := cluster.StartAgain(); err != nil {
+			t.Fatal(err)
 		}
 		lockertest.Eventually(t, "the pool has noticed", func() bool { return db.Ping() == nil })
 		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "again"); err != watermark.ErrPassed {
