@@ -61,11 +61,14 @@ func overSessions(t *testing.T, dsns [2]string) observed {
 	return observed{shard.New(a, b), [2]*sqllock.Session{a, b}}
 }
 
-func TestConforms(t *testing.T) {
+func TestConforms(t *testing.T)     { conforms(t, lockertest.Run) }
+func TestLongConforms(t *testing.T) { conforms(t, lockertest.RunLong) }
+
+func conforms(t *testing.T, run func(*testing.T, lockertest.Fleet)) {
 	t.Parallel()
 	dsns := dsns(t)
 	observers := []*sql.DB{dbtest.Open(t, "pgx", dsns[0]), dbtest.Open(t, "pgx", dsns[1])}
-	lockertest.Run(t, lockertest.Fleet{
+	run(t, lockertest.Fleet{
 		New:      func(t *testing.T) sqllock.Locker { return overSessions(t, dsns) },
 		InLine:   func(l sqllock.Locker) int { return l.(observed).waiting() },
 		AnyOrder: true,
