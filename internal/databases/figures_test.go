@@ -12,7 +12,6 @@ import (
 // A Session on any kind of database has its figures, and believes in the locks
 // that the database has. Its loss counts once.
 func TestFigures(t *testing.T) {
-	t.Parallel()
 	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
 		var lost atomic.Int64
 		observer := sqllock.Observer{Lost: func(cause string, locks int) {

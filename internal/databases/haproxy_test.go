@@ -31,7 +31,7 @@ func started(t *testing.T, f *pgtest.Front, err error) *pgtest.Front {
 
 // HAProxy in front of one primary disturbs no lock when it is reloaded. When it
 // dies, holders are told, and callers are served once it is back.
-func TestHAProxy(t *testing.T) {
+func TestLongHAProxy(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestHAProxy(t *testing.T) {
 
 // HAProxy closes a connection that is silent for longer than its timeout. So
 // the heartbeat must be shorter.
-func TestHAProxyTimeouts(t *testing.T) {
+func TestLongHAProxyTimeouts(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		for _, line := range []string{"timeout client 3s", "timeout server 3s"} {
@@ -107,7 +107,7 @@ var onlyKey atomic.Int64
 
 // HAProxy sends connections to a primary and to a standby in turn. A Session
 // whose connections reach different servers is rejected, and one on the standby.
-func TestHAProxyInFrontOfStandby(t *testing.T) {
+func TestLongHAProxyInFrontOfStandby(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	standby, err := cluster.Standby()

@@ -61,7 +61,7 @@ type storm struct {
 // Each key takes effect at most once, and exactly once if a client has seen a
 // success. Every effect has its stored response, and none is incomplete. All
 // successful responses for a key are equal.
-func TestIdempotencyStorm(t *testing.T) {
+func TestLongIdempotencyStorm(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		seed := *stormSeed
 		if seed == 0 {

@@ -11,7 +11,6 @@ import (
 // An idle Session keeps no connection on any kind of database, and no row of a
 // lease table. The next call takes its lock as the first one did.
 func TestIdleCloseOnEveryDatabase(t *testing.T) {
-	t.Parallel()
 	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
 		db, look := pool(t, o), open(t, o.Driver, o.DSN)
 		db.SetConnMaxIdleTime(100 * time.Millisecond)

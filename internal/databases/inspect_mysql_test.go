@@ -129,17 +129,6 @@ func TestMySQLDeadlock(t *testing.T) {
 	end()
 }
 
-// connection returns a connection of db, which the end of the test closes.
-func connection(t *testing.T, db *sql.DB) *sql.Conn {
-	t.Helper()
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
 func getLock(t *testing.T, conn *sql.Conn, args string, values ...any) {
 	t.Helper()
 	var got sql.NullInt64

@@ -16,7 +16,7 @@ const lease = 4 * time.Second
 // What keeps a Session from writing to its lease table costs the locks once the
 // lease has passed, and not before. The holder is told. Calls say what is
 // wrong. When it is undone, the same Session serves again.
-func TestServerFaultsOfALeaseTable(t *testing.T) {
+func TestLongServerFaultsOfALeaseTable(t *testing.T) {
 	t.Parallel()
 	server := newSharedServer(t)
 	for _, f := range leaseFaults {

@@ -94,7 +94,7 @@ func (p *mysqlTenant) endConnections() {
 // What an administrator of MariaDB does to a user costs its Session no lock
 // while the connection lives. Without a connection calls say what to change. The
 // log has one line for each change. When it is undone, the Session serves again.
-func TestMySQLServerFaults(t *testing.T) {
+func TestLongMySQLServerFaults(t *testing.T) {
 	t.Parallel()
 	for _, f := range mysqlFaults {
 		t.Run(f.name, func(t *testing.T) {

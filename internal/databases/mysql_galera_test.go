@@ -62,7 +62,7 @@ func opened(t *testing.T, state, dsn, says string) {
 
 // Open and the doctor reject each node of a cluster of Galera, in every state
 // in which the node accepts connections.
-func TestGaleraIsRefused(t *testing.T) {
+func TestLongGaleraIsRefused(t *testing.T) {
 	t.Parallel()
 	first := galeraNode(t, nil)
 	if err := first.Execute("CREATE DATABASE app"); err != nil {
@@ -126,7 +126,7 @@ func TestGaleraIsRefused(t *testing.T) {
 // A server that has Galera's library and leaves it off is served, and cannot
 // become a node while it runs. After the restart that makes it one, its Session
 // is refused.
-func TestServerBecomesGaleraNode(t *testing.T) {
+func TestLongServerBecomesGaleraNode(t *testing.T) {
 	t.Parallel()
 	options, err := mariadbtest.GaleraOptions()
 	if err != nil {

@@ -53,7 +53,7 @@ func TestMySQLKilled(t *testing.T) {
 
 // A Session keeps its locks when its statements are killed (KILL QUERY), and no
 // call hangs. MariaDB kills statements in this way when they change tables.
-func TestMySQLSessionOutlivesKilledStatements(t *testing.T) {
+func TestLongMySQLSessionOutlivesKilledStatements(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
 	db := open(t, o.Driver, o.DSN)
@@ -149,7 +149,7 @@ func lossIsToldAtOnce(t *testing.T, o lockertest.Orders, options string) {
 
 // The locks end with a server that stops, crashes or freezes. The Session
 // serves again when the server is back, and tokens go on rising.
-func TestMySQLServerRestarts(t *testing.T) {
+func TestLongMySQLServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t)
 	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}

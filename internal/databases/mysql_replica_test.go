@@ -83,7 +83,7 @@ const (
 // Open rejects a replica, with read_only and without it, by what an ordinary
 // user may read. A Session that comes to a replica is refused until the replica
 // is promoted.
-func TestMySQLReplica(t *testing.T) {
+func TestLongMySQLReplica(t *testing.T) {
 	t.Parallel()
 	primary, replica := replicating(t, 1), replicating(t, 2)
 	withApp(t, primary)
@@ -138,7 +138,7 @@ func TestMySQLReplica(t *testing.T) {
 }
 
 // Open accepts a primary that also receives changes of other servers, or did.
-func TestMySQLPrimaryWithReplication(t *testing.T) {
+func TestLongMySQLPrimaryWithReplication(t *testing.T) {
 	t.Parallel()
 	t.Run("two that replicate from each other", func(t *testing.T) {
 		t.Parallel()

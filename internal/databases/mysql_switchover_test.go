@@ -213,7 +213,7 @@ func (w *switchover) killClients(t *testing.T) { run(t, w.primary, "KILL HARD US
 // the old primary write on the new one, and no change is lost or made twice.
 // Two locks of a key overlap only if one of them is from the old primary. They
 // do not overlap at all if the Sessions there end before the promotion.
-func TestMySQLSwitchover(t *testing.T) {
+func TestLongMySQLSwitchover(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -283,7 +283,7 @@ func TestMySQLSwitchover(t *testing.T) {
 // the holder of the old primary on the new one, before and after another holder
 // has been fenced there. The lock of the old primary ends when that becomes
 // read-only.
-func TestMySQLSwitchoverStaleHolder(t *testing.T) {
+func TestLongMySQLSwitchoverStaleHolder(t *testing.T) {
 	t.Parallel()
 	w := newSwitchover(t)
 	execute(t, open(t, "mysql", w.primary.DSN("app")), "CREATE TABLE work (who INT)")

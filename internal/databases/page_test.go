@@ -40,29 +40,6 @@ func TestPageMariaDB(t *testing.T) {
 	}
 }
 
-// The doctor of the page has nothing to say of a healthy system of any kind. The page
-// knows from its Sessions which way they lock.
-func TestPageDoctorHealthy(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		if o.Driver == "postgres" {
-			o.DSN += "&connect_timeout=5"
-		}
-		locks := process(t, o)
-		mustLock(t, locks, sqllock.ID(1))
-		page := lockui.New(pool(t, o), lockui.WithSession("main", locks))
-		t.Cleanup(func() { _ = page.Close() })
-		pageBody(page, http.MethodPost, "/doctor", "")
-		lockertest.Eventually(t, "the report", func() bool {
-			var seen struct{ State string }
-			body := pageBody(page, http.MethodGet, "/doctor?format=json", "")
-			if err := json.Unmarshal([]byte(body), &seen); err != nil || seen.State != "" && seen.State != "ok" {
-				t.Fatalf("%v, state %q: %s", err, seen.State, body)
-			}
-			return seen.State == "ok"
-		})
-	})
-}
-
 // pageShows checks that page shows one lock, and finds it.
 func pageShows(t *testing.T, page *lockui.Handler, d sqllock.Dialect) {
 	t.Helper()

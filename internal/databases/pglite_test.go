@@ -12,7 +12,7 @@ import (
 
 // PGlite's socket server has one server process for all clients. So Open rejects
 // it, and accepts it with a lease table.
-func TestPGlite(t *testing.T) {
+func TestLongPGlite(t *testing.T) {
 	t.Parallel()
 	front, err := pgtest.PGlite(40)
 	front = started(t, front, err)

@@ -40,7 +40,7 @@ func (s stage) shares(t *testing.T, n int) (stage, *sql.DB) {
 }
 
 // With every setting of a pool that all share, everything works.
-func TestPoolSettings(t *testing.T) {
+func TestLongPoolSettings(t *testing.T) {
 	for _, p := range poolSettings {
 		t.Run(p.name, func(t *testing.T) {
 			eachStage(t, func(t *testing.T, s stage) {
@@ -54,7 +54,7 @@ func TestPoolSettings(t *testing.T) {
 
 // The settings of a pool change while callers come and go. No lock of a Session
 // is lost, no key is held twice, and no call hangs.
-func TestPoolSettingsChangeAtWork(t *testing.T) {
+func TestLongPoolSettingsChangeAtWork(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
 		s, db := s.shares(t, 10)
 		advisory := session(t, db)
@@ -156,7 +156,7 @@ func bounded[T any](t *testing.T, what string, call func() (T, error)) (T, error
 
 // The work takes all connections of a pool that all share. What has its own
 // connection goes on. All others return, and say why.
-func TestPoolExhausted(t *testing.T) {
+func TestLongPoolExhausted(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
 		s, db := s.shares(t, 4)
 		advisory := session(t, db)
@@ -227,7 +227,7 @@ func TestPoolExhausted(t *testing.T) {
 
 // db.Close while all is at work. Locks on connections of their own last until
 // they are released. No call hangs, and nothing remains.
-func TestPoolClosedAtWork(t *testing.T) {
+func TestLongPoolClosedAtWork(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
 		const says = "the *sql.DB was closed"
 		s, db := s.shares(t, 10)

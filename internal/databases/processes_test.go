@@ -33,8 +33,7 @@ func free(t *testing.T, s *sqllock.Session, n int) time.Duration {
 	return time.Since(began)
 }
 
-func TestKilledHolder(t *testing.T) {
-	t.Parallel()
+func TestLongKilledHolder(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		const n = 20
 		o.Locks, o.Lease = n, 2*time.Second
@@ -54,8 +53,7 @@ func TestKilledHolder(t *testing.T) {
 
 // A process that is frozen for longer than the lease has lost its locks. Other
 // processes need not wait for it.
-func TestFrozenHolder(t *testing.T) {
-	t.Parallel()
+func TestLongFrozenHolder(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		const n = 20
 		o.Locks, o.Lease = n, 2*time.Second

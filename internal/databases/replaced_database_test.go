@@ -100,7 +100,7 @@ func TestLeaseTableOutlivesAReadOnlyMoment(t *testing.T) {
 // A role that has lost USAGE on the schema of the lease tables does not create
 // others in the next schema of its search_path. When it has the right again, an
 // instance that opens then and one that has stayed would use different tables.
-func TestLeaseTablesInASchemaThatIsHidden(t *testing.T) {
+func TestLongLeaseTablesInASchemaThatIsHidden(t *testing.T) {
 	eachTenant(t, func(t *testing.T, p *tenant) {
 		p.inDatabase("ALTER DATABASE %[1]s SET search_path = kit, public; GRANT CREATE, USAGE ON SCHEMA public TO %[2]s")
 		stayed := p.leaseSession(sqllock.WithLease(lease))

@@ -31,7 +31,7 @@ type serverFault struct {
 // What administrators of a shared server do costs a Session no lock that the
 // server has kept. Calls return an error that says what to change. The log has
 // one line for each change. When it is undone, the same Session serves again.
-func TestServerFaults(t *testing.T) {
+func TestLongServerFaults(t *testing.T) {
 	t.Parallel()
 	server := newSharedServer(t)
 	for _, f := range serverFaults {

@@ -45,7 +45,7 @@ func (s stage) awaitEnd(t *testing.T) {
 
 // The server ends what is idle in a pool. A Session keeps its own connection,
 // a lease table its locks, and the next call is served.
-func TestIdleSessionTimeout(t *testing.T) {
+func TestLongIdleSessionTimeout(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
 		advisory := session(t, s.pool(t), sqllock.WithLease(time.Minute))
 		table := session(t, s.unprepared(t), sqllock.WithLeaseTable(), sqllock.WithLease(time.Minute))

@@ -123,7 +123,7 @@ func (c roleSetting) on(t *testing.T, s stage) (all []string) {
 
 // Whatever the role sets in the database, a service keeps all promises, or
 // meets an error that says why.
-func TestSettings(t *testing.T) {
+func TestLongSettings(t *testing.T) {
 	t.Parallel()
 	for _, c := range roleSettings {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestSettings(t *testing.T) {
 
 // What a role sets, what a database sets, and what a role sets in a database
 // has the same effect.
-func TestSettingsOfRoleAndDatabase(t *testing.T) {
+func TestLongSettingsOfRoleAndDatabase(t *testing.T) {
 	t.Parallel()
 	for _, whose := range []string{"ROLE %r", "DATABASE %d", "ROLE %r IN DATABASE %d", "ROLE ALL IN DATABASE %d"} {
 		t.Run(strings.NewReplacer("%r", "", "%d", "").Replace(whose), func(t *testing.T) {

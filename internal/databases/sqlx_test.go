@@ -10,17 +10,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// sqlx's Tx is a transaction for package sqllock. Its DB and Conn lack methods
-// of Tx.
-func TestSqlxTxIsATransaction(t *testing.T) {
-	t.Parallel()
-	for v, want := range map[any]bool{(*sqlx.Tx)(nil): true, (*sqlx.DB)(nil): false, (*sqlx.Conn)(nil): false} {
-		if _, ok := v.(sqllock.Tx); ok != want {
-			t.Errorf("%T passes for a transaction: %t", v, ok)
-		}
-	}
-}
-
 // The pool of an sqlx.DB opens a Session. Locks can be acquired directly on its
 // Conn and Tx.
 func TestSqlx(t *testing.T) {
