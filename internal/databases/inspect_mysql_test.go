@@ -38,7 +38,7 @@ func TestInspectMySQL(t *testing.T) {
 				mustLock(t, s, key)
 			}
 			mustLock(t, session(t, open(t, "mysql", server.Database(t))), sqllock.ID(9))
-			waiter := connection(t, db)
+			waiter := mustConn(t, db)
 			getLock(t, waiter, `'another program', 0`)
 			end := waitInGetLock(t, waiter, 1)
 			var seen *lockwatch.Snapshot
@@ -113,7 +113,7 @@ func TestInspectMySQLOrdinaryUser(t *testing.T) {
 func TestMySQLDeadlock(t *testing.T) {
 	t.Parallel()
 	db := open(t, "mysql", mariadbtest.Database(t))
-	one, two := connection(t, db), connection(t, db)
+	one, two := mustConn(t, db), mustConn(t, db)
 	getLock(t, one, nameOf+", 0", 1)
 	getLock(t, two, nameOf+", 0", 2)
 	end := waitInGetLock(t, one, 2)

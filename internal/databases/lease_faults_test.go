@@ -1,11 +1,9 @@
 package databases
 
 import (
-	"errors"
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -30,10 +28,7 @@ func TestLongServerFaultsOfALeaseTable(t *testing.T) {
 				waiting := p.await(waiter, p.key(1))
 				f.do(p)
 				p.endConnections()
-				lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
-				if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
-					t.Errorf("Unlock: %v, want ErrLost", err)
-				}
+				awaitLoss(t, lock)
 				if n := s.Stats().LossesBy["lease"] + s.Stats().LossesBy["connection"]; n != 1 {
 					t.Errorf("losses: %v", s.Stats().LossesBy)
 				}

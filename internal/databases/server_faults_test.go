@@ -1,10 +1,9 @@
 package databases
 
 import (
-	"errors"
+	"slices"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -44,6 +43,20 @@ func TestLongServerFaults(t *testing.T) {
 	}
 }
 
+// A few of the faults of TestLongServerFaults: one that counts for logins, one
+// that fails each call, one of the registry.
+func TestServerFaults(t *testing.T) {
+	t.Parallel()
+	server := newSharedServer(t)
+	for i, name := range []string{"password changed", "EXECUTE on pg_try_advisory_lock revoked", "rights on the registry revoked"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := serverFaults[slices.IndexFunc(serverFaults, func(f serverFault) bool { return f.name == name })]
+			f.meets(t, server.tenant(t, pgtest.Drivers()[i%2]))
+		})
+	}
+}
+
 // meets lets f happen to a holder and a waiter of p.
 func (f serverFault) meets(t *testing.T, p *tenant) {
 	holder, waiter := p.session(), p.session()
@@ -56,10 +69,7 @@ func (f serverFault) meets(t *testing.T, p *tenant) {
 		f.keeps(t, p, holder, waiter, lock)
 		p.endConnections()
 	}
-	lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
-	if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
-		t.Errorf("Unlock of the lost lock: %v, want ErrLost", err)
-	}
+	awaitLoss(t, lock)
 	if f.refused != nil {
 		p.fails(holder, f.refused, f.refusedSays)
 		if n := len(waiting); n != 0 {

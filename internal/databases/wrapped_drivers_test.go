@@ -1,7 +1,6 @@
 package databases
 
 import (
-	"context"
 	"database/sql/driver"
 	"errors"
 	"testing"
@@ -52,6 +51,15 @@ func TestLongWrappedDrivers(t *testing.T) {
 	eachWrapping(t, onShared, func(t *testing.T, s stage) { s.tryAll(t, nil, nil) })
 }
 
+// Behind the outermost of two wrappers everything works. TestLongWrappedDrivers
+// tries each.
+func TestWrappedDriver(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, onShared(t))
+	s.driver, s.wrap = "pgx", func(d driver.Driver) driver.Driver { return withOtelsql(withSqlmw(d)) }
+	s.tryAll(t, nil, nil)
+}
+
 // A Session finds the socket below wrappers. It notices a closed connection long
 // before its heartbeat.
 func TestWrappedDriverIsWatched(t *testing.T) {
@@ -62,14 +70,7 @@ func TestWrappedDriverIsWatched(t *testing.T) {
 		}
 		lock := mustLock(t, locks, userKey("watched", 1))
 		s.endAll(t, "application_name LIKE '%latchkey'")
-		select {
-		case <-lock.Context().Done():
-		case <-time.After(soon):
-			t.Fatal("the holder is not told of the loss")
-		}
-		if cause := context.Cause(lock.Context()); !errors.Is(cause, sqllock.ErrLost) {
-			t.Errorf("cause %v, want ErrLost", cause)
-		}
+		awaitLoss(t, lock)
 	})
 }
 
@@ -95,10 +96,7 @@ func TestLongWrappedDriverThatIsStuck(t *testing.T) {
 		if _, err := locks.TryLock(t.Context(), userKey("stuck", 1)); !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("TryLock: %v, want ErrUnavailable", err)
 		}
-		lockertest.Eventually(t, "the Session serves on another connection", func() bool {
-			lock, err := locks.TryLock(t.Context(), userKey("stuck", 2))
-			return err == nil && lock.Unlock() == nil
-		})
+		awaitGrant(t, "the Session serves on another connection", locks, userKey("stuck", 2))
 		lockertest.Eventually(t, "the stuck connection is closed", func() bool { return db.Stats().InUse == 1 })
 	})
 }
