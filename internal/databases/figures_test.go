@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -20,7 +21,7 @@ func TestFigures(t *testing.T) {
 			}
 			lost.Add(int64(locks))
 		}}
-		s := process(t, o, sqllock.WithObserver(observer))
+		s := process(t, o, sqllock.WithObserver(observer), sqllock.WithHeartbeat(50*time.Millisecond))
 		var locks []*sqllock.Lock
 		for _, key := range []sqllock.Key{sqllock.ID(-1), sqllock.Pair(2, 3), sqllock.Namespace("export").Key("ada")} {
 			locks = append(locks, mustLock(t, s, key))

@@ -18,7 +18,7 @@ func TestIdleCloseOnEveryDatabase(t *testing.T) {
 		other := process(t, o)
 		secret := sqllock.Namespace("idle").Keyed([]byte("0123456789abcdef0123456789abcdef"))
 		rotated := sqllock.Namespace("idle").Keyed([]byte("fedcba9876543210fedcba9876543210"))
-		for range 2 {
+		for range 2 { // the second time as the first
 			lock := mustLock(t, s, secret.Key("a"))
 			if _, err := lock.Token(t.Context()); err != nil {
 				t.Errorf("Token: %v", err)

@@ -122,10 +122,7 @@ func TestLongMySQLReplica(t *testing.T) {
 		return errors.Is(err, sqllock.ErrNotExclusive) && strings.Contains(err.Error(), saysFed)
 	})
 	run(t, replica, "STOP SLAVE")
-	lockertest.Eventually(t, "the Session serves on the promoted replica", func() bool {
-		lock, err := moved.TryLock(t.Context(), sqllock.ID(2))
-		return err == nil && lock.Unlock() == nil
-	})
+	awaitGrant(t, "the Session serves on the promoted replica", moved, sqllock.ID(2))
 
 	run(t, replica, "START SLAVE")
 	awaitStatus(t, replica, "Slave_running", "ON")
@@ -174,20 +171,5 @@ func TestLongMySQLPrimaryWithReplication(t *testing.T) {
 		run(t, sink, "STOP SLAVE; RESET SLAVE ALL")
 		awaitStatus(t, sink, "Slaves_running", "1")
 		serves(t, "one source with a name", sink)
-	})
-	t.Run("settings of an earlier role", func(t *testing.T) {
-		t.Parallel()
-		gone, primary := replicating(t, 1), replicating(t, 2)
-		withApp(t, gone)
-		follow(t, primary, gone, "")
-		awaitApp(t, primary)
-		run(t, primary, "STOP SLAVE")
-		serves(t, "with replication stopped", primary)
-		if err := gone.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		run(t, primary, "START SLAVE")
-		awaitStatus(t, primary, "Slaves_running", "1")
-		serves(t, "with replication from a server that is gone", primary)
 	})
 }

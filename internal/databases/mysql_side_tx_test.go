@@ -73,7 +73,7 @@ func TestMySQLSideTxWithoutConnection(t *testing.T) {
 	o := mariadb(t)
 	db := open(t, o.Driver, o.DSN)
 	db.SetMaxOpenConns(2)
-	lock := mustLock(t, session(t, db), sqllock.ID(1))
+	lock := mustLock(t, session(t, db, sqllock.WithLease(2*time.Second)), sqllock.ID(1))
 	mustConn(t, db)
 	if err := fencedWork(t, open(t, o.Driver, o.DSN), lock, 1); err == nil || !strings.Contains(err.Error(), "no connection of the pool") {
 		t.Errorf("Fence: %v", err)

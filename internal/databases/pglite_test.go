@@ -28,11 +28,12 @@ func TestLongPGlite(t *testing.T) {
 		}
 		_ = db.Close()
 		o := lockertest.Orders{Driver: driver, DSN: unprepared(driver, front.DSN("")), LeaseTable: true}
-		tr := startTraffic(t, false, process(t, o), process(t, o))
-		tr.end()
-		if n := tr.losses(); n > 0 {
-			t.Errorf("%s: %d losses", driver, n)
+		a, b := process(t, o), process(t, o)
+		lock := mustLock(t, a, sqllock.ID(1))
+		if _, err := b.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("%s: TryLock of a held key: %v, want ErrHeld", driver, err)
 		}
-		t.Logf("%s: %d grants", driver, tr.grants.Load())
+		mustUnlock(t, lock)
+		mustUnlock(t, mustLock(t, b, sqllock.ID(1)))
 	}
 }

@@ -176,14 +176,7 @@ func TestLongPoolExhausted(t *testing.T) {
 		} else if err := other.Unlock(); err != nil {
 			t.Error(err)
 		}
-		select {
-		case <-row.Context().Done():
-		case <-time.After(soon):
-			t.Error("the holder of a row is not told that its lease cannot be renewed")
-		}
-		if err := row.Err(); !errors.Is(err, sqllock.ErrLost) {
-			t.Errorf("a lock of a lease table: %v, want ErrLost", err)
-		}
+		lockertest.Eventually(t, "the holder of a row is told that its lease cannot be renewed", func() bool { return errors.Is(row.Err(), sqllock.ErrLost) })
 		for name, l := range map[string]sqllock.Locker{"lease table": table, "PerTx": sqllock.PerTx(db)} {
 			_, err := bounded(t, name, func() (*sqllock.Lock, error) { return l.TryLock(context.Background(), userKey("held", 5)) })
 			if !errors.Is(err, sqllock.ErrUnavailable) {
@@ -212,10 +205,7 @@ func TestLongPoolExhausted(t *testing.T) {
 		})
 		release()
 		for name, l := range map[string]sqllock.Locker{"Session": advisory, "lease table": table, "PerTx": sqllock.PerTx(db)} {
-			lockertest.Eventually(t, name+" serves again", func() bool {
-				lock, err := l.TryLock(t.Context(), userKey("held", 6))
-				return err == nil && lock.Unlock() == nil
-			})
+			awaitGrant(t, name+" serves again", l, userKey("held", 6))
 		}
 		if err := perTx.Unlock(); err != nil {
 			t.Errorf("Unlock of a lock on its own transaction: %v", err)
@@ -282,11 +272,7 @@ func TestLongPoolClosedAtWork(t *testing.T) {
 				t.Errorf("%s: a caller who waited: %v", name, err)
 			}
 		}
-		select {
-		case <-held["lease table"].Context().Done():
-		case <-time.After(soon):
-			t.Error("the holder of a row is not told of its loss")
-		}
+		lockertest.Eventually(t, "the holder of a row is told of its loss", func() bool { return held["lease table"].Err() != nil })
 		lockertest.Eventually(t, "the lease table says why it cannot write", func() bool { // at first that it does not answer
 			_, err = bounded(t, "TryLock", func() (*sqllock.Lock, error) { return table.TryLock(context.Background(), userKey("close", 2)) })
 			return !errors.Is(err, sqllock.ErrUnavailable) || strings.Contains(err.Error(), says)

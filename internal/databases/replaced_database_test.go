@@ -57,10 +57,7 @@ func TestAnotherDatabaseUnderTheOldNameOfALeaseTable(t *testing.T) {
 		s := p.leaseSession(sqllock.WithLease(60 * lease))
 		lock := mustLock(t, s, p.key(1))
 		p.replace()
-		lockertest.Eventually(t, "the holder is told, long before the lease ends", func() bool { return lock.Err() != nil })
-		if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
-			t.Errorf("Unlock: %v, want ErrLost", err)
-		}
+		awaitLoss(t, lock) // long before the lease ends
 		p.serves(s)
 		p.wantQuietLog(1)
 	})
@@ -83,9 +80,9 @@ func TestLeaseTableOutlivesARename(t *testing.T) {
 // A database that can only be read for less than the lease costs no lock.
 // Connections that were made meanwhile, which can only read for good, are not
 // used again.
-func TestLeaseTableOutlivesAReadOnlyMoment(t *testing.T) {
+func TestLongLeaseTableOutlivesAReadOnlyMoment(t *testing.T) {
 	eachTenant(t, func(t *testing.T, p *tenant) {
-		s := p.leaseSession(sqllock.WithLease(60 * lease))
+		s := p.leaseSession(sqllock.WithLease(10 * lease))
 		lock := mustLock(t, s, p.key(1))
 		p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on")
 		p.endConnections()
