@@ -88,10 +88,7 @@ func TestLongStatementsCancelledInALoop(t *testing.T) {
 		}
 		p.beats(s, lock)
 		for i := range 4 {
-			lockertest.Eventually(t, "the keys are free", func() bool {
-				lock, err := p.session().TryLock(t.Context(), p.key(10+i))
-				return err == nil && lock.Unlock() == nil
-			})
+			awaitGrant(t, "the keys are free", s, p.key(10+i))
 		}
 		p.wantQuietLog(20) // and not a line for each of 300
 	})
@@ -130,9 +127,7 @@ func TestLongServerOutOfConnections(t *testing.T) {
 				fill()
 				return err != nil && strings.Contains(err.Error(), "no connection to spare")
 			})
-			if err := lock.Err(); !errors.Is(err, sqllock.ErrLost) {
-				t.Errorf("the lock: %v, want ErrLost", err)
-			}
+			awaitLoss(t, lock)
 			p.fails(s, sqllock.ErrUnavailable, "no connection to spare")
 			for _, conn := range hog {
 				_ = conn.Close()

@@ -254,23 +254,6 @@ func text(t *testing.T, b *bank, query string) (s string) {
 	return s
 }
 
-// A stricter bound of the server remains in force.
-func TestIdempotencyStricterSettings(t *testing.T) {
-	t.Parallel()
-	b := bankOn(t, "MariaDB")
-	b.db = open(t, b.driver, b.dsn+"?wait_timeout=30&innodb_lock_wait_timeout=7")
-	var settings string
-	post(t.Context(), b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		tx, _ := idempotency.Tx(r.Context())
-		if err := tx.QueryRowContext(r.Context(), "SELECT CONCAT(@@innodb_lock_wait_timeout, ' ', @@wait_timeout)").Scan(&settings); err != nil {
-			t.Error(err)
-		}
-	})), "k-1", "10")
-	if settings != "7 30" {
-		t.Errorf("settings %q in the handler, want 7 30", settings)
-	}
-}
-
 // A mistake in the service's setup is 500 at once, and the log says what to do.
 // The handler does not run.
 func TestIdempotencyWiring(t *testing.T) {
@@ -315,25 +298,6 @@ func TestIdempotencyWiring(t *testing.T) {
 func otherTable(b *bank) {
 	execute(b.t, b.db, "DROP TABLE latchkey_responses")
 	execute(b.t, b.db, "CREATE TABLE latchkey_responses (fingerprint INTEGER)")
-}
-
-// A handler may switch to another database of MariaDB. Its response is stored
-// in the database that has its key.
-func TestIdempotencyHandlerUsesOtherDatabase(t *testing.T) {
-	t.Parallel()
-	b := bankOn(t, "MariaDB")
-	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := b.book(r); err != nil {
-			t.Error(err)
-		}
-		tx, _ := idempotency.Tx(r.Context())
-		if _, err := tx.ExecContext(r.Context(), "USE information_schema"); err != nil {
-			t.Error(err)
-		}
-		w.WriteHeader(http.StatusCreated)
-	})), "k-1", "10"), http.StatusCreated)
-	b.db = open(t, b.driver, b.dsn)
-	b.wantEffects(1)
 }
 
 // Old responses are deleted, a thousand at a time. Two calls at once do not

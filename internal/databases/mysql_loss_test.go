@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,68 +47,6 @@ func TestMySQLKilled(t *testing.T) {
 		_, err := idle.Held()
 		return isGone(err)
 	})
-}
-
-// A Session keeps its locks when its statements are killed (KILL QUERY), and no
-// call hangs. MariaDB kills statements in this way when they change tables.
-func TestLongMySQLSessionOutlivesKilledStatements(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	db := open(t, o.Driver, o.DSN)
-	execute(t, db, "CREATE TABLE work (who INT)")
-	s := process(t, o)
-	lock := mustLock(t, s, sqllock.ID(-1))
-	if err := fencedWork(t, db, lock, -1); err != nil {
-		t.Fatal(err)
-	}
-	id := holder(t, db)
-	done := make(chan struct{})
-	var (
-		wg     sync.WaitGroup
-		denied atomic.Int64
-	)
-	for i := range 16 {
-		wg.Go(func() {
-			for range 20 {
-				other, err := s.TryLock(context.Background(), sqllock.ID(int64(i)))
-				if err == nil {
-					if fenced := fencedWork(t, db, other, i); fenced != nil {
-						denied.Add(1)
-						if !strings.Contains(fenced.Error(), "interrupted") {
-							t.Errorf("Fence: %v", fenced)
-						}
-					}
-					err = other.Unlock()
-				}
-				if err != nil && !errors.Is(err, sqllock.ErrUnavailable) {
-					t.Errorf("TryLock, Unlock: %v", err)
-					return
-				}
-			}
-		})
-	}
-	var killer sync.WaitGroup
-	killer.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			default:
-				execute(t, db, fmt.Sprintf("KILL QUERY %d", id))
-			}
-		}
-	})
-	wg.Wait()
-	close(done)
-	killer.Wait()
-	if err := lock.Err(); err != nil {
-		t.Errorf("the lock that was held: %v", err)
-	}
-	if err := lock.Unlock(); err != nil {
-		t.Errorf("Unlock: %v", err)
-	}
-	lockertest.Eventually(t, "no lock remains", func() bool { return number(t, db, namedLocks) == 0 })
-	t.Logf("%d tokens were not granted, %d losses", denied.Load(), s.Stats().Losses)
 }
 
 // The watch on the socket notices a killed connection long before a heartbeat

@@ -93,7 +93,7 @@ func TestLongPoolSettingsChangeAtWork(t *testing.T) {
 						t.Error("a key is held twice")
 					}
 					inside[kind].Add(-1)
-					if err := lock.Unlock(); err != nil {
+					if err := lock.Unlock(); err != nil && !(errors.Is(err, sqllock.ErrUnavailable) && kind > 0) {
 						t.Errorf("Unlock %d: %v", kind, err)
 					}
 				}
