@@ -103,7 +103,7 @@ func TestLongServerOutOfConnections(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			p := newSharedServer(t, pgtest.WithSettings(map[string]string{"max_connections": "12"})).tenant(t, driver)
-			s := p.session()
+			s := p.session(sqllock.WithLease(20 * time.Second))
 			lock := mustLock(t, s, p.key(1))
 			var hog []*sql.Conn
 			crowd := p.pool()

@@ -197,8 +197,11 @@ func useRegistry(t *testing.T, s stage) error {
 		for _, h := range snapshot.Holders {
 			shown = shown || h.Registration != nil && h.Registration.Name != ""
 		}
-		if text := registry.String(); strings.Contains(text, "cannot be written") {
-			return fmt.Errorf("the log: %s", text)
+		for line := range strings.Lines(registry.String()) {
+			// A write that took too long is made again, with the next heartbeat.
+			if strings.Contains(line, "cannot be written") && !strings.Contains(line, "(statement_timeout)") {
+				return fmt.Errorf("the log: %s", line)
+			}
 		}
 		if time.Now().After(until) {
 			t.Fatal("the registry does not show the lock")

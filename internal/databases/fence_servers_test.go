@@ -107,7 +107,8 @@ func TestLongLeaseTableServerRestarts(t *testing.T) {
 			o := leaseTableOn(driver, server)
 			db := open(t, driver, server.DSN(""))
 			withWork(t, o, db)
-			s, other := process(t, o, sqllock.WithLease(time.Hour)), process(t, o, sqllock.WithLease(time.Hour))
+			const lease = 59 * time.Second // longer than a restart takes
+			s, other := process(t, o, sqllock.WithLease(lease)), process(t, o, sqllock.WithLease(lease))
 			for _, stop := range []func() error{server.Stop, server.Kill} {
 				first, second := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
 				if err := fencedWork(t, db, first, 1); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -19,7 +20,7 @@ func TestLongPGlite(t *testing.T) {
 	t.Cleanup(func() { _ = front.Close() })
 	for _, driver := range pgtest.Drivers() {
 		db := open(t, driver, front.DSN(""))
-		s, err := sqllock.Open(t.Context(), db)
+		s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(2*time.Second))
 		if s != nil {
 			_ = s.Close()
 		}

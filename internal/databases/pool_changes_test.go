@@ -159,7 +159,7 @@ func bounded[T any](t *testing.T, what string, call func() (T, error)) (T, error
 func TestLongPoolExhausted(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
 		s, db := s.shares(t, 4)
-		advisory := session(t, db)
+		advisory := session(t, db, sqllock.WithLease(40*time.Second)) // its calls are bounded as in a service
 		table := session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(2*time.Second))
 		lock, row := mustLock(t, advisory, userKey("held", 1)), mustLock(t, table, userKey("held", 2))
 		perTx, err := sqllock.PerTx(db).TryLock(t.Context(), userKey("held", 3))
@@ -177,23 +177,24 @@ func TestLongPoolExhausted(t *testing.T) {
 			t.Error(err)
 		}
 		lockertest.Eventually(t, "the holder of a row is told that its lease cannot be renewed", func() bool { return errors.Is(row.Err(), sqllock.ErrLost) })
-		for name, l := range map[string]sqllock.Locker{"lease table": table, "PerTx": sqllock.PerTx(db)} {
-			_, err := bounded(t, name, func() (*sqllock.Lock, error) { return l.TryLock(context.Background(), userKey("held", 5)) })
-			if !errors.Is(err, sqllock.ErrUnavailable) {
-				t.Errorf("%s: %v, want ErrUnavailable", name, err)
-			}
+		_, err = bounded(t, "lease table", func() (*sqllock.Lock, error) { return table.TryLock(context.Background(), userKey("held", 5)) })
+		if !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("lease table: %v, want ErrUnavailable", err)
 		}
 		if status, log, _ := once(); status != http.StatusServiceUnavailable || !strings.Contains(log, "all of its pool is in use") {
 			t.Errorf("idempotency: status %d, %s", status, log)
 		}
-		brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // Inspect waits as long as its context
+		brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // PerTx waits for 5 s, and Inspect as long as its context
 		defer cancel()
-		_, err = bounded(t, "Inspect", func() (*lockwatch.Snapshot, error) { return lockwatch.Inspect(brief, db) })
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Inspect without a connection: %v, want the end of its context", err)
+		for name, call := range map[string]func() error{
+			"PerTx":   func() error { _, err := sqllock.PerTx(db).TryLock(brief, userKey("held", 5)); return err },
+			"Inspect": func() error { _, err := lockwatch.Inspect(brief, db); return err },
+		} {
+			if _, err := bounded(t, name, func() (any, error) { return nil, call() }); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sqllock.ErrUnavailable) {
+				t.Errorf("%s without a connection: %v, want the end of its context", name, err)
+			}
 		}
-		_, err = sqllock.Open(t.Context(), db)
-		if !errors.Is(err, sqllock.ErrUnavailable) {
+		if _, err := sqllock.Open(t.Context(), db, sqllock.WithLease(2*time.Second)); !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("Open: %v, want ErrUnavailable", err)
 		}
 		// The Session loses its connection, and has no other.
@@ -221,7 +222,7 @@ func TestLongPoolClosedAtWork(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
 		const says = "the *sql.DB was closed"
 		s, db := s.shares(t, 10)
-		advisory := session(t, db)
+		advisory := session(t, db, sqllock.WithLease(40*time.Second))
 		table := session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(2*time.Second))
 		perTx := sqllock.PerTx(db)
 		conn, err := db.Conn(t.Context())
