@@ -11,19 +11,19 @@ import (
 // with advisory locks of PostgreSQL have this test in package sqllock, as
 // TestSessionConforms.
 func TestConformance(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
-		sqllock.Schema(process(t, o).Dialect()) // panics if the kind's name is no constant
-		fleet := lockertest.Fleet{
-			New:    func(t *testing.T) sqllock.Locker { return process(t, o) },
-			InLine: func(l sqllock.Locker) int { return l.(*sqllock.Session).Stats().Waiting },
-		}
-		if k.locks != "" {
-			process(t, o) // makes the tables
-			observer := open(t, o.Driver, o.DSN)
-			fleet.Leftovers = func(t *testing.T) int { return number(t, observer, k.locks) }
-		}
-		lockertest.Run(t, fleet)
-	}, moreKinds...)
+	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) { lockertest.Run(t, fleetOn(t, k, o)) }, moreKinds...)
+}
+
+// fleetOn returns a fleet of Sessions that stand for processes of their own.
+func fleetOn(t *testing.T, k kind, o lockertest.Orders) lockertest.Fleet {
+	t.Helper()
+	process(t, o) // makes the tables
+	observer := open(t, o.Driver, o.DSN)
+	return lockertest.Fleet{
+		New:       func(t *testing.T) sqllock.Locker { return process(t, o) },
+		InLine:    func(l sqllock.Locker) int { return l.(*sqllock.Session).Stats().Waiting },
+		Leftovers: func(t *testing.T) int { return number(t, observer, k.locks) },
+	}
 }
 
 // A lease table uses a connection only while it runs statements. So a pool of
