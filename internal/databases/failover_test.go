@@ -15,6 +15,7 @@ import (
 // session finds that out at its next heartbeat, however long the lease is. It
 // then holds none of them next to their new holders.
 func TestLongLeaseTableFailoverToLaggingStandby(t *testing.T) {
+	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()

@@ -26,6 +26,7 @@ var lockLists = map[string][]string{
 // Inspect shows the holders of keys and the connections that wait in GET_LOCK. It
 // shows no lock of another database, of another program, or of a Session itself.
 func TestInspectMySQL(t *testing.T) {
+	t.Parallel()
 	for list, options := range lockLists {
 		t.Run(list, func(t *testing.T) {
 			t.Parallel()

@@ -122,6 +122,7 @@ func TestInspectSQLiteReads(t *testing.T) {
 // Inspect and Watch fail at once on a system without lease tables that is not
 // PostgreSQL itself, and say what is missing where the locks cannot be seen.
 func TestInspectSeesNothing(t *testing.T) {
+	t.Parallel()
 	hidden := mariadbtest.New(t, "--metadata-lock-info=OFF")
 	for _, tt := range []struct{ name, driver, dsn, says string }{
 		{"an unknown server", "pgx", inExecMode(unknownServer(t)), "no lease tables"},

@@ -52,6 +52,7 @@ func TestMySQLKilled(t *testing.T) {
 // The watch on the socket notices a killed connection long before a heartbeat
 // does.
 func TestMySQLLossIsToldAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, options := range map[string]string{"plain": "", "TLS": "?tls=skip-verify", "compressed": "?compress=true"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -29,6 +29,7 @@ func TestPageLeases(t *testing.T) {
 
 // The page shows the locks of MariaDB, whose sessions it does not end.
 func TestPageMariaDB(t *testing.T) {
+	t.Parallel()
 	dsn := mariadbtest.Database(t)
 	db, locks := open(t, "mysql", dsn), session(t, open(t, "mysql", dsn))
 	mustLock(t, locks, sqllock.Namespace("export").Key("ada"))

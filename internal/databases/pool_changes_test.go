@@ -41,6 +41,7 @@ func (s stage) shares(t *testing.T, n int) (stage, *sql.DB) {
 
 // With every setting of a pool that all share, everything works.
 func TestLongPoolSettings(t *testing.T) {
+	t.Parallel()
 	for _, p := range poolSettings {
 		t.Run(p.name, func(t *testing.T) {
 			eachStage(t, func(t *testing.T, s stage) {

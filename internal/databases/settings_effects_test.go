@@ -93,8 +93,8 @@ func TestLongIdleSessionTimeout(t *testing.T) {
 func TestTimeoutsInTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ setting, says string }{
-		{"statement_timeout = '200ms'", "(statement_timeout)"},
-		{"lock_timeout = '200ms'", "(lock_timeout)"},
+		{"statement_timeout = '1s'", "(statement_timeout)"},
+		{"lock_timeout = '1s'", "(lock_timeout)"},
 	} {
 		t.Run(tt.setting[:9], func(t *testing.T) {
 			eachStage(t, func(t *testing.T, s stage) {
@@ -172,6 +172,7 @@ func TestIdleTransactionTimeout(t *testing.T) {
 // With serializable transactions a lease table serves many callers, and no key
 // is held twice.
 func TestLeaseTableUnderSerializable(t *testing.T) {
+	t.Parallel()
 	for _, level := range []string{"serializable", "repeatable read"} {
 		t.Run(level, func(t *testing.T) {
 			eachStage(t, func(t *testing.T, s stage) {
