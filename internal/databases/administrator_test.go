@@ -30,7 +30,7 @@ func eachTenant(t *testing.T, test func(t *testing.T, p *tenant), opts ...pgtest
 // An administrator's job ends the tenant's connections again and again. Each
 // time the holder is told, and the Session serves again. The log has two lines
 // for each loss.
-func TestBackendsEndedInALoop(t *testing.T) {
+func TestLongBackendsEndedInALoop(t *testing.T) {
 	eachTenant(t, func(t *testing.T, p *tenant) {
 		s := p.session()
 		const times = 10
@@ -54,7 +54,7 @@ func TestBackendsEndedInALoop(t *testing.T) {
 
 // pg_cancel_backend in a loop fails statements. It ends no lock that is held,
 // and leaves none behind.
-func TestStatementsCancelledInALoop(t *testing.T) {
+func TestLongStatementsCancelledInALoop(t *testing.T) {
 	eachTenant(t, func(t *testing.T, p *tenant) {
 		s := p.session()
 		lock := mustLock(t, s, p.key(1))
@@ -88,10 +88,7 @@ func TestStatementsCancelledInALoop(t *testing.T) {
 		}
 		p.beats(s, lock)
 		for i := range 4 {
-			lockertest.Eventually(t, "the keys are free", func() bool {
-				lock, err := p.session().TryLock(t.Context(), p.key(10+i))
-				return err == nil && lock.Unlock() == nil
-			})
+			awaitGrant(t, "the keys are free", s, p.key(10+i))
 		}
 		p.wantQuietLog(20) // and not a line for each of 300
 	})
@@ -100,13 +97,13 @@ func TestStatementsCancelledInALoop(t *testing.T) {
 // A server has no connection left just when a Session has lost its own. Callers
 // are told so, and the Session connects as soon as there is room. Ordinary roles
 // do not get the slots that are reserved for superusers.
-func TestServerOutOfConnections(t *testing.T) {
+func TestLongServerOutOfConnections(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			p := newSharedServer(t, pgtest.WithSettings(map[string]string{"max_connections": "12"})).tenant(t, driver)
-			s := p.session()
+			s := p.session(sqllock.WithLease(20 * time.Second))
 			lock := mustLock(t, s, p.key(1))
 			var hog []*sql.Conn
 			crowd := p.pool()
@@ -130,9 +127,7 @@ func TestServerOutOfConnections(t *testing.T) {
 				fill()
 				return err != nil && strings.Contains(err.Error(), "no connection to spare")
 			})
-			if err := lock.Err(); !errors.Is(err, sqllock.ErrLost) {
-				t.Errorf("the lock: %v, want ErrLost", err)
-			}
+			awaitLoss(t, lock)
 			p.fails(s, sqllock.ErrUnavailable, "no connection to spare")
 			for _, conn := range hog {
 				_ = conn.Close()
@@ -148,7 +143,7 @@ func TestServerOutOfConnections(t *testing.T) {
 // its locks. Its Session gives itself the memory to look at the lock table. The
 // proof of Open changes no settings, so it cannot list as many locks as there are
 // here.
-func TestNoTemporaryFiles(t *testing.T) {
+func TestLongNoTemporaryFiles(t *testing.T) {
 	t.Parallel()
 	server := newSharedServer(t, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "512"}))
 	test := func(t *testing.T, p *tenant) {
@@ -177,16 +172,6 @@ func TestNoTemporaryFiles(t *testing.T) {
 	for _, driver := range pgtest.Drivers() { // one after the other: they share the lock table
 		t.Run(driver, func(t *testing.T) { test(t, server.tenant(t, driver)) })
 	}
-}
-
-func mustConn(t *testing.T, db *sql.DB) *sql.Conn {
-	t.Helper()
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
 }
 
 // A ConnLocker whose caller holds a lock of a Session with a registry looks for

@@ -190,9 +190,6 @@ func (s stage) tryAll(t *testing.T, fails outcome, mayFail []string) {
 		}
 		t.Run(u.name, func(t *testing.T) {
 			err := u.use(t, s)
-			for deadline := time.Now().Add(soon); isSlow(err) && time.Now().Before(deadline); {
-				err = u.use(t, s)
-			}
 			var own *ownError
 			if err != nil && !errors.As(err, &own) {
 				s.saysNothingPrivate(t, err)

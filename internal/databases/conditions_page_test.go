@@ -56,7 +56,7 @@ func TestConditionsPage(t *testing.T) {
 		t.Errorf("%d rows: is this the page?", rows)
 	}
 	for _, c := range roleSettings {
-		if c.set != nil && !strings.Contains(string(page), "`TestSettings/"+c.name+"`") {
+		if c.set != nil && !strings.Contains(string(page), "`TestLongSettings/"+c.name+"`") {
 			t.Errorf("the page does not mention the setting %q", c.name)
 		}
 	}
@@ -82,13 +82,13 @@ func TestServerFaultsPage(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	want := map[string]string{} // the test of each fault
 	for _, f := range serverFaults {
-		want[f.name] = "`TestServerFaults`"
+		want[f.name] = "`TestLongServerFaults`"
 	}
 	for _, f := range leaseFaults {
-		want[f.name] = "`TestServerFaultsOfALeaseTable`"
+		want[f.name] = "`TestLongServerFaultsOfALeaseTable`"
 	}
 	for _, f := range mysqlFaults {
-		want[f.name] = "`TestMySQLServerFaults`"
+		want[f.name] = "`TestLongMySQLServerFaults`"
 	}
 	for line := range strings.Lines(section) {
 		cells := strings.Split(strings.Trim(line, "| \n"), " | ")

@@ -2,8 +2,13 @@ package databases
 
 import (
 	"database/sql"
+	"errors"
+	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,17 +26,13 @@ type kind struct {
 
 const leaseRows = "SELECT count(*) FROM latchkey_locks"
 
+// kinds are the databases that most tests run on: each dialect, and of
+// PostgreSQL with a lease table each driver, with a pooler between and without.
 var kinds = []kind{
 	{"SQLite", sqlite, leaseRows},
 	{"MariaDB", mariadb, namedLocks},
 	{"lease table, pgx", func(t *testing.T) lockertest.Orders {
 		return lockertest.Orders{Driver: "pgx", DSN: inExecMode(pgtest.Database(t)), LeaseTable: true}
-	}, leaseRows},
-	{"lease table, lib/pq", func(t *testing.T) lockertest.Orders {
-		return lockertest.Orders{Driver: "postgres", DSN: pgtest.Database(t), LeaseTable: true}
-	}, leaseRows},
-	{"lease table, pgx, PgBouncer", func(t *testing.T) lockertest.Orders {
-		return lockertest.Orders{Driver: "pgx", DSN: inExecMode(throughPgBouncer(t)), LeaseTable: true}
 	}, leaseRows},
 	{"lease table, lib/pq, PgBouncer", func(t *testing.T) lockertest.Orders {
 		return lockertest.Orders{Driver: "postgres", DSN: throughPgBouncer(t), LeaseTable: true}
@@ -41,14 +42,54 @@ var kinds = []kind{
 	}, leaseRows},
 }
 
+// moreKinds are the combinations that only the conformance suite runs on.
+var moreKinds = []kind{
+	{"lease table, lib/pq", func(t *testing.T) lockertest.Orders {
+		return lockertest.Orders{Driver: "postgres", DSN: pgtest.Database(t), LeaseTable: true}
+	}, leaseRows},
+	{"lease table, pgx, PgBouncer", func(t *testing.T) lockertest.Orders {
+		return lockertest.Orders{Driver: "pgx", DSN: inExecMode(throughPgBouncer(t)), LeaseTable: true}
+	}, leaseRows},
+}
+
 // eachKind runs test on a fresh database of each kind.
-func eachKind(t *testing.T, test func(t *testing.T, k kind, o lockertest.Orders)) {
-	for _, k := range kinds {
+func eachKind(t *testing.T, test func(t *testing.T, k kind, o lockertest.Orders), more ...kind) {
+	t.Parallel()
+	for _, k := range slices.Concat(kinds, more) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			test(t, k, k.orders(t))
 		})
 	}
+}
+
+// eachLeaseTable runs test on a fresh database of each kind that has rows for
+// locks.
+func eachLeaseTable(t *testing.T, test func(t *testing.T, o lockertest.Orders)) {
+	t.Parallel()
+	for _, k := range kinds {
+		if k.locks != leaseRows {
+			continue
+		}
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, k.orders(t))
+		})
+	}
+}
+
+// isSQLite reports whether o is a database of SQLite.
+func isSQLite(o lockertest.Orders) bool { return o.Driver == "sqlite" }
+
+// dialectOf returns the dialect of o.
+func dialectOf(o lockertest.Orders) sqllock.Dialect {
+	switch o.Driver {
+	case "sqlite":
+		return sqllock.SQLite
+	case "mysql":
+		return sqllock.MySQL
+	}
+	return sqllock.PostgreSQL
 }
 
 // file returns the DSN of a new file, as a service would have it.
@@ -95,17 +136,58 @@ func isUnknownServer(o lockertest.Orders) bool {
 	return strings.Contains(o.DSN, "search_path=public,unknown")
 }
 
-// throughPgBouncer returns the DSN of a fresh server behind a PgBouncer in
-// transaction mode with two connections.
+// A pooledServer is a PostgreSQL behind a PgBouncer in transaction mode, with
+// two connections for each database.
+type pooledServer struct {
+	*pgtest.Cluster
+	bouncer *pgtest.Bouncer
+}
+
+// pooler starts the server that all tests share which need one behind a pooler.
+var pooler = sync.OnceValues(func() (*pooledServer, error) {
+	cluster, err := pgtest.Start()
+	if err != nil {
+		return nil, err
+	}
+	bouncer, err := cluster.PgBouncer("transaction", 2)
+	if err != nil {
+		return nil, errors.Join(err, cluster.Close())
+	}
+	started := &pooledServer{cluster, bouncer}
+	poolerStarted.Store(started)
+	return started, nil
+})
+
+var poolerStarted atomic.Pointer[pooledServer] // nil: no test has needed it
+
+// closePooler ends the server of pooler, and returns the code to exit with.
+func closePooler(code int) int {
+	if p := poolerStarted.Load(); p != nil {
+		if err := p.Close(); err != nil {
+			println(err.Error())
+			return 1
+		}
+	}
+	return code
+}
+
+// throughPgBouncer returns the DSN of a fresh database behind a PgBouncer in
+// transaction mode.
 func throughPgBouncer(t *testing.T) (dsn string) {
 	t.Helper()
-	cluster := pgtest.New(t)
-	bouncer, err := cluster.PgBouncer("transaction", 2)
+	p, err := pooler()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = bouncer.Close() })
-	return bouncer.DSN("")
+	direct, err := p.CreateDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.bouncer.DSN(strings.TrimPrefix(u.Path, "/"))
 }
 
 // pool opens a pool of its own on the database of o.

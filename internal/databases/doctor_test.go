@@ -65,6 +65,7 @@ func TestDoctorHealthy(t *testing.T) {
 
 // Misconfigurations of MariaDB and SQLite.
 func TestDoctorPlanted(t *testing.T) {
+	t.Parallel()
 	on := func(o lockertest.Orders, opts ...lockdoctor.Option) func(*testing.T) (*sql.DB, []lockdoctor.Option) {
 		return func(t *testing.T) (*sql.DB, []lockdoctor.Option) { return open(t, o.Driver, o.DSN), opts }
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math/rand/v2"
 	"reflect"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -74,6 +72,40 @@ func held(t *testing.T, s dialect.Session) []dialect.Key {
 		return 1
 	})
 	return keys
+}
+
+// One key of each group of a request is taken, or none. Keys beyond a group
+// count, whoever holds them, and so do those that the caller holds.
+func TestEachGroup(t *testing.T) {
+	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
+		a, b := connect(t, o), connect(t, o)
+		exchange(t, b, dialect.Batch{Try: big(1, 4, 20)})
+		for _, tt := range []struct {
+			name    string
+			request []dialect.Group
+			won     []int
+			held    []dialect.Key
+		}{
+			{"a free key of each", []dialect.Group{{Keys: big(1, 2)}, {Keys: big(3, 4)}}, []int{1, 0}, big(2, 3)},
+			{"no free key of the second", []dialect.Group{{Keys: big(2)}, {Keys: big(1, 4)}}, []int{dialect.GivenUp, dialect.NoneFree}, nil},
+			{"a key beyond is held", []dialect.Group{{Keys: big(5), Beyond: big(20)}}, []int{dialect.OverLimit}, nil},
+			{"a key beyond is free", []dialect.Group{{Keys: big(5), Beyond: big(21)}}, []int{0}, big(5)},
+			{"one is held already", []dialect.Group{{Keys: big(6), Held: 1}}, []int{dialect.OverLimit}, nil},
+			{"one is held already, of two", []dialect.Group{{Keys: big(6, 7), Held: 1}}, []int{0}, big(6)},
+		} {
+			tt.request[len(tt.request)-1].Last = true
+			got := exchange(t, a, dialect.Batch{Each: tt.request})
+			for i, g := range got.Each {
+				if g.Won != tt.won[i] && tt.won[i] != dialect.GivenUp || tt.held == nil && g.Won >= 0 {
+					t.Errorf("%s: group %d: won %d, want %d", tt.name, i, g.Won, tt.won[i])
+				}
+			}
+			if keys := held(t, a); !reflect.DeepEqual(keys, tt.held) {
+				t.Errorf("%s: held %v, want %v", tt.name, keys, tt.held)
+			}
+			exchange(t, a, dialect.Batch{Release: tt.held})
+		}
+	})
 }
 
 // A set of keys is acquired as a whole or not at all.
@@ -156,6 +188,7 @@ func TestExchange(t *testing.T) {
 	})
 }
 
+// A batch of thousands of keys is taken, rejected and released.
 func TestThousandsOfKeys(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		a, b := connect(t, o), connect(t, o)
@@ -178,89 +211,9 @@ func TestThousandsOfKeys(t *testing.T) {
 	})
 }
 
-// Sessions acquire and release keys at random, in batches, in any order. Two of
-// them never hold a key at the same time, and each knows which keys it holds.
-func TestExchangesAtRandom(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		const keys, sessions, rounds = 12, 4, 60
-		var (
-			mu    sync.Mutex
-			owner [keys]int // the session's number + 1
-			wg    sync.WaitGroup
-		)
-		for i := range sessions {
-			s := connect(t, o)
-			rng := rand.New(rand.NewPCG(uint64(i), 7)) //nolint:gosec // a test's
-			wg.Go(func() {
-				mine := map[int64]bool{}
-				took := func(id int64) {
-					mu.Lock()
-					defer mu.Unlock()
-					if owner[id] != 0 {
-						t.Errorf("session %d acquired key %d, which session %d holds", i, id, owner[id]-1)
-					}
-					owner[id], mine[id] = i+1, true
-				}
-				for range rounds {
-					var b dialect.Batch
-					asked := map[int64]bool{}
-					mu.Lock()
-					for id := range mine {
-						if rng.IntN(2) == 0 {
-							b.Release = append(b.Release, big(id)...)
-							owner[id] = 0
-							asked[id] = true
-							delete(mine, id)
-						}
-					}
-					mu.Unlock()
-					for range 3 {
-						if id := rng.Int64N(keys); !mine[id] && !asked[id] {
-							asked[id] = true
-							b.Try = append(b.Try, big(id)...)
-						}
-					}
-					var group []dialect.Key
-					for range 3 {
-						if id := rng.Int64N(keys); !mine[id] && !asked[id] {
-							asked[id] = true
-							group = append(group, big(id)...)
-						}
-					}
-					if len(group) > 0 {
-						b.Any = append(b.Any, group)
-					}
-					if err := s.Exchange(&b); err != nil {
-						t.Errorf("Exchange: %v", err)
-						return
-					}
-					if len(b.NotHeld) > 0 {
-						t.Errorf("session %d did not hold %v", i, b.NotHeld)
-					}
-					for _, k := range b.Try {
-						if !slices.Contains(b.Busy, k) {
-							took(k.ID)
-						}
-					}
-					for g, won := range b.Won {
-						if won >= 0 {
-							took(b.Any[g][won].ID)
-						}
-					}
-				}
-				if n := len(held(t, s)); n != len(mine) {
-					t.Errorf("session %d holds %d keys in the database, but has recorded %d", i, n, len(mine))
-				}
-			})
-		}
-		wg.Wait()
-	})
-}
-
 // The database frees the keys of a silent session, but never before its lease
 // ends. The session finds out.
-func TestSilentSession(t *testing.T) {
-	t.Parallel()
+func TestLongSilentSession(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		rival := connect(t, o)
 		db := pool(t, o)
@@ -298,99 +251,35 @@ func TestSilentSession(t *testing.T) {
 	})
 }
 
-// Of two sessions with different secrets that come at the same moment, never do
-// both use the namespace. A use ends with DropSecret or with the session.
+// Of two sessions with different secrets, one uses the namespace. A use ends
+// with DropSecret or with the session.
 func TestSecretChecks(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		sessions := []dialect.Session{connect(t, o), connect(t, o)}
-		for round := range 20 {
-			var (
-				got   [2]bool
-				ready sync.WaitGroup
-				wg    sync.WaitGroup
-			)
-			ready.Add(2)
-			for i, s := range sessions {
-				check := dialect.SecretCheckOf("namespace-"+itoa(round), uint32(i+1)) //nolint:gosec // 1 or 2
-				wg.Go(func() {
-					ready.Done()
-					ready.Wait()
-					conflict, err := s.UseSecret(check)
-					if err != nil {
-						t.Errorf("UseSecret: %v", err)
-						return
-					}
-					got[i] = !conflict
-				})
-			}
-			wg.Wait()
-			if got[0] && got[1] {
-				t.Errorf("round %d: both use the namespace", round)
-			}
-		}
-		check := dialect.SecretCheckOf("another", 1)
-		rival := dialect.SecretCheckOf("another", 2)
-		ask := func(s dialect.Session, c dialect.SecretCheck) bool {
+		a, b, third := connect(t, o), connect(t, o), connect(t, o)
+		check, rival := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 2)
+		uses := func(s dialect.Session, c dialect.SecretCheck) bool {
 			conflict, err := s.UseSecret(c)
 			if err != nil {
 				t.Fatalf("UseSecret: %v", err)
 			}
 			return !conflict
 		}
-		for _, s := range []dialect.Session{sessions[0], sessions[0], sessions[1]} {
-			if !ask(s, check) {
+		for _, s := range []dialect.Session{a, a, b} {
+			if !uses(s, check) {
 				t.Error("the same check of two sessions is a conflict")
 			}
 		}
-		third := connect(t, o)
-		if ask(third, rival) {
+		if uses(third, rival) {
 			t.Error("another fingerprint of a class in use makes no conflict")
 		}
-		if err := sessions[0].DropSecret(check); err != nil {
+		if err := a.DropSecret(check); err != nil {
 			t.Fatalf("DropSecret: %v", err)
 		}
-		if ask(third, rival) {
+		if uses(third, rival) {
 			t.Error("a check has ended although another session has it too")
 		}
-		sessions[1].Destroy()
-		lockertest.Eventually(t, "the check ends with its session", func() bool { return ask(third, rival) })
-	})
-}
-
-// A session with another secret does not disturb a fleet that is there, however
-// often it asks: sessions of the fleet that come meanwhile are never refused.
-func TestSecretNewcomerDoesNotDisturb(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		fleet, returning, newcomer := connect(t, o), connect(t, o), connect(t, o)
-		right, wrong := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 2)
-		if conflict, err := fleet.UseSecret(right); err != nil || conflict {
-			t.Fatalf("UseSecret: conflict %t, %v", conflict, err)
-		}
-		done := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				if conflict, err := newcomer.UseSecret(wrong); err != nil || !conflict {
-					t.Errorf("another secret: conflict %t, %v", conflict, err)
-					return
-				}
-			}
-		})
-		for range 50 {
-			if conflict, err := returning.UseSecret(right); err != nil || conflict {
-				t.Errorf("the fleet's secret: conflict %t, %v", conflict, err)
-			}
-			if err := returning.DropSecret(right); err != nil {
-				t.Errorf("DropSecret: %v", err)
-			}
-		}
-		close(done)
-		wg.Wait()
+		b.Destroy()
+		lockertest.Eventually(t, "the check ends with its session", func() bool { return uses(third, rival) })
 	})
 }
 

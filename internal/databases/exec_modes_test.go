@@ -45,7 +45,7 @@ var execModes = []execMode{
 
 // A Session works in every way in which a driver sends statements. A lease table
 // rejects those that prepare.
-func TestExecModes(t *testing.T) {
+func TestLongExecModes(t *testing.T) {
 	t.Parallel()
 	for _, m := range execModes {
 		t.Run(m.driver+"/"+m.parameter, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestExecModes(t *testing.T) {
 
 // Through a transaction pooler, a Session is refused in every mode. What works
 // there works as without a pooler.
-func TestExecModesThroughPgBouncer(t *testing.T) {
+func TestLongExecModesThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	bouncer, err := cluster.PgBouncer("transaction", 5)

@@ -14,23 +14,42 @@ import (
 
 // leaseTableOn returns the orders of a process with a lease table on server.
 func leaseTableOn(driver string, server *pgtest.Cluster) lockertest.Orders {
-	o := lockertest.Orders{Driver: driver, DSN: server.DSN(""), LeaseTable: true}
-	if driver == "pgx" {
-		o.DSN = inExecMode(o.DSN)
+	return lockertest.Orders{Driver: driver, DSN: unprepared(driver, server.DSN("")), LeaseTable: true}
+}
+
+// fencesApart checks the fences of two servers that were promoted separately. The
+// holder of the first passes no fence of the second.
+func fencesApart(t *testing.T, pools []*sql.DB, holders []*sqllock.Lock) {
+	t.Helper()
+	for i, holder := range holders {
+		if err := fencedWork(t, pools[i], holder, i); err != nil {
+			t.Errorf("a holder on its own server: %v", err)
+		}
 	}
-	return o
+	for range 2 {
+		if err := fencedWork(t, pools[1], holders[0], 2); err != sqllock.ErrFenced {
+			t.Errorf("the first one's holder, on the second: %v, want ErrFenced", err)
+		}
+		if err := fencedWork(t, pools[1], holders[1], 3); err != nil {
+			t.Errorf("the second one's holder, on the second: %v", err)
+		}
+	}
+	if n := number(t, pools[1], "SELECT count(*) FROM work WHERE who = 2"); n > 0 {
+		t.Errorf("the first one's holder wrote %d times on the second", n)
+	}
 }
 
 // Two standbys that are promoted separately are both on timeline 2. A holder on
 // one passes no fence on the other.
-func TestLeaseTableFenceOfStandbysPromotedSeparately(t *testing.T) {
+func TestLongLeaseTableFenceOfStandbysPromotedSeparately(t *testing.T) {
+	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			primary := pgtest.New(t)
 			db := open(t, driver, primary.DSN(""))
-			create(t, db, sqllock.Schema(sqllock.PostgreSQL), sqllock.FenceSchema(sqllock.PostgreSQL))
-			execute(t, db, "CREATE TABLE work (who INTEGER)")
+			create(t, db, sqllock.Schema(sqllock.PostgreSQL))
+			withWork(t, leaseTableOn(driver, primary), db)
 			var holders []*sqllock.Lock
 			var pools []*sql.DB
 			for range 2 {
@@ -51,68 +70,14 @@ func TestLeaseTableFenceOfStandbysPromotedSeparately(t *testing.T) {
 				pools = append(pools, there)
 				holders = append(holders, mustLock(t, process(t, leaseTableOn(driver, standby)), sqllock.ID(1)))
 			}
-			stranger, rightful, second := holders[0], holders[1], pools[1]
-			if err := fencedWork(t, pools[0], stranger, 1); err != nil {
-				t.Errorf("the first one's holder, on the first: %v", err)
-			}
-			for range 2 {
-				if err := fencedWork(t, second, stranger, 2); err != sqllock.ErrFenced {
-					t.Errorf("the first one's holder, on the second: %v, want ErrFenced", err)
-				}
-				if err := fencedWork(t, second, rightful, 3); err != nil {
-					t.Errorf("the second one's holder, on the second: %v", err)
-				}
-			}
-			if n := number(t, second, "SELECT count(*) FROM work WHERE who IN (1, 2)"); n > 0 {
-				t.Errorf("the first one's holder wrote %d times on the second", n)
-			}
-		})
-	}
-}
-
-// The locks of a lease table outlive a restart of the server, and are fenced
-// after it as before. This holds for locks that had a token and for locks that
-// had none.
-func TestLeaseTableFenceAfterRestart(t *testing.T) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			server := pgtest.New(t)
-			db := open(t, driver, server.DSN(""))
-			create(t, db, sqllock.Schema(sqllock.PostgreSQL), sqllock.FenceSchema(sqllock.PostgreSQL))
-			execute(t, db, "CREATE TABLE work (who INTEGER)")
-			s := process(t, leaseTableOn(driver, server), sqllock.WithLease(time.Hour))
-			first, second := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
-			if err := fencedWork(t, db, first, 1); err != nil {
-				t.Fatalf("Fence: %v", err)
-			}
-			if err := server.Restart(false); err != nil {
-				t.Fatal(err)
-			}
-			lockertest.Eventually(t, "the pool has noticed", func() bool { return db.Ping() == nil })
-			for range 2 {
-				for i, lock := range []*sqllock.Lock{first, second} {
-					lockertest.Eventually(t, "the session's pool has noticed", func() bool {
-						err := fencedWork(t, db, lock, i)
-						if errors.Is(err, sqllock.ErrFenced) {
-							t.Fatalf("Fence of lock %d after the restart: %v", i+1, err)
-						}
-						return err == nil
-					})
-				}
-			}
-			for _, lock := range []*sqllock.Lock{first, second} {
-				if err := lock.Unlock(); err != nil {
-					t.Errorf("Unlock: %v", err)
-				}
-			}
+			fencesApart(t, pools, holders)
 		})
 	}
 }
 
 // Two replicas that are promoted separately take tokens from copies of one
 // counter. A holder on one passes no fence on the other.
-func TestMySQLFenceOfReplicasPromotedSeparately(t *testing.T) {
+func TestLongMySQLFenceOfReplicasPromotedSeparately(t *testing.T) {
 	t.Parallel()
 	var holders []*sqllock.Lock
 	var pools []*sql.DB
@@ -120,29 +85,65 @@ func TestMySQLFenceOfReplicasPromotedSeparately(t *testing.T) {
 		server := mariadbtest.New(t)
 		o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
 		db := open(t, o.Driver, o.DSN)
-		create(t, db, sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
-		execute(t, db, "CREATE TABLE work (who INTEGER)")
+		create(t, db, sqllock.Schema(sqllock.MySQL))
+		withWork(t, o, db)
 		// Both replicas have this row from their primary.
 		execute(t, db, "UPDATE latchkey_tokens SET system_id = 1, server_hash = 1, epoch = 1, number = 1")
 		pools = append(pools, db)
 		holders = append(holders, mustLock(t, process(t, o), sqllock.ID(1)))
 	}
-	stranger, rightful, second := holders[0], holders[1], pools[1]
-	if err := fencedWork(t, second, rightful, 1); err != nil {
-		t.Fatalf("the second one's holder, on the second: %v", err)
-	}
-	if err := fencedWork(t, pools[0], stranger, 2); err != nil { // its number is the greater one
-		t.Errorf("the first one's holder, on the first: %v", err)
-	}
-	for range 2 {
-		if err := fencedWork(t, second, stranger, 2); err != sqllock.ErrFenced {
-			t.Errorf("the first one's holder, on the second: %v, want ErrFenced", err)
-		}
-		if err := fencedWork(t, second, rightful, 3); err != nil {
-			t.Errorf("the second one's holder, on the second again: %v", err)
-		}
-	}
-	if n := number(t, second, "SELECT count(*) FROM work WHERE who = 2"); n > 0 {
-		t.Errorf("the first one's holder wrote %d times on the second", n)
+	fencesApart(t, pools, holders)
+}
+
+// The locks of a lease table outlive a restart and a crash of the server, because
+// the tables are on disk. They are fenced after it as before, whether they had a
+// token or not. Meanwhile calls return ErrUnavailable.
+func TestLongLeaseTableServerRestarts(t *testing.T) {
+	t.Parallel()
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.New(t)
+			o := leaseTableOn(driver, server)
+			db := open(t, driver, server.DSN(""))
+			withWork(t, o, db)
+			const lease = 59 * time.Second // longer than a restart takes
+			s, other := process(t, o, sqllock.WithLease(lease)), process(t, o, sqllock.WithLease(lease))
+			for _, stop := range []func() error{server.Stop, server.Kill} {
+				first, second := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
+				if err := fencedWork(t, db, first, 1); err != nil {
+					t.Fatalf("Fence: %v", err)
+				}
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.TryLock(t.Context(), sqllock.ID(3)); !errors.Is(err, sqllock.ErrUnavailable) {
+					t.Errorf("TryLock without a server: %v, want ErrUnavailable", err)
+				}
+				if err := server.StartAgain(); err != nil {
+					t.Fatal(err)
+				}
+				lockertest.Eventually(t, "the pool has noticed", func() bool { return db.Ping() == nil })
+				for _, l := range []sqllock.Locker{s, other} { // each asks the server again after a pause
+					awaitGrant(t, "the server grants again", l, sqllock.ID(3))
+				}
+				if _, err := other.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("TryLock of a key that is held since before the restart: %v, want ErrHeld", err)
+				}
+				for range 2 {
+					for i, lock := range []*sqllock.Lock{first, second} {
+						lockertest.Eventually(t, "the lock is fenced", func() bool {
+							err := fencedWork(t, db, lock, i)
+							if errors.Is(err, sqllock.ErrFenced) {
+								t.Fatalf("Fence of lock %d after the restart: %v", i+1, err)
+							}
+							return err == nil
+						})
+					}
+				}
+				mustUnlock(t, first)
+				mustUnlock(t, second)
+			}
+		})
 	}
 }

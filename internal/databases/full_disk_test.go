@@ -40,7 +40,7 @@ func step(t *testing.T, do func() error) {
 // While the disk of a database is full, advisory locks are granted, kept and
 // released as before. Fence and a new row of a lease table fail, and the error
 // names the disk. Once there is room, all goes on.
-func TestFullDisk(t *testing.T) {
+func TestLongFullDisk(t *testing.T) {
 	t.Parallel()
 	server := startSmall(t, 64, false, nil)
 	execute(t, server.admin, "CREATE TABLESPACE small LOCATION '"+server.cluster.SmallDisk()+"'")
@@ -104,7 +104,7 @@ func TestFullDisk(t *testing.T) {
 
 // A server without room for its write-ahead log ends itself and every session.
 // Holders are told, and the Sessions serve again once it has room and runs.
-func TestFullWriteAheadLog(t *testing.T) {
+func TestLongFullWriteAheadLog(t *testing.T) {
 	t.Parallel()
 	server := startSmall(t, 64, true, map[string]string{"wal_keep_size": "0", "max_wal_size": "32MB", "min_wal_size": "32MB"})
 	var parties []*tenant

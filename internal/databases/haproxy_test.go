@@ -3,7 +3,6 @@ package databases
 import (
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,7 +30,7 @@ func started(t *testing.T, f *pgtest.Front, err error) *pgtest.Front {
 
 // HAProxy in front of one primary disturbs no lock when it is reloaded. When it
 // dies, holders are told, and callers are served once it is back.
-func TestHAProxy(t *testing.T) {
+func TestLongHAProxy(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -51,7 +50,7 @@ func TestHAProxy(t *testing.T) {
 			if err := front.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			isLost(t, held, "HAProxy has died")
+			awaitLoss(t, held)
 			if err := front.StartAgain(); err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +62,7 @@ func TestHAProxy(t *testing.T) {
 
 // HAProxy closes a connection that is silent for longer than its timeout. So
 // the heartbeat must be shorter.
-func TestHAProxyTimeouts(t *testing.T) {
+func TestLongHAProxyTimeouts(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		for _, line := range []string{"timeout client 3s", "timeout server 3s"} {
@@ -73,13 +72,13 @@ func TestHAProxyTimeouts(t *testing.T) {
 				front = started(t, front, err)
 				db := open(t, driver, front.DSN(""))
 				slow := session(t, db, sqllock.WithLease(time.Hour)) // with a heartbeat of 12 minutes
-				isLost(t, mustLock(t, slow, sqllock.ID(1)), "HAProxy has closed the connection")
+				awaitLoss(t, mustLock(t, slow, sqllock.ID(1)))
 				if n := slow.Stats().LossesBy["connection"]; n == 0 {
 					t.Error("the loss has another cause")
 				}
 				quick := session(t, db, sqllock.WithLease(time.Hour), sqllock.WithHeartbeat(100*time.Millisecond))
 				lock := mustLock(t, quick, sqllock.ID(2))
-				isLost(t, mustLock(t, slow, sqllock.ID(1)), "HAProxy has closed the connection again")
+				awaitLoss(t, mustLock(t, slow, sqllock.ID(1))) // once more
 				if err := lock.Unlock(); err != nil {
 					t.Errorf("with a short heartbeat: %v", err)
 				}
@@ -91,7 +90,7 @@ func TestHAProxyTimeouts(t *testing.T) {
 // locksOn fails the test unless the locks of s are on the server of primary.
 func locksOn(t *testing.T, primary *pgtest.Cluster, s *sqllock.Session) {
 	t.Helper()
-	key := sqllock.ID(onlyKey.Add(1))
+	key := sqllock.ID(stages.Add(1))
 	lock, err := s.TryLock(t.Context(), key)
 	if err != nil {
 		return // it was lost: then it is on no server
@@ -103,11 +102,9 @@ func locksOn(t *testing.T, primary *pgtest.Cluster, s *sqllock.Session) {
 	_ = lock.Unlock()
 }
 
-var onlyKey atomic.Int64
-
 // HAProxy sends connections to a primary and to a standby in turn. A Session
 // whose connections reach different servers is rejected, and one on the standby.
-func TestHAProxyInFrontOfStandby(t *testing.T) {
+func TestLongHAProxyInFrontOfStandby(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	standby, err := cluster.Standby()

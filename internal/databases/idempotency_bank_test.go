@@ -40,10 +40,21 @@ var bankDatabases = []struct {
 	dsn     func(t *testing.T) string
 }{
 	{"pgx", sqllock.PostgreSQL, "pgx", func(t *testing.T) string { return pgtest.Database(t) }},
-	{"lib/pq", sqllock.PostgreSQL, "postgres", func(t *testing.T) string { return pgtest.Database(t) }},
 	{"MariaDB", sqllock.MySQL, "mysql", func(t *testing.T) string { return mariadbtest.Database(t) }},
 	{"SQLite", sqllock.SQLite, "sqlite", file},
 	{"SQLite, WAL", sqllock.SQLite, "sqlite", func(t *testing.T) string { return file(t) + "&_pragma=journal_mode(WAL)" }},
+}
+
+// bankOn returns a bank on a fresh database of this name.
+func bankOn(t *testing.T, database string) *bank {
+	t.Helper()
+	for _, k := range bankDatabases {
+		if k.name == database {
+			return newBank(t, k.dialect, k.driver, k.dsn(t))
+		}
+	}
+	t.Fatalf("no database is called %q", database)
+	return nil
 }
 
 // eachBank runs test on a fresh database of each kind, with the tables.
@@ -69,16 +80,6 @@ func newBank(t *testing.T, d sqllock.Dialect, driver, dsn string) *bank {
 		for _, statement := range idempotency.Schema(d) {
 			execute(t, b.db, statement)
 		}
-	}
-	return b
-}
-
-// mariaBank returns a bank on MariaDB, with settings for its connections.
-func mariaBank(t *testing.T, settings string) *bank {
-	t.Helper()
-	b := newBank(t, sqllock.MySQL, "mysql", mariadbtest.Database(t))
-	if settings != "" {
-		b.db = open(t, b.driver, b.dsn+"?"+settings)
 	}
 	return b
 }

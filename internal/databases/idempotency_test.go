@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -64,16 +62,16 @@ func TestIdempotencyRefusals(t *testing.T) {
 }
 
 // A request without a lock waits for the transaction of another request with
-// its key. It then returns that one's response. If there is none, it runs the
-// handler itself.
+// its key, for a bounded time. It then returns that one's response. If there is
+// none, it runs the handler itself.
 func TestIdempotencyWithoutLocks(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
+		refused := map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusConflict}[b.dialect == sqllock.SQLite]
 		for n, status := range []int{http.StatusCreated, http.StatusServiceUnavailable} {
 			key := fmt.Sprint("k-", n)
 			b.runs.Store(0)
 			inside, leave := make(chan struct{}), make(chan struct{})
-			i := b.unlocked()
-			h := i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := b.unlocked().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if err := b.book(r); err != nil {
 					t.Errorf("book: %v", err)
 				}
@@ -87,28 +85,25 @@ func TestIdempotencyWithoutLocks(t *testing.T) {
 			}))
 			first := posting(t, h, key, "10")
 			<-inside
-			early := post(t.Context(), h, key, "10") // waits until its timeout
-			if early.Code != http.StatusConflict && early.Code != http.StatusServiceUnavailable || early.Header().Get("Retry-After") == "" {
-				t.Errorf("status %d, Retry-After %q during another request", early.Code, early.Header().Get("Retry-After"))
+			early := post(t.Context(), h, key, "10") // waits until its bound
+			wantStatus(t, early, refused)
+			if early.Header().Get("Retry-After") == "" {
+				t.Error("no Retry-After")
 			}
-			if want := map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusConflict}[b.dialect == sqllock.SQLite]; early.Code != want {
-				t.Errorf("status %d during another request, want %d", early.Code, want)
-			}
-			var others []<-chan int
-			for range 3 {
-				c := make(chan int, 1)
-				others = append(others, c)
-				go func() { c <- post(t.Context(), h, key, "10").Code }()
-			}
-			if b.dialect == sqllock.MySQL {
-				lockertest.Eventually(t, "three wait for the row", func() bool {
-					return b.running("INSERT INTO %latchkey_responses%") == 3
-				})
+			codes := make(chan int, 3)
+			for range cap(codes) {
+				go func() { // a client, which asks again when it is told to
+					code := refused
+					for code == refused {
+						code = post(t.Context(), h, key, "10").Code
+					}
+					codes <- code
+				}()
 			}
 			close(leave)
 			wantStatus(t, <-first, status)
-			for _, c := range others {
-				if code := <-c; code != http.StatusCreated {
+			for range cap(codes) {
+				if code := <-codes; code != http.StatusCreated {
 					t.Errorf("status %d of a request that waited, want 201", code)
 				}
 			}
@@ -168,22 +163,16 @@ func (b *bank) running(like string) int {
 // ignores the error and goes on, no half of its work is committed.
 func TestIdempotencyDeadlockHidden(t *testing.T) {
 	t.Parallel()
-	b := mariaBank(t, "")
+	b := bankOn(t, "MariaDB")
 	execute(t, b.db, "CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL) ENGINE = InnoDB")
 	execute(t, b.db, "INSERT INTO accounts VALUES (1, 0), (2, 0)")
-	other, err := b.db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Rollback()
-	if _, err := other.Exec("UPDATE accounts SET balance = 1"); err != nil { // it has more to undo, so the handler is the victim
-		t.Fatal(err)
-	}
-	if _, err := other.Exec("INSERT INTO ledger SELECT 'other', seq FROM seq_1_to_100"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.Exec("DELETE FROM accounts WHERE id = 2"); err != nil {
-		t.Fatal(err)
+	other := mustBegin(t, b.db)
+	for _, statement := range []string{ // it has more to undo, so the handler is the victim
+		"UPDATE accounts SET balance = 1", "INSERT INTO ledger SELECT 'other', seq FROM seq_1_to_100", "DELETE FROM accounts WHERE id = 2",
+	} {
+		if _, err := other.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
 	}
 	execute(t, b.db, "CREATE TABLE mine (id INTEGER PRIMARY KEY) ENGINE = InnoDB")
 	execute(t, b.db, "INSERT INTO mine VALUES (1)")
@@ -265,129 +254,50 @@ func text(t *testing.T, b *bank, query string) (s string) {
 	return s
 }
 
-// A stricter bound of the server remains in force.
-func TestIdempotencyStricterSettings(t *testing.T) {
-	t.Parallel()
-	b := mariaBank(t, "wait_timeout=30&innodb_lock_wait_timeout=7")
-	var settings string
-	post(t.Context(), b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		tx, _ := idempotency.Tx(r.Context())
-		if err := tx.QueryRowContext(r.Context(), "SELECT CONCAT(@@innodb_lock_wait_timeout, ' ', @@wait_timeout)").Scan(&settings); err != nil {
-			t.Error(err)
-		}
-	})), "k-1", "10")
-	if settings != "7 30" {
-		t.Errorf("settings %q in the handler, want 7 30", settings)
-	}
-}
-
 // A mistake in the service's setup is 500 at once, and the log says what to do.
+// The handler does not run.
 func TestIdempotencyWiring(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
-		wantWiring := func(log string) {
-			t.Helper()
-			w := post(t.Context(), h, "k-1", "10")
+	t.Parallel()
+	altered := func(change string) func(*bank) {
+		return func(b *bank) { execute(b.t, b.db, "ALTER TABLE latchkey_responses "+change) }
+	}
+	for _, tt := range []struct {
+		name, database string
+		plant          func(b *bank)
+		says           string
+	}{
+		{"no table", "pgx", func(b *bank) { execute(b.t, b.db, "DROP TABLE latchkey_responses") }, "create it with idempotency.Schema"},
+		{"no table", "MariaDB", func(b *bank) { execute(b.t, b.db, "DROP TABLE latchkey_responses") }, "create it with idempotency.Schema"},
+		{"no table", "SQLite", func(b *bank) { execute(b.t, b.db, "DROP TABLE latchkey_responses") }, "create it with idempotency.Schema"},
+		{"another table", "MariaDB", otherTable, "is not as idempotency.Schema makes it"},
+		{"another table", "SQLite", otherTable, "is not as idempotency.Schema makes it"},
+		{"no key", "MariaDB", altered("DROP PRIMARY KEY"), "is not as idempotency.Schema makes it"},
+		{"a wider key", "MariaDB", altered("DROP PRIMARY KEY, ADD PRIMARY KEY (`key`, fingerprint)"), "is not as idempotency.Schema makes it"},
+		{"a key that is not unique", "MariaDB", altered("DROP PRIMARY KEY, ADD KEY (`key`)"), "is not as idempotency.Schema makes it"},
+		{"no transactions", "MariaDB", altered("ENGINE = MyISAM"), "is not as idempotency.Schema makes it"},
+		{"no database selected", "MariaDB", func(b *bank) { b.db = open(b.t, "mysql", server(b.dsn)+"/") }, "names no database"},
+		{"an unknown server", "pgx", func(b *bank) { b.db = open(b.t, "pgx", unknownServer(b.t)) }, "none of PostgreSQL, MySQL, MariaDB and SQLite"},
+	} {
+		t.Run(tt.database+"/"+tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := bankOn(t, tt.database)
+			tt.plant(b)
+			w := post(t.Context(), b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated)), "k-1", "10")
 			wantStatus(t, w, http.StatusInternalServerError)
 			if w.Header().Get("Retry-After") != "" {
 				t.Error("500 with Retry-After")
 			}
-			b.wantLog(log)
-		}
-		execute(t, b.db, "DROP TABLE latchkey_responses")
-		wantWiring("create it with idempotency.Schema")
-		execute(t, b.db, "CREATE TABLE latchkey_responses (fingerprint INTEGER)")
-		wantWiring("is not as idempotency.Schema makes it")
-		if n := b.runs.Load(); n != 0 {
-			t.Errorf("the handler ran %d times", n)
-		}
-	})
-}
-
-// A handler may switch to another database of MariaDB. Its response is stored
-// in the database that has its key.
-func TestIdempotencyHandlerUsesOtherDatabase(t *testing.T) {
-	t.Parallel()
-	b := mariaBank(t, "")
-	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := b.book(r); err != nil {
-			t.Error(err)
-		}
-		tx, _ := idempotency.Tx(r.Context())
-		if _, err := tx.ExecContext(r.Context(), "USE information_schema"); err != nil {
-			t.Error(err)
-		}
-		w.WriteHeader(http.StatusCreated)
-	})), "k-1", "10"), http.StatusCreated)
-	b.db = open(t, b.driver, b.dsn)
-	b.wantEffects(1)
-}
-
-// A table of MariaDB that accepts a key twice, or that cannot roll back, is
-// detected before a handler runs.
-func TestIdempotencyTableWithoutGuarantee(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]string{
-		"no key":     "DROP PRIMARY KEY",
-		"wider key":  "DROP PRIMARY KEY, ADD PRIMARY KEY (`key`, fingerprint)",
-		"not unique": "DROP PRIMARY KEY, ADD KEY (`key`)",
-		"MyISAM":     "ENGINE = MyISAM",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := mariaBank(t, "")
-			execute(t, b.db, "ALTER TABLE latchkey_responses "+change)
-			h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
-			wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusInternalServerError)
-			b.wantLog("is not as idempotency.Schema makes it")
+			b.wantLog(tt.says)
 			if n := b.runs.Load(); n != 0 {
 				t.Errorf("the handler ran %d times", n)
 			}
-			execute(t, b.db, "DROP TABLE latchkey_responses")
-			create(t, b.db, idempotency.Schema(sqllock.MySQL))
-			wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
 		})
 	}
 }
 
-func TestIdempotencyUnknownDatabase(t *testing.T) {
-	t.Parallel()
-	b := newBank(t, sqllock.PostgreSQL, "pgx", pgtest.Database(t))
-	b.db = open(t, "pgx", unknownServer(t))
-	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated)), "k-1", "10"), http.StatusInternalServerError)
-	b.wantLog("none of PostgreSQL, MySQL, MariaDB and SQLite")
-}
-
-func TestIdempotencyNoDatabaseSelected(t *testing.T) {
-	t.Parallel()
-	b := mariaBank(t, "")
-	b.db = open(t, "mysql", b.dsn[:strings.LastIndexByte(b.dsn, '/')+1])
-	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated)), "k-1", "10"), http.StatusInternalServerError)
-	b.wantLog("names no database")
-}
-
-// Handlers that read from the pool, in addition to their transaction, do not
-// use it up.
-func TestIdempotencyPool(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		b.db.SetMaxOpenConns(4)
-		h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var n int
-			if err := b.db.QueryRowContext(r.Context(), "SELECT 1").Scan(&n); err != nil {
-				t.Error(err)
-			}
-			if err := b.book(r); err != nil {
-				t.Errorf("book: %v", err)
-			}
-			w.WriteHeader(http.StatusCreated)
-		}))
-		var wg sync.WaitGroup
-		for n := range 16 {
-			wg.Go(func() { wantStatus(t, post(t.Context(), h, fmt.Sprint("k-", n), "10"), http.StatusCreated) })
-		}
-		wg.Wait()
-		b.wantEffects(16)
-	})
+func otherTable(b *bank) {
+	execute(b.t, b.db, "DROP TABLE latchkey_responses")
+	execute(b.t, b.db, "CREATE TABLE latchkey_responses (fingerprint INTEGER)")
 }
 
 // Old responses are deleted, a thousand at a time. Two calls at once do not
@@ -421,45 +331,51 @@ func TestIdempotencyForget(t *testing.T) {
 	})
 }
 
-// Requests do not hang on a MariaDB that is frozen. After the thaw everything
-// works as before.
-func TestIdempotencyMariaDBFrozen(t *testing.T) {
+// Requests do not hang on a MariaDB that is frozen or was killed in a request.
+// When it is back everything works as before, although all connections in the
+// pool are dead.
+func TestLongIdempotencyMariaDBAway(t *testing.T) {
 	t.Parallel()
-	server := mariadbtest.New(t)
-	name, err := server.CreateDatabase()
-	if err != nil {
-		t.Fatal(err)
+	for name, fault := range map[string]struct {
+		begin, end func(*mariadbtest.Server) error
+	}{
+		"frozen": {(*mariadbtest.Server).Freeze, (*mariadbtest.Server).Thaw},
+		"killed": {(*mariadbtest.Server).Kill, (*mariadbtest.Server).StartAgain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := mariadbtest.New(t)
+			b := newBank(t, sqllock.MySQL, "mysql", server.Database(t))
+			i := b.once(sqllock.NewMemory())
+			h := i.Handler(b.pay(http.StatusCreated))
+			first := post(t.Context(), h, "k-0", "10")
+			wantStatus(t, post(t.Context(), i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if err := b.book(r); err != nil {
+					t.Error(err)
+				}
+				if err := fault.begin(server); err != nil {
+					t.Error(err)
+				}
+				w.WriteHeader(http.StatusCreated)
+			})), "k-1", "10"), http.StatusServiceUnavailable)
+			wantStatus(t, post(t.Context(), h, "k-0", "10"), http.StatusServiceUnavailable)
+			b.wantLog("unavailable")
+			if err := fault.end(server); err != nil {
+				t.Fatal(err)
+			}
+			lockertest.Eventually(t, "no connection is in use", func() bool { return b.db.Stats().InUse == 0 })
+			wantReplay(t, post(t.Context(), h, "k-0", "10"), first)
+			lockertest.Eventually(t, "the key is free", func() bool { return post(t.Context(), h, "k-1", "10").Code == http.StatusCreated })
+			b.wantEffects(2)
+		})
 	}
-	b := newBank(t, sqllock.MySQL, "mysql", server.DSN(name))
-	i := b.once(sqllock.NewMemory())
-	h := i.Handler(b.pay(http.StatusCreated))
-	first := post(t.Context(), h, "k-0", "10")
-	frozen := post(t.Context(), i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := b.book(r); err != nil {
-			t.Error(err)
-		}
-		if err := server.Freeze(); err != nil {
-			t.Error(err)
-		}
-		w.WriteHeader(http.StatusCreated)
-	})), "k-1", "10")
-	wantStatus(t, frozen, http.StatusServiceUnavailable)
-	wantStatus(t, post(t.Context(), h, "k-0", "10"), http.StatusServiceUnavailable)
-	b.wantLog("unavailable")
-	if err := server.Thaw(); err != nil {
-		t.Fatal(err)
-	}
-	lockertest.Eventually(t, "no connection is in use", func() bool { return b.db.Stats().InUse == 0 })
-	wantReplay(t, post(t.Context(), h, "k-0", "10"), first)
-	lockertest.Eventually(t, "the key is free", func() bool { return post(t.Context(), h, "k-1", "10").Code == http.StatusCreated })
-	b.wantEffects(2)
 }
 
 // A frozen process keeps its key in MariaDB no longer than its transaction may
 // be idle.
-func TestIdempotencyMariaDBHolderFrozen(t *testing.T) {
+func TestLongIdempotencyMariaDBHolderFrozen(t *testing.T) {
 	t.Parallel()
-	b := mariaBank(t, "")
+	b := bankOn(t, "MariaDB")
 	inside, leave := make(chan struct{}), make(chan struct{})
 	frozen := b.unlocked(idempotency.WithMaxIdle(time.Second)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := b.book(r); err != nil {
@@ -478,44 +394,11 @@ func TestIdempotencyMariaDBHolderFrozen(t *testing.T) {
 	b.wantEffects(1)
 }
 
-// A MariaDB that was killed and restarted serves the next request, although all
-// connections in the pool are dead.
-func TestIdempotencyMariaDBAway(t *testing.T) {
-	t.Parallel()
-	server := mariadbtest.New(t)
-	name, err := server.CreateDatabase()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := newBank(t, sqllock.MySQL, "mysql", server.DSN(name))
-	i := b.once(sqllock.NewMemory())
-	h := i.Handler(b.pay(http.StatusCreated))
-	first := post(t.Context(), h, "k-0", "10")
-	wantStatus(t, post(t.Context(), i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := b.book(r); err != nil {
-			t.Error(err)
-		}
-		if err := server.Kill(); err != nil {
-			t.Error(err)
-		}
-		w.WriteHeader(http.StatusCreated)
-	})), "k-1", "10"), http.StatusServiceUnavailable)
-	for _, key := range []string{"k-0", "k-1"} {
-		wantStatus(t, post(t.Context(), h, key, "10"), http.StatusServiceUnavailable)
-	}
-	if err := server.StartAgain(); err != nil {
-		t.Fatal(err)
-	}
-	wantReplay(t, post(t.Context(), h, "k-0", "10"), first)
-	wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
-	b.wantEffects(2)
-}
-
 // A reader of SQLite's file, without a write-ahead log, blocks a COMMIT. The
 // transaction does not stay open in the pool.
 func TestIdempotencySQLiteCommitBusy(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, sqllock.SQLite, "sqlite", file(t))
+	b := bankOn(t, "SQLite")
 	reader, err := open(t, b.driver, b.dsn).Begin()
 	if err != nil {
 		t.Fatal(err)

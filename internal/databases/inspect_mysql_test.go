@@ -26,6 +26,7 @@ var lockLists = map[string][]string{
 // Inspect shows the holders of keys and the connections that wait in GET_LOCK. It
 // shows no lock of another database, of another program, or of a Session itself.
 func TestInspectMySQL(t *testing.T) {
+	t.Parallel()
 	for list, options := range lockLists {
 		t.Run(list, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +39,7 @@ func TestInspectMySQL(t *testing.T) {
 				mustLock(t, s, key)
 			}
 			mustLock(t, session(t, open(t, "mysql", server.Database(t))), sqllock.ID(9))
-			waiter := connection(t, db)
+			waiter := mustConn(t, db)
 			getLock(t, waiter, `'another program', 0`)
 			end := waitInGetLock(t, waiter, 1)
 			var seen *lockwatch.Snapshot
@@ -113,7 +114,7 @@ func TestInspectMySQLOrdinaryUser(t *testing.T) {
 func TestMySQLDeadlock(t *testing.T) {
 	t.Parallel()
 	db := open(t, "mysql", mariadbtest.Database(t))
-	one, two := connection(t, db), connection(t, db)
+	one, two := mustConn(t, db), mustConn(t, db)
 	getLock(t, one, nameOf+", 0", 1)
 	getLock(t, two, nameOf+", 0", 2)
 	end := waitInGetLock(t, one, 2)
@@ -127,17 +128,6 @@ func TestMySQLDeadlock(t *testing.T) {
 		t.Errorf("afterwards:\n%v", s)
 	}
 	end()
-}
-
-// connection returns a connection of db, which the end of the test closes.
-func connection(t *testing.T, db *sql.DB) *sql.Conn {
-	t.Helper()
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
 }
 
 func getLock(t *testing.T, conn *sql.Conn, args string, values ...any) {

@@ -18,7 +18,7 @@ import (
 // database that has one, and nothing of what was given back.
 func TestInspectLeases(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
-		one, other := process(t, o, sqllock.WithLease(time.Minute)), process(t, o)
+		one, other := process(t, o, sqllock.WithLease(time.Minute)), process(t, o, sqllock.WithLease(time.Minute))
 		named := sqllock.Namespace("export").Key("user-1")
 		for _, key := range []sqllock.Key{named, sqllock.ID(-3), sqllock.Pair(-7, 8)} {
 			mustLock(t, one, key)
@@ -122,6 +122,7 @@ func TestInspectSQLiteReads(t *testing.T) {
 // Inspect and Watch fail at once on a system without lease tables that is not
 // PostgreSQL itself, and say what is missing where the locks cannot be seen.
 func TestInspectSeesNothing(t *testing.T) {
+	t.Parallel()
 	hidden := mariadbtest.New(t, "--metadata-lock-info=OFF")
 	for _, tt := range []struct{ name, driver, dsn, says string }{
 		{"an unknown server", "pgx", inExecMode(unknownServer(t)), "no lease tables"},

@@ -1,11 +1,9 @@
 package databases
 
 import (
-	"errors"
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -16,7 +14,7 @@ const lease = 4 * time.Second
 // What keeps a Session from writing to its lease table costs the locks once the
 // lease has passed, and not before. The holder is told. Calls say what is
 // wrong. When it is undone, the same Session serves again.
-func TestServerFaultsOfALeaseTable(t *testing.T) {
+func TestLongServerFaultsOfALeaseTable(t *testing.T) {
 	t.Parallel()
 	server := newSharedServer(t)
 	for _, f := range leaseFaults {
@@ -30,10 +28,7 @@ func TestServerFaultsOfALeaseTable(t *testing.T) {
 				waiting := p.await(waiter, p.key(1))
 				f.do(p)
 				p.endConnections()
-				lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
-				if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
-					t.Errorf("Unlock: %v, want ErrLost", err)
-				}
+				awaitLoss(t, lock)
 				if n := s.Stats().LossesBy["lease"] + s.Stats().LossesBy["connection"]; n != 1 {
 					t.Errorf("losses: %v", s.Stats().LossesBy)
 				}

@@ -27,7 +27,7 @@ func lossy(lose func() bool) intercept {
 
 // Replies of acquires, releases and renewals get lost. No key is granted twice,
 // and none stays locked without a holder, while the sessions live.
-func TestLostReplies(t *testing.T) {
+func TestLongLostReplies(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
 		var losing atomic.Bool
 		var lost atomic.Int64

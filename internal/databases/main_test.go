@@ -3,14 +3,11 @@ package databases
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"flag"
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -18,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -25,11 +23,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "8")             // the tests wait for servers; -parallel replaces it
+	_ = flag.Set("test.parallel", "8") // the tests wait for servers; -parallel replaces it
+	bound.Lengthen()
 	lockertest.Worker()                            // does not return in a worker of a test with several processes
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // otherwise a failure is lost among the losses that tests cause
 	_ = mysql.SetLogger(&mysql.NopLogger{})
-	code := mariadbtest.Close(pgtest.Main(m))
+	code := closePooler(mariadbtest.Close(pgtest.Main(m)))
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			println(err.Error())
@@ -54,20 +53,11 @@ func open(tb testing.TB, driver, dsn string) *sql.DB {
 func session(tb testing.TB, db *sql.DB, opts ...sqllock.Option) *sqllock.Session {
 	tb.Helper()
 	s, err := sqllock.Open(context.Background(), db, opts...)
-	for deadline := time.Now().Add(time.Minute); isSlow(err) && time.Now().Before(deadline); {
-		s, err = sqllock.Open(context.Background(), db, opts...)
-	}
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
-}
-
-// isSlow reports whether Open has given up on a server that a busy machine makes
-// slow.
-func isSlow(err error) bool {
-	return errors.Is(err, sqllock.ErrUnavailable) && strings.Contains(err.Error(), "no answer within")
 }
 
 // create runs the statements of schemas.
@@ -101,6 +91,49 @@ func mustLock(tb testing.TB, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
 		tb.Fatalf("TryLock: %v", err)
 	}
 	return lock
+}
+
+// canTake reports whether s grants key now. It gives the lock back.
+func canTake(s sqllock.Locker, key sqllock.Key) bool {
+	lock, err := s.TryLock(context.Background(), key)
+	return err == nil && lock.Unlock() == nil
+}
+
+// awaitGrant waits until s grants key.
+func awaitGrant(t *testing.T, what string, s sqllock.Locker, key sqllock.Key) {
+	t.Helper()
+	lockertest.Eventually(t, what, func() bool { return canTake(s, key) })
+}
+
+// awaitLoss waits until the holder of lock is told that it is lost.
+func awaitLoss(t *testing.T, lock *sqllock.Lock) {
+	t.Helper()
+	lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
+	if err := lock.Unlock(); err != sqllock.ErrLost {
+		t.Errorf("Unlock of a lost lock: %v, want ErrLost", err)
+	}
+}
+
+// mustConn returns a connection of db, which the end of the test closes.
+func mustConn(t *testing.T, db *sql.DB) *sql.Conn {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// mustBegin begins a transaction of db, which the end of the test rolls back.
+func mustBegin(t *testing.T, db *sql.DB) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
 }
 
 func mustUnlock(tb testing.TB, lock *sqllock.Lock) {

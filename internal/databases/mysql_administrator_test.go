@@ -26,7 +26,7 @@ type mysqlTenant struct {
 	user, database string
 	address        string
 	password       atomic.Value // string: what the next login uses
-	log            lines
+	log            logged
 }
 
 func newMySQLTenant(t *testing.T) *mysqlTenant {
@@ -94,7 +94,7 @@ func (p *mysqlTenant) endConnections() {
 // What an administrator of MariaDB does to a user costs its Session no lock
 // while the connection lives. Without a connection calls say what to change. The
 // log has one line for each change. When it is undone, the Session serves again.
-func TestMySQLServerFaults(t *testing.T) {
+func TestLongMySQLServerFaults(t *testing.T) {
 	t.Parallel()
 	for _, f := range mysqlFaults {
 		t.Run(f.name, func(t *testing.T) {
@@ -121,10 +121,7 @@ func TestMySQLServerFaults(t *testing.T) {
 			}
 			t.Log(err)
 			f.undo(p)
-			lockertest.Eventually(t, "the Session serves again", func() bool {
-				lock, err := s.TryLock(t.Context(), key)
-				return err == nil && lock.Unlock() == nil
-			})
+			awaitGrant(t, "the Session serves again", s, key)
 			for _, text := range []string{err.Error(), p.log.String()} {
 				for _, secret := range []string{"leaky", p.database, "127.0.0.1"} {
 					if strings.Contains(text, secret) {

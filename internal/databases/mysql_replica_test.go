@@ -83,7 +83,7 @@ const (
 // Open rejects a replica, with read_only and without it, by what an ordinary
 // user may read. A Session that comes to a replica is refused until the replica
 // is promoted.
-func TestMySQLReplica(t *testing.T) {
+func TestLongMySQLReplica(t *testing.T) {
 	t.Parallel()
 	primary, replica := replicating(t, 1), replicating(t, 2)
 	withApp(t, primary)
@@ -122,10 +122,7 @@ func TestMySQLReplica(t *testing.T) {
 		return errors.Is(err, sqllock.ErrNotExclusive) && strings.Contains(err.Error(), saysFed)
 	})
 	run(t, replica, "STOP SLAVE")
-	lockertest.Eventually(t, "the Session serves on the promoted replica", func() bool {
-		lock, err := moved.TryLock(t.Context(), sqllock.ID(2))
-		return err == nil && lock.Unlock() == nil
-	})
+	awaitGrant(t, "the Session serves on the promoted replica", moved, sqllock.ID(2))
 
 	run(t, replica, "START SLAVE")
 	awaitStatus(t, replica, "Slave_running", "ON")
@@ -138,7 +135,7 @@ func TestMySQLReplica(t *testing.T) {
 }
 
 // Open accepts a primary that also receives changes of other servers, or did.
-func TestMySQLPrimaryWithReplication(t *testing.T) {
+func TestLongMySQLPrimaryWithReplication(t *testing.T) {
 	t.Parallel()
 	t.Run("two that replicate from each other", func(t *testing.T) {
 		t.Parallel()
@@ -174,20 +171,5 @@ func TestMySQLPrimaryWithReplication(t *testing.T) {
 		run(t, sink, "STOP SLAVE; RESET SLAVE ALL")
 		awaitStatus(t, sink, "Slaves_running", "1")
 		serves(t, "one source with a name", sink)
-	})
-	t.Run("settings of an earlier role", func(t *testing.T) {
-		t.Parallel()
-		gone, primary := replicating(t, 1), replicating(t, 2)
-		withApp(t, gone)
-		follow(t, primary, gone, "")
-		awaitApp(t, primary)
-		run(t, primary, "STOP SLAVE")
-		serves(t, "with replication stopped", primary)
-		if err := gone.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		run(t, primary, "START SLAVE")
-		awaitStatus(t, primary, "Slaves_running", "1")
-		serves(t, "with replication from a server that is gone", primary)
 	})
 }

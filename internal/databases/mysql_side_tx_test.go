@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ func withTables(t *testing.T, options ...string) (lockertest.Orders, *sql.DB) {
 // A Fence fails soon if it has to wait, and so does the first key with a
 // secret. No lock is lost by that, and the same calls succeed when the tables
 // are free.
-func TestMySQLSideTxsThatWait(t *testing.T) {
+func TestLongMySQLSideTxsThatWait(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, block, unblock string }{
 		{"a backup's lock", "FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES"},
@@ -38,11 +37,7 @@ func TestMySQLSideTxsThatWait(t *testing.T) {
 			o, db := withTables(t)
 			s := process(t, o, sqllock.WithLease(2*time.Second))
 			innocent, fenced := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
-			blocker, err := db.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer blocker.Close()
+			blocker := mustConn(t, db)
 			if _, err := blocker.ExecContext(t.Context(), tt.block); err != nil {
 				t.Fatal(err)
 			}
@@ -78,12 +73,8 @@ func TestMySQLSideTxWithoutConnection(t *testing.T) {
 	o := mariadb(t)
 	db := open(t, o.Driver, o.DSN)
 	db.SetMaxOpenConns(2)
-	lock := mustLock(t, session(t, db), sqllock.ID(1))
-	other, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
+	lock := mustLock(t, session(t, db, sqllock.WithLease(2*time.Second)), sqllock.ID(1))
+	mustConn(t, db)
 	if err := fencedWork(t, open(t, o.Driver, o.DSN), lock, 1); err == nil || !strings.Contains(err.Error(), "no connection of the pool") {
 		t.Errorf("Fence: %v", err)
 	}
@@ -109,6 +100,7 @@ func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 			leaveOpen(t, left, "START TRANSACTION")
 			a, b := connectTo(t, left, false), connect(t, o)
 			mine, theirs := dialect.SecretCheck{Class: 1, Fingerprint: 1}, dialect.SecretCheck{Class: 1, Fingerprint: 2}
+			use, drop := dialect.Session.UseSecret, func(s dialect.Session, c dialect.SecretCheck) (bool, error) { return false, s.DropSecret(c) }
 			var last dialect.Token
 			for _, step := range []struct {
 				s        dialect.Session
@@ -174,7 +166,7 @@ func TestMySQLForgottenWorkIsNotCommitted(t *testing.T) {
 
 // A server may end idle transactions soon. That does not end a session on a
 // connection whose last user left a transaction open.
-func TestMySQLIdleTransactionTimeout(t *testing.T) {
+func TestLongMySQLIdleTransactionTimeout(t *testing.T) {
 	t.Parallel()
 	o, _ := withTables(t, "--idle-transaction-timeout=1")
 	db := open(t, o.Driver, o.DSN)
@@ -189,114 +181,4 @@ func TestMySQLIdleTransactionTimeout(t *testing.T) {
 	if _, err := process(t, o).TryLock(t.Context(), sqllock.ID(1)); err != sqllock.ErrHeld {
 		t.Errorf("TryLock of another: %v, want ErrHeld", err)
 	}
-}
-
-// use and drop are the two calls with one form.
-func use(s dialect.Session, c dialect.SecretCheck) (conflict bool, err error) { return s.UseSecret(c) }
-
-func drop(s dialect.Session, c dialect.SecretCheck) (conflict bool, err error) {
-	return false, s.DropSecret(c)
-}
-
-// Sessions that check at once, in a table full of dead ones' rows, do not fail for each other.
-func TestMySQLSecretChecksAtOnce(t *testing.T) {
-	t.Parallel()
-	o, db := withTables(t)
-	var sessions []dialect.Session
-	for range 8 {
-		sessions = append(sessions, connect(t, o))
-	}
-	checks := []dialect.SecretCheck{{Class: 1, Fingerprint: 1}, {Class: 2, Fingerprint: 1}}
-	for range 5 {
-		rows := make([]string, 0, 60)
-		for i := range 60 {
-			rows = append(rows, "("+itoa(1+i%3)+", 7, 'latchkey.dead."+itoa(i)+"')")
-		}
-		execute(t, db, "INSERT IGNORE INTO latchkey_secret_checks VALUES "+strings.Join(rows, ", "))
-		for _, call := range []func(dialect.Session, dialect.SecretCheck) (bool, error){use, drop} {
-			var wg sync.WaitGroup
-			for _, s := range sessions {
-				wg.Go(func() {
-					for _, c := range checks {
-						if conflict, err := call(s, c); err != nil || conflict {
-							t.Errorf("check %v: conflict %t, %v", c, conflict, err)
-						}
-					}
-				})
-			}
-			wg.Wait()
-		}
-	}
-	if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks WHERE class IN (1, 2)"); n != 0 {
-		t.Errorf("%d rows remain", n)
-	}
-}
-
-// A check that fails half-way costs no lock. To ask again gives the right result. What the
-// failed call may have left goes when that finds a conflict, and ends with the session in any
-// case.
-func TestMySQLSecretCheckThatFails(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	s, rewriter := openRewrittenOn(t, o)
-	db, fleet := open(t, o.Driver, o.DSN), connect(t, o)
-	check := func(class, fingerprint int32) dialect.SecretCheck {
-		return dialect.SecretCheck{Class: class, Fingerprint: fingerprint}
-	}
-	wantRows := func(class, want int) {
-		t.Helper()
-		if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks WHERE class = "+itoa(class)); n != want {
-			t.Fatalf("%d rows of class %d, want %d", n, class, want)
-		}
-	}
-	failHalfWay := func(c dialect.SecretCheck) {
-		t.Helper()
-		inserted := false
-		fail := func(query string) string {
-			inserted = inserted || strings.Contains(query, "INSERT")
-			if inserted && strings.Contains(query, "class") && !strings.Contains(query, "INSERT") {
-				return "SELECT nonsense"
-			}
-			return query
-		}
-		rewriter.change.Store(&fail)
-		if _, err := s.UseSecret(c); !isOfKind(err, dialect.Statement) {
-			t.Fatalf("UseSecret: %v, want a Failure of Kind Statement", err)
-		}
-		rewriter.change.Store(nil)
-		wantRows(int(c.Class), 1)
-	}
-	want := func(what string, s dialect.Session, c dialect.SecretCheck, want bool) {
-		t.Helper()
-		if conflict, err := s.UseSecret(c); err != nil || conflict != want {
-			t.Errorf("%s: conflict %t, %v", what, conflict, err)
-		}
-	}
-	exchange(t, s, dialect.Batch{Try: big(1)})
-
-	failHalfWay(check(1, 1))
-	want("asked again", s, check(1, 1), false)
-	if err := s.DropSecret(check(1, 1)); err != nil {
-		t.Fatal(err)
-	}
-	wantRows(1, 0)
-
-	failHalfWay(check(2, 2))
-	// The fleet comes as if its first and second look had been before the insertion.
-	execute(t, db, "UPDATE latchkey_secret_checks SET class = 3 WHERE class = 2")
-	want("the fleet", fleet, check(2, 1), false)
-	execute(t, db, "UPDATE latchkey_secret_checks SET class = 2 WHERE class = 3")
-	want("asked again beside the fleet", s, check(2, 2), true)
-	wantRows(2, 1)
-
-	failHalfWay(check(4, 1))
-	want("another secret, while the session lives", fleet, check(4, 2), true)
-	if got := held(t, s); len(got) != 1 {
-		t.Errorf("held: %v", got)
-	}
-	s.Destroy()
-	lockertest.Eventually(t, "the check ends with its session", func() bool {
-		conflict, err := fleet.UseSecret(check(4, 2))
-		return err == nil && !conflict
-	})
 }

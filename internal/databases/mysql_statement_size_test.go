@@ -1,13 +1,10 @@
 package databases
 
 import (
-	"errors"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -75,45 +72,5 @@ func TestMySQLTooLongForTheDriver(t *testing.T) {
 	}
 	if err := lock.Err(); err != nil {
 		t.Errorf("another lock: %v", err)
-	}
-}
-
-// A statement that the server would reject ends no session.
-func TestMySQLTooManyKeys(t *testing.T) {
-	t.Parallel()
-	server := mariadbtest.New(t, "--max-allowed-packet=64K")
-	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
-	s := process(t, o)
-	lock := mustLock(t, s, sqllock.ID(-1))
-	var keys []sqllock.Key
-	for i := range 1000 {
-		keys = append(keys, sqllock.ID(int64(i)))
-	}
-	if _, err := s.TryAny(t.Context(), keys...); err == nil || !strings.Contains(err.Error(), "max_allowed_packet") {
-		t.Errorf("TryAny of 1,000 keys: %v", err)
-	}
-	few, err := s.TryAny(t.Context(), keys[:100]...)
-	if err != nil {
-		t.Fatalf("TryAny of 100 keys: %v", err)
-	}
-	if err := errors.Join(few.Unlock(), lock.Err(), lock.Unlock()); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestMySQLLargeGroup(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	a, b := connect(t, o), connect(t, o)
-	var ids []int64
-	for i := range int64(4000) {
-		ids = append(ids, i)
-	}
-	exchange(t, a, dialect.Batch{Try: big(ids[:3999]...)})
-	if got := exchange(t, b, dialect.Batch{Any: [][]dialect.Key{big(ids...), big(ids...)}}); !reflect.DeepEqual(got.Won, []int{3999, -1}) {
-		t.Errorf("won %v, want the last key of 4000, which is the only free one, once", got.Won)
-	}
-	if keys := held(t, b); !reflect.DeepEqual(keys, big(3999)) {
-		t.Errorf("held: %v", keys)
 	}
 }

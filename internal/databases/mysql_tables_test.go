@@ -4,28 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// The statements of Schema create what a session creates, and can be repeated.
-func TestMySQLSchema(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	db := open(t, o.Driver, o.DSN)
-	for range 2 {
-		create(t, db, sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
-	}
-	if n := number(t, db, "SELECT count(*) FROM latchkey_tokens"); n != 1 {
-		t.Errorf("%d rows of tokens, want 1", n)
-	}
-	execute(t, db, "CREATE TABLE work (who INT)")
-	if err := fencedWork(t, db, mustLock(t, process(t, o), sqllock.ID(1)), 1); err != nil {
-		t.Errorf("Fence: %v", err)
-	}
-}
 
 // A user without the right to create tables holds locks all the same. Other
 // calls report what is missing, and the locks outlive their errors.
@@ -56,35 +38,5 @@ func TestMySQLWithoutRightToCreate(t *testing.T) {
 	})
 	if err := fencedWork(t, db, lock, 1); err != nil {
 		t.Errorf("Fence: %v", err)
-	}
-}
-
-// The checks of a dead session count for no session, and their rows are
-// deleted.
-func TestMySQLDeadSecretChecks(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	db := open(t, o.Driver, o.DSN)
-	dead, s := connect(t, o), connect(t, o)
-	mine, theirs := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 2)
-	if _, err := dead.UseSecret(theirs); err != nil {
-		t.Fatal(err)
-	}
-	dead.Destroy()
-	lockertest.Eventually(t, "a dead session's check is not in the way", func() bool {
-		conflict, err := s.UseSecret(mine)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return !conflict
-	})
-	if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks"); n != 1 {
-		t.Errorf("%d rows of checks, want 1", n)
-	}
-	if err := s.DropSecret(mine); err != nil {
-		t.Fatal(err)
-	}
-	if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks"); n != 0 {
-		t.Errorf("%d rows of checks, want none", n)
 	}
 }

@@ -1,17 +1,14 @@
 package databases
 
 import (
-	"database/sql"
 	"errors"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // keyLocks are the locks of keys in the connection's database.
@@ -55,39 +52,6 @@ func TestMySQLDatabasesAreApart(t *testing.T) {
 		if got := exchange(t, s, dialect.Batch{Try: big(1)}); len(got.Busy) != 0 {
 			t.Errorf("busy: %v", got.Busy)
 		}
-	}
-}
-
-func TestMySQLRefused(t *testing.T) {
-	t.Parallel()
-	server := mariadbtest.New(t)
-	dsn := server.Database(t)
-	one := open(t, "mysql", dsn)
-	one.SetMaxOpenConns(1)
-	for _, tt := range []struct {
-		name string
-		db   *sql.DB
-		want error
-		says string
-	}{
-		{"a pool of one", one, sqllock.ErrConfig, "SetMaxOpenConns"},
-		{"no database", open(t, "mysql", strings.TrimSuffix(server.DSN("x"), "x")), sqllock.ErrConfig, "name one in the connection string"},
-		{"no such database", open(t, "mysql", server.DSN("nowhere")), sqllock.ErrConfig, "no such database"},
-		{"no such user", open(t, "mysql", server.DSNOf("nobody", "mysql")), sqllock.ErrConfig, "the user or the password"},
-	} {
-		s, err := sqllock.Open(t.Context(), tt.db)
-		if err == nil {
-			_ = s.Close()
-		}
-		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v, want %v that says %q", tt.name, err, tt.want, tt.says)
-		}
-		if err != nil && (strings.Contains(err.Error(), "nowhere") || strings.Contains(err.Error(), "127.0.0.1")) {
-			t.Errorf("%s: the error names a host or a database: %v", tt.name, err)
-		}
-	}
-	if _, err := sqllock.Open(t.Context(), open(t, "mysql", dsn), sqllock.WithLeaseTable()); !errors.Is(err, sqllock.ErrNotExclusive) {
-		t.Errorf("WithLeaseTable: %v", err)
 	}
 }
 

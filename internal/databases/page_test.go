@@ -29,6 +29,7 @@ func TestPageLeases(t *testing.T) {
 
 // The page shows the locks of MariaDB, whose sessions it does not end.
 func TestPageMariaDB(t *testing.T) {
+	t.Parallel()
 	dsn := mariadbtest.Database(t)
 	db, locks := open(t, "mysql", dsn), session(t, open(t, "mysql", dsn))
 	mustLock(t, locks, sqllock.Namespace("export").Key("ada"))
@@ -38,29 +39,6 @@ func TestPageMariaDB(t *testing.T) {
 	if body := pageBody(page, http.MethodPost, "/terminate", "pid=1&start=1"); !strings.Contains(body, "Only sessions of PostgreSQL can be ended here.") {
 		t.Errorf("terminate: %s", body)
 	}
-}
-
-// The doctor of the page has nothing to say of a healthy system of any kind. The page
-// knows from its Sessions which way they lock.
-func TestPageDoctorHealthy(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		if o.Driver == "postgres" {
-			o.DSN += "&connect_timeout=5"
-		}
-		locks := process(t, o)
-		mustLock(t, locks, sqllock.ID(1))
-		page := lockui.New(pool(t, o), lockui.WithSession("main", locks))
-		t.Cleanup(func() { _ = page.Close() })
-		pageBody(page, http.MethodPost, "/doctor", "")
-		lockertest.Eventually(t, "the report", func() bool {
-			var seen struct{ State string }
-			body := pageBody(page, http.MethodGet, "/doctor?format=json", "")
-			if err := json.Unmarshal([]byte(body), &seen); err != nil || seen.State != "" && seen.State != "ok" {
-				t.Fatalf("%v, state %q: %s", err, seen.State, body)
-			}
-			return seen.State == "ok"
-		})
-	})
 }
 
 // pageShows checks that page shows one lock, and finds it.

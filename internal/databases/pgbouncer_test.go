@@ -115,7 +115,7 @@ var bouncerSteps = map[string][]bouncerStep{
 // An administrator disturbs a PgBouncer while two Sessions have callers and a
 // third one holds a lock. No key is held twice, holders are told, and callers
 // are served afterwards.
-func TestPgBouncerAtWork(t *testing.T) {
+func TestLongPgBouncerAtWork(t *testing.T) {
 	t.Parallel()
 	for mode, steps := range bouncerSteps {
 		for _, driver := range pgtest.Drivers() {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +19,7 @@ import (
 // The role may not execute pg_notify, so no notification reaches a Session.
 // Pgpool-II 4.3.5 keeps a response to itself if a notification comes with it, and
 // the statement hangs.
-func TestPgpool(t *testing.T) {
+func TestLongPgpool(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -66,63 +64,6 @@ func TestPgpool(t *testing.T) {
 	}
 }
 
-// A connection through Pgpool-II that does not listen gets all responses. On one
-// that listens, Pgpool-II 4.3.5 loses a response that arrives together with a
-// notification. Another version may lose none.
-func TestPgpoolLosesResponses(t *testing.T) {
-	front, err := pgtest.New(t).Pgpool(nil)
-	front = started(t, front, err)
-	db := open(t, "pgx", front.DSN(""))
-	ctx, cancel := context.WithCancel(t.Context())
-	var notified atomic.Int64
-	var notifying sync.WaitGroup
-	notifying.Go(func() {
-		for ctx.Err() == nil {
-			if _, err := db.ExecContext(ctx, "NOTIFY here"); err == nil {
-				notified.Add(1)
-			}
-			pause(ctx, time.Millisecond)
-		}
-	})
-	defer notifying.Wait()
-	defer cancel()
-	// answered is how many of statements have a response, up to the first that has none.
-	answered := func(listen string, statements int) (n int) {
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if _, err := conn.ExecContext(t.Context(), listen); err != nil {
-			t.Fatal(err)
-		}
-		for ; n < statements; n++ {
-			bounded, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			var is int
-			err := conn.QueryRowContext(bounded, "SELECT $1::int", n).Scan(&is)
-			cancel()
-			if err != nil {
-				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Fatal(err)
-				}
-				return n
-			}
-		}
-		return n
-	}
-	if n := answered("UNLISTEN here", 1000); n < 1000 {
-		t.Errorf("without notifications %d statements have a response", n)
-	}
-	n := answered("LISTEN here", 100_000)
-	t.Logf("%d statements have a response", n)
-	if notified.Load() == 0 {
-		t.Error("nobody was notified")
-	}
-	if n == 100_000 {
-		t.Skip("this Pgpool-II loses no response: the advice in docs/databases/poolers.md is not for it")
-	}
-}
-
 // How many attempts of TestPgpoolInFrontOfStandby are rejected.
 func someOf(rejected, _ int) bool { return rejected > 0 }
 func allOf(rejected, of int) bool { return rejected == of }
@@ -132,7 +73,7 @@ func noneOf(rejected, _ int) bool { return rejected == 0 }
 // Open rejects a session whose statements would go to both, and accepts one
 // whose statements all go to the primary. Without load balancing it accepts all,
 // and none if all that reads goes to the standby.
-func TestPgpoolInFrontOfStandby(t *testing.T) {
+func TestLongPgpoolInFrontOfStandby(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	standby, err := cluster.Standby()

@@ -13,7 +13,7 @@ import (
 // A PgBouncer turns from session mode to transaction mode under Sessions at
 // work. No key is held twice. Callers get ErrNotExclusive until it turns back,
 // and a new Session is rejected.
-func TestPgBouncerTurnsToTransactionMode(t *testing.T) {
+func TestLongPgBouncerTurnsToTransactionMode(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		for _, reset := range []string{"server_reset_query_always = 0", "server_reset_query_always = 1"} {

@@ -1,70 +1,46 @@
 package databases
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 func TestTwoProcessesOneKey(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		o.Rounds, o.Callers = 10, 32
+		o.Rounds, o.Callers = 4, 8
 		lockertest.Processes(t, o, o)
 	})
 }
 
-// free waits until the keys of a worker are free, and acquires them.
-func free(t *testing.T, s *sqllock.Session, n int) time.Duration {
-	t.Helper()
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for i := range n {
-		lock, err := s.Lock(ctx, lockertest.WorkerKey(i))
-		if err != nil {
-			t.Fatalf("a lock of a process that has ended: %v", err)
-		}
-		defer lock.Unlock()
-	}
-	return time.Since(began)
-}
-
-func TestKilledHolder(t *testing.T) {
-	t.Parallel()
+// The locks of a process that is killed, or frozen for longer than its lease, are
+// free to other processes. They need not wait for it.
+func TestLongDeadHolder(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		const n = 20
-		o.Locks, o.Lease = n, 2*time.Second
-		s := process(t, o)
-		holder := lockertest.StartHolder(t, o)
-		for i := range n {
-			if _, err := s.TryLock(t.Context(), lockertest.WorkerKey(i)); !errors.Is(err, sqllock.ErrHeld) {
-				t.Fatalf("TryLock of a key that another process holds: %v", err)
+		for i, fault := range []func(*subprocess.Process) error{(*subprocess.Process).Kill, (*subprocess.Process).Freeze} {
+			const n = 20
+			held := o
+			held.Locks, held.Lease = n, 2*time.Second
+			s := process(t, o)
+			holder := lockertest.StartHolder(t, held)
+			for i := range n {
+				if _, err := s.TryLock(t.Context(), lockertest.WorkerKey(i)); i == 0 && !errors.Is(err, sqllock.ErrHeld) {
+					t.Fatalf("TryLock of a key that another process holds: %v", err)
+				}
+			}
+			if err := fault(holder); err != nil {
+				t.Fatal(err)
+			}
+			for i := range n {
+				awaitGrant(t, "the keys of the other process are free", s, lockertest.WorkerKey(i))
+			}
+			if i == 1 {
+				_ = holder.Thaw()
 			}
 		}
-		if err := holder.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%d locks of a killed process are acquired by another after %v", n, free(t, s, n).Round(time.Millisecond))
-	})
-}
-
-// A process that is frozen for longer than the lease has lost its locks. Other
-// processes need not wait for it.
-func TestFrozenHolder(t *testing.T) {
-	t.Parallel()
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		const n = 20
-		o.Locks, o.Lease = n, 2*time.Second
-		s := process(t, o)
-		holder := lockertest.StartHolder(t, o)
-		if err := holder.Freeze(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = holder.Thaw() }()
-		t.Logf("%d locks of a frozen process are acquired by another after %v", n, free(t, s, n).Round(time.Millisecond))
 	})
 }

@@ -57,10 +57,7 @@ func TestAnotherDatabaseUnderTheOldNameOfALeaseTable(t *testing.T) {
 		s := p.leaseSession(sqllock.WithLease(60 * lease))
 		lock := mustLock(t, s, p.key(1))
 		p.replace()
-		lockertest.Eventually(t, "the holder is told, long before the lease ends", func() bool { return lock.Err() != nil })
-		if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
-			t.Errorf("Unlock: %v, want ErrLost", err)
-		}
+		awaitLoss(t, lock) // long before the lease ends
 		p.serves(s)
 		p.wantQuietLog(1)
 	})
@@ -83,9 +80,9 @@ func TestLeaseTableOutlivesARename(t *testing.T) {
 // A database that can only be read for less than the lease costs no lock.
 // Connections that were made meanwhile, which can only read for good, are not
 // used again.
-func TestLeaseTableOutlivesAReadOnlyMoment(t *testing.T) {
+func TestLongLeaseTableOutlivesAReadOnlyMoment(t *testing.T) {
 	eachTenant(t, func(t *testing.T, p *tenant) {
-		s := p.leaseSession(sqllock.WithLease(60 * lease))
+		s := p.leaseSession(sqllock.WithLease(10 * lease))
 		lock := mustLock(t, s, p.key(1))
 		p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on")
 		p.endConnections()
@@ -100,7 +97,7 @@ func TestLeaseTableOutlivesAReadOnlyMoment(t *testing.T) {
 // A role that has lost USAGE on the schema of the lease tables does not create
 // others in the next schema of its search_path. When it has the right again, an
 // instance that opens then and one that has stayed would use different tables.
-func TestLeaseTablesInASchemaThatIsHidden(t *testing.T) {
+func TestLongLeaseTablesInASchemaThatIsHidden(t *testing.T) {
 	eachTenant(t, func(t *testing.T, p *tenant) {
 		p.inDatabase("ALTER DATABASE %[1]s SET search_path = kit, public; GRANT CREATE, USAGE ON SCHEMA public TO %[2]s")
 		stayed := p.leaseSession(sqllock.WithLease(lease))

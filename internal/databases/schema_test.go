@@ -13,6 +13,7 @@ import (
 // Each statement of a schema runs alone and can be repeated, without any
 // setting of the driver. The tables serve a Session, a Fence and a watermark.
 func TestSchemaRunsStatementByStatement(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		d      sqllock.Dialect
 		orders func(*testing.T) lockertest.Orders

@@ -1,10 +1,9 @@
 package databases
 
 import (
-	"errors"
+	"slices"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -31,7 +30,7 @@ type serverFault struct {
 // What administrators of a shared server do costs a Session no lock that the
 // server has kept. Calls return an error that says what to change. The log has
 // one line for each change. When it is undone, the same Session serves again.
-func TestServerFaults(t *testing.T) {
+func TestLongServerFaults(t *testing.T) {
 	t.Parallel()
 	server := newSharedServer(t)
 	for _, f := range serverFaults {
@@ -41,6 +40,20 @@ func TestServerFaults(t *testing.T) {
 				f.meets(t, server.tenant(t, driver))
 			})
 		}
+	}
+}
+
+// A few of the faults of TestLongServerFaults: one that counts for logins, one
+// that fails each call, one of the registry.
+func TestServerFaults(t *testing.T) {
+	t.Parallel()
+	server := newSharedServer(t)
+	for i, name := range []string{"password changed", "EXECUTE on pg_try_advisory_lock revoked", "rights on the registry revoked"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := serverFaults[slices.IndexFunc(serverFaults, func(f serverFault) bool { return f.name == name })]
+			f.meets(t, server.tenant(t, pgtest.Drivers()[i%2]))
+		})
 	}
 }
 
@@ -56,10 +69,7 @@ func (f serverFault) meets(t *testing.T, p *tenant) {
 		f.keeps(t, p, holder, waiter, lock)
 		p.endConnections()
 	}
-	lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
-	if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
-		t.Errorf("Unlock of the lost lock: %v, want ErrLost", err)
-	}
+	awaitLoss(t, lock)
 	if f.refused != nil {
 		p.fails(holder, f.refused, f.refusedSays)
 		if n := len(waiting); n != 0 {

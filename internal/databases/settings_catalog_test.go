@@ -37,7 +37,7 @@ GRANT SELECT ON ALL TABLES IN SCHEMA hostile TO PUBLIC`
 
 // Whatever stands before pg_catalog in the search_path of the role, or is done
 // at its login, locks exclude.
-func TestSettingsOfTheCatalog(t *testing.T) {
+func TestLongSettingsOfTheCatalog(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
@@ -87,7 +87,7 @@ func everyUse(sentence string) outcome {
 
 // In a database of any encoding everything works, with text and bytes of any
 // kind.
-func TestEncodings(t *testing.T) {
+func TestLongEncodings(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"SQL_ASCII", "LATIN1", "EUC_JP", "UTF8"} {
 		t.Run(encoding, func(t *testing.T) {

@@ -123,7 +123,7 @@ func (c roleSetting) on(t *testing.T, s stage) (all []string) {
 
 // Whatever the role sets in the database, a service keeps all promises, or
 // meets an error that says why.
-func TestSettings(t *testing.T) {
+func TestLongSettings(t *testing.T) {
 	t.Parallel()
 	for _, c := range roleSettings {
 		t.Run(c.name, func(t *testing.T) {
@@ -145,29 +145,42 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// underMany runs all uses under several settings at once, of a role or of a
+// database.
+func underMany(t *testing.T, whose string) {
+	s := newStage(t, pgtest.Database(t))
+	for _, setting := range []string{
+		"statement_timeout = '10min'", "idle_in_transaction_session_timeout = '10min'", "default_transaction_isolation = 'serializable'",
+		"default_transaction_read_only = on", "standard_conforming_strings = off", "client_encoding = 'LATIN1'",
+		"plan_cache_mode = 'force_custom_plan'", "row_security = off", "jit_above_cost = 0",
+	} {
+		s.set(t, "ALTER "+whose+" SET "+setting)
+	}
+	for _, s.driver = range pgtest.Drivers() {
+		fails := maps.Clone(readOnlyTables)
+		if s.driver == "pgx" {
+			maps.Copy(fails, readOnlyTx)
+		}
+		t.Run(s.driver, func(t *testing.T) { s.tryAll(t, fails, nil) })
+	}
+	s.set(t, "ALTER "+whose+" RESET ALL")
+}
+
+// Under settings of the role a service keeps all promises, or meets an error that
+// says why. TestLongSettings tries each setting.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	underMany(t, "ROLE %r IN DATABASE %d")
+}
+
 // What a role sets, what a database sets, and what a role sets in a database
 // has the same effect.
-func TestSettingsOfRoleAndDatabase(t *testing.T) {
+func TestLongSettingsOfRoleAndDatabase(t *testing.T) {
 	t.Parallel()
-	for _, whose := range []string{"ROLE %r", "DATABASE %d", "ROLE %r IN DATABASE %d", "ROLE ALL IN DATABASE %d"} {
+	for _, whose := range []string{"ROLE %r", "DATABASE %d", "ROLE ALL IN DATABASE %d"} {
 		t.Run(strings.NewReplacer("%r", "", "%d", "").Replace(whose), func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, pgtest.Database(t))
-			for _, setting := range []string{
-				"statement_timeout = '10min'", "idle_in_transaction_session_timeout = '10min'", "default_transaction_isolation = 'serializable'",
-				"default_transaction_read_only = on", "standard_conforming_strings = off", "client_encoding = 'LATIN1'",
-				"plan_cache_mode = 'force_custom_plan'", "row_security = off", "jit_above_cost = 0",
-			} {
-				s.set(t, "ALTER "+whose+" SET "+setting)
-			}
-			for _, s.driver = range pgtest.Drivers() {
-				fails := maps.Clone(readOnlyTables)
-				if s.driver == "pgx" {
-					maps.Copy(fails, readOnlyTx)
-				}
-				t.Run(s.driver, func(t *testing.T) { s.tryAll(t, fails, nil) })
-			}
-			s.set(t, "ALTER "+whose+" RESET ALL")
+			underMany(t, whose)
 		})
 	}
 }

@@ -80,7 +80,7 @@ type tenant struct {
 	role, database string
 	password       atomic.Value // string: what the next login uses
 	unlockTables   func()       // undoes lockTables
-	log            lines
+	log            logged
 }
 
 // tenant creates a role and its database.

@@ -13,6 +13,7 @@ import (
 // Open names the timeout by which the server has ended its connections, also
 // with a driver that has learnt only that they are gone.
 func TestOpenNamesShortTimeout(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		setting, value string
 		at             string // the first statement before which the server has ended the connection

@@ -42,6 +42,7 @@ func (f *fault) intercept(query string, carryOut func() error) error {
 // transaction stays open in the pool, the connection gets its settings back,
 // and the session goes on.
 func TestSQLiteFaults(t *testing.T) {
+	t.Parallel()
 	calls := []struct {
 		name string
 		call func(dialect.Session) error

@@ -1,13 +1,14 @@
 package databases
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,57 +16,12 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Open rejects an unusable database with an error that says why, and names no
-// file.
-func TestSQLiteRefused(t *testing.T) {
-	garbage := filepath.Join(t.TempDir(), "garbage.db")
-	if err := os.WriteFile(garbage, bytes.Repeat([]byte("not a database. "), 1024), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	small := func(pragma string) string {
-		dsn := "file:" + filepath.Join(t.TempDir(), "small.db")
-		execute(t, open(t, "sqlite", dsn), "CREATE TABLE t (x)")
-		return dsn + pragma
-	}
-	for _, test := range []struct {
-		name, dsn string
-		want      error
-		says      string
-	}{
-		{"in memory", ":memory:", sqllock.ErrNotExclusive, "NewMemory"},
-		{"shared memory", "file::memory:?cache=shared", sqllock.ErrNotExclusive, "NewMemory"},
-		{"read-only", small("?mode=ro"), sqllock.ErrConfig, "can only be read"},
-		{"query_only", small("?_pragma=query_only(1)"), sqllock.ErrConfig, "query_only"},
-		{"damaged", "file:" + garbage, sqllock.ErrConfig, "damaged"},
-		{"no directory", "file:" + filepath.Join(t.TempDir(), "none", "app.db"), sqllock.ErrUnavailable, "could not be opened"},
-		{"full", small("?_pragma=max_page_count(2)"), sqllock.ErrCapacity, "full"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s, err := sqllock.Open(t.Context(), open(t, "sqlite", test.dsn))
-			if err == nil {
-				_ = s.Close()
-				t.Fatal("Open succeeded")
-			}
-			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("Open: %v; want %v that mentions %q", err, test.want, test.says)
-			}
-			if strings.Contains(err.Error(), ".db") {
-				t.Errorf("the error names the file: %v", err)
-			}
-		})
-	}
-}
-
 // occupy locks the file for writing, as a long transaction of the service
 // would.
-func occupy(t *testing.T, db *sql.DB) (release func()) {
+func occupy(t *testing.T, db *sql.DB, begin string) (release func()) {
 	t.Helper()
-	conn, err := db.Conn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.ExecContext(context.Background(), "BEGIN IMMEDIATE"); err != nil {
+	conn := mustConn(t, db)
+	if _, err := conn.ExecContext(context.Background(), begin); err != nil {
 		t.Fatal(err)
 	}
 	return func() {
@@ -76,95 +32,280 @@ func occupy(t *testing.T, db *sql.DB) (release func()) {
 	}
 }
 
+// A transaction that locks the file for longer than the lease keeps the session
+// from renewing it. Calls say that the database is unavailable. The holder is
+// told before another caller gets the lock. A Session with a longer lease keeps
+// its lock.
 func TestSQLiteFileIsLocked(t *testing.T) {
 	t.Parallel()
 	o := sqlite(t)
-	s := process(t, o, sqllock.WithLease(time.Minute))
-	held := mustLock(t, s, sqllock.ID(1))
-	release := occupy(t, open(t, "sqlite", o.DSN))
-	_, err := s.TryLock(t.Context(), sqllock.ID(2))
-	if !errors.Is(err, sqllock.ErrUnavailable) {
+	kept, s := process(t, o), process(t, o, sqllock.WithLease(2*time.Second))
+	long, held := mustLock(t, kept, sqllock.ID(2)), mustLock(t, s, sqllock.ID(1))
+	release := occupy(t, open(t, "sqlite", o.DSN), "BEGIN IMMEDIATE")
+	lockertest.Eventually(t, "the holder is told", func() bool { return held.Err() != nil })
+	if _, err := s.TryLock(t.Context(), sqllock.ID(3)); !errors.Is(err, sqllock.ErrUnavailable) {
 		t.Errorf("TryLock while another transaction has locked the file: %v, want ErrUnavailable", err)
 	}
 	release()
-	lockertest.Eventually(t, "the session serves again", func() bool {
-		lock, err := s.TryLock(t.Context(), sqllock.ID(2))
-		return err == nil && lock.Unlock() == nil
-	})
-	if err := held.Err(); err != nil {
-		t.Errorf("a lock that was held before: %v", err)
-	}
-	if err := held.Unlock(); err != nil {
-		t.Error(err)
-	}
-}
-
-// A transaction that locks the file for longer than the lease keeps the session
-// from renewing it. The holder is notified before another caller gets the lock.
-func TestSQLiteFileIsLockedForLong(t *testing.T) {
-	t.Parallel()
-	o := sqlite(t)
-	s, other := process(t, o, sqllock.WithLease(2*time.Second)), process(t, o, sqllock.WithLease(2*time.Second))
-	held := mustLock(t, s, sqllock.ID(1))
-	release := occupy(t, open(t, "sqlite", o.DSN))
-	<-held.Context().Done()
-	release()
-	lockertest.Eventually(t, "the key is free", func() bool {
-		lock, err := other.TryLock(t.Context(), sqllock.ID(1))
-		return err == nil && lock.Unlock() == nil
-	})
+	awaitGrant(t, "the key is free to another Session", kept, sqllock.ID(1))
+	awaitGrant(t, "the Session serves again", s, sqllock.ID(3))
 	if err := held.Unlock(); err != sqllock.ErrLost {
 		t.Errorf("Unlock: %v, want ErrLost", err)
 	}
+	mustUnlock(t, long)
 }
 
-// On a full disk new locks are rejected. Held locks stay held, and can be
-// released.
-func TestSQLiteDiskFull(t *testing.T) {
+// A file that may not grow, as on a full disk, takes no more locks. Those that
+// are held stay and can be released, also by a Session on another connection.
+func TestSQLiteFull(t *testing.T) {
 	t.Parallel()
 	o := sqlite(t)
-	s := process(t, o)
-	held := mustLock(t, s, sqllock.ID(-1))
-	db := open(t, "sqlite", o.DSN)
-	pages := number(t, db, "PRAGMA page_count")
-	full := session(t, limited(t, o.DSN, pages))
-	if taken, err := fillFile(t, full); !errors.Is(err, sqllock.ErrCapacity) {
-		t.Fatalf("TryLock on a full disk, after %d locks: %v, want ErrCapacity", taken, err)
-	}
-	if err := held.Err(); err != nil {
-		t.Errorf("a lock that was held before: %v", err)
-	}
-	if err := full.Close(); err != nil {
-		t.Error(err)
-	}
-	if n := number(t, db, leaseRows); n != 1 {
-		t.Errorf("%d locks remain, want 1", n)
-	}
-	if err := held.Unlock(); err != nil {
-		t.Error(err)
-	}
-}
-
-// limited opens a pool whose connections see a disk with room for little more
-// than this number of pages.
-func limited(t *testing.T, dsn string, pages int) *sql.DB {
-	t.Helper()
-	return open(t, "sqlite", dsn+"&_pragma=max_page_count("+itoa(pages+2)+")")
-}
-
-// The connections of the pool belong to the service. A Session that changes a
-// setting of one for a moment restores it.
-func TestSQLiteSettingsAreRestored(t *testing.T) {
-	t.Parallel()
-	db := open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "app.db")+"?_pragma=busy_timeout(1234)&_pragma=synchronous(2)")
-	db.SetMaxOpenConns(1)
+	other := process(t, o)
+	kept := mustLock(t, other, sqllock.ID(-2))
+	db := open(t, o.Driver, o.DSN)
+	db.SetMaxOpenConns(1) // the limit is the connection's
 	s := session(t, db)
-	if err := mustLock(t, s, sqllock.ID(1)).Unlock(); err != nil {
+	lock := mustLock(t, s, sqllock.ID(-1))
+	execute(t, db, "PRAGMA max_page_count = 1") // the size that it has
+	var err error
+	for n := int64(0); err == nil && n < 100_000; n++ {
+		_, err = s.TryLock(t.Context(), sqllock.ID(n))
+	}
+	if !errors.Is(err, sqllock.ErrCapacity) || !strings.Contains(err.Error(), "disk is full") {
+		t.Errorf("TryLock: %v, want ErrCapacity that names the disk", err)
+	}
+	if err := errors.Join(lock.Err(), kept.Err()); err != nil || s.Stats().Losses > 0 {
+		t.Errorf("the locks: %v; losses: %v", err, s.Stats().LossesBy)
+	}
+	mustUnlock(t, kept)
+	if err := lock.Unlock(); err != nil && !errors.Is(err, sqllock.ErrUnavailable) {
+		t.Error(err)
+	}
+	execute(t, db, "PRAGMA max_page_count = 1000000")
+	awaitGrant(t, "the keys are free, and there is room", s, sqllock.ID(-1))
+}
+
+// A file that can only be read takes no locks, and a Session that cannot renew
+// those that it holds loses them after the lease. It serves again when it can
+// write.
+func TestSQLiteReadOnly(t *testing.T) {
+	t.Parallel()
+	o := sqlite(t)
+	create(t, open(t, o.Driver, o.DSN), sqllock.Schema(sqllock.SQLite))
+	readOnly := o
+	readOnly.DSN += "&_pragma=query_only(1)" // its error is that of a file without the right to write
+	file := &address{Connector: connector(t, o)}
+	db := sql.OpenDB(file)
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxIdleConns(-1) // each statement has a connection of its own
+	s := session(t, db, sqllock.WithLease(2*time.Second))
+	lock := mustLock(t, s, sqllock.ID(1))
+	file.leadTo(connector(t, readOnly))
+	awaitLoss(t, lock)
+	var err error
+	lockertest.Eventually(t, "calls say why", func() bool {
+		_, err = s.TryLock(t.Context(), sqllock.ID(2))
+		return err != nil && strings.Contains(err.Error(), "can only read")
+	})
+	if !errors.Is(err, sqllock.ErrConfig) {
+		t.Errorf("TryLock: %v, want ErrConfig", err)
+	}
+	file.leadTo(connector(t, o))
+	awaitGrant(t, "the Session serves again", s, sqllock.ID(1))
+}
+
+// An address connects to one server, and to another one after a failover.
+type address struct {
+	driver.Connector
+	mu   sync.Mutex
+	next driver.Connector // protected by mu; nil before the failover
+}
+
+func (a *address) Connect(ctx context.Context) (driver.Conn, error) {
+	a.mu.Lock() // waits for a failover
+	defer a.mu.Unlock()
+	if a.next != nil {
+		return a.next.Connect(ctx)
+	}
+	return a.Connector.Connect(ctx)
+}
+
+// leadTo lets a lead to another server from now on.
+func (a *address) leadTo(next driver.Connector) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.next = next
+}
+
+// A program opens a file that another one keeps locked for longer than a statement
+// waits. It goes on as soon as the file is free.
+func TestSQLiteOpenedWhileLocked(t *testing.T) {
+	t.Parallel()
+	dsn := "file:" + filepath.Join(t.TempDir(), "locked.db")
+	other := open(t, "sqlite", dsn)
+	execute(t, other, "CREATE TABLE t (n)")
+	release := occupy(t, other, "BEGIN EXCLUSIVE")
+	var refused atomic.Bool
+	db := intercepted(t, lockertest.Orders{Driver: "sqlite", DSN: dsn}, func(_ string, carryOut func() error) error {
+		err := carryOut()
+		if err != nil && strings.Contains(err.Error(), "SQLITE_BUSY") && !refused.Swap(true) {
+			release()
+		}
+		return err
+	})
+	s, err := sqllock.Open(t.Context(), db)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for pragma, want := range map[string]int{"busy_timeout": 1234, "synchronous": 2} {
-		if got := number(t, db, "PRAGMA "+pragma); got != want {
-			t.Errorf("%s is %d, want %d as before", pragma, got, want)
+	if !refused.Load() {
+		t.Error("the file was opened while it was locked")
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Programs that start at the same moment all open a file that none of them has
+// seen before. One of them sets its journal, with the file locked for a moment.
+func TestSQLiteOpenedAtOnce(t *testing.T) {
+	t.Parallel()
+	const programs = 4
+	for range 25 {
+		o := lockertest.Orders{Driver: "sqlite", DSN: "file:" + filepath.Join(t.TempDir(), "new.db")}
+		var opened sync.WaitGroup
+		errs := make([]error, programs)
+		for i := range programs {
+			db := open(t, o.Driver, o.DSN)
+			opened.Go(func() {
+				s, err := sqllock.Open(t.Context(), db)
+				if err == nil {
+					err = s.Close()
+				}
+				errs[i] = err
+			})
 		}
+		opened.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatalf("of %d programs: %v", programs, err)
+		}
+	}
+}
+
+// A Session works if the last user of a pooled connection has left a transaction
+// open.
+func TestUsedConnectionsOfSQLite(t *testing.T) {
+	t.Parallel()
+	o := sqlite(t)
+	db := open(t, o.Driver, o.DSN)
+	db.SetMaxOpenConns(1)
+	execute(t, db, "BEGIN")
+	s := session(t, db)
+	rival := process(t, o)
+	for _, begin := range []string{"BEGIN", "BEGIN IMMEDIATE"} {
+		execute(t, db, begin)
+		lock := mustLock(t, s, sqllock.ID(1))
+		if _, err := rival.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("%s: TryLock of what another Session holds: %v, want ErrHeld", begin, err)
+		}
+		execute(t, db, begin)
+		mustUnlock(t, lock)
+	}
+}
+
+// withoutWAL opens a session in a file whose journal mode could not be changed,
+// because another connection was reading.
+func withoutWAL(t *testing.T, o lockertest.Orders, watch func(query string), opts ...sqllock.Option) *sqllock.Session {
+	t.Helper()
+	reading, err := read(open(t, o.Driver, o.DSN))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	return session(t, intercepted(t, o, func(query string, carryOut func() error) error {
+		watch(query)
+		if query == "COMMIT" { // the reader has blocked WAL, and must block nothing else
+			once.Do(func() { _ = reading.Rollback() })
+		}
+		return carryOut()
+	}), opts...)
+}
+
+// read locks the file for reading.
+func read(db *sql.DB) (*sql.Tx, error) {
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		return nil, err
+	}
+	var n int
+	if err := tx.QueryRow("SELECT count(*) FROM sqlite_master").Scan(&n); err != nil {
+		_ = tx.Rollback()
+		return nil, err
+	}
+	return tx, nil
+}
+
+// Without a write-ahead log a commit waits for readers. Readers that overlap
+// for ever, each for longer than one attempt to commit, do not starve the
+// session.
+func TestLongSQLiteReadersWithoutWAL(t *testing.T) {
+	t.Parallel()
+	o := sqlite(t)
+	const lease = 5 * time.Second
+	s := withoutWAL(t, o, func(string) {}, sqllock.WithLease(lease))
+	db := open(t, o.Driver, o.DSN)
+	var mode string
+	err := db.QueryRow("PRAGMA journal_mode").Scan(&mode)
+	if err != nil || mode != "delete" {
+		t.Fatalf("journal_mode is %s, %v; want delete", mode, err)
+	}
+	lock := mustLock(t, s, sqllock.ID(1))
+	impatient := open(t, o.Driver, strings.Replace(o.DSN, "busy_timeout(5000)", "busy_timeout(0)", 1))
+	reading, err := read(impatient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(2 * lease); time.Now().Before(until); {
+		time.Sleep(500 * time.Millisecond) // a query
+		var next *sql.Tx
+		for end := time.Now().Add(400 * time.Millisecond); next == nil && time.Now().Before(end); time.Sleep(time.Millisecond) { // polling
+			next, _ = read(impatient)
+		}
+		_ = reading.Rollback()
+		if next == nil { // a commit waits for the file
+			lockertest.Eventually(t, "there is room for a reader", func() bool {
+				next, err = read(impatient)
+				return err == nil
+			})
+		}
+		reading = next
+	}
+	_ = reading.Rollback()
+	if err := lock.Err(); err != nil {
+		t.Errorf("the lock among readers: %v, %d losses", err, s.Stats().Losses)
+	}
+	// A commit that has waited for the last reader may not have been noted yet.
+	// Until it is, the session says that the database does not answer. It releases
+	// the lock all the same.
+	if err := lock.Unlock(); err != nil && !errors.Is(err, sqllock.ErrUnavailable) {
+		t.Errorf("Unlock: %v", err)
+	}
+	awaitGrant(t, "another Session gets the key", session(t, db), sqllock.ID(1))
+}
+
+// The setting synchronous of a connection is lowered only where that is safe.
+func TestSQLiteSynchronousWithoutWAL(t *testing.T) {
+	t.Parallel()
+	o := sqlite(t)
+	o.DSN += "&_pragma=synchronous(full)"
+	var lowered atomic.Bool
+	s := withoutWAL(t, o, func(query string) {
+		if strings.Contains(query, "synchronous =") {
+			lowered.Store(true)
+		}
+	})
+	lowered.Store(false) // ignore the time before Open knew the journal mode
+	mustUnlock(t, mustLock(t, s, sqllock.ID(1)))
+	if lowered.Load() {
+		t.Error("synchronous was changed for a journal that is not written ahead")
 	}
 }

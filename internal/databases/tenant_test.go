@@ -1,7 +1,6 @@
 package databases
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -143,13 +141,7 @@ func (p *tenant) fails(s *sqllock.Session, want error, says string) {
 // serves waits until s grants locks.
 func (p *tenant) serves(s *sqllock.Session) {
 	p.t.Helper()
-	lockertest.Eventually(p.t, "the Session serves again", func() bool {
-		lock, err := s.TryLock(p.t.Context(), p.key(3))
-		if err != nil {
-			return false
-		}
-		return lock.Unlock() == nil
-	})
+	awaitGrant(p.t, "the Session serves again", s, p.key(3))
 }
 
 func (p *tenant) wantDiscreet(text string) {
@@ -190,24 +182,6 @@ func (p *tenant) fence(db *sql.DB, lock *sqllock.Lock) error {
 		return err
 	}
 	return tx.Commit()
-}
-
-// lines is a log for concurrent use.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // grantAgain undoes revoke.

@@ -2,7 +2,6 @@ package databases
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -130,13 +129,4 @@ func (tr *traffic) losses() (n uint64) {
 		n += s.Stats().Losses
 	}
 	return n
-}
-
-// isLost waits until lock is lost.
-func isLost(t *testing.T, lock *sqllock.Lock, why string) {
-	t.Helper()
-	lockertest.Eventually(t, "a holder is told: "+why, func() bool { return lock.Err() != nil })
-	if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
-		t.Errorf("Unlock: %v, want ErrLost", err)
-	}
 }

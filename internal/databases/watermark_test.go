@@ -17,16 +17,11 @@ import (
 // watermarks and a table that the work writes to.
 func eachMarks(t *testing.T, test func(t *testing.T, o lockertest.Orders, db *sql.DB)) {
 	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
-		d := sqllock.PostgreSQL
-		switch o.Driver {
-		case "sqlite":
-			d = sqllock.SQLite
+		if isSQLite(o) {
 			o.DSN += "&_txlock=immediate" // otherwise SQLite rejects a transaction that reads before it writes
-		case "mysql":
-			d = sqllock.MySQL
 		}
 		db := pool(t, o)
-		create(t, db, watermark.Schema(d))
+		create(t, db, watermark.Schema(dialectOf(o)))
 		execute(t, db, "CREATE TABLE work (who INTEGER)")
 		test(t, o, db)
 	})
@@ -128,10 +123,9 @@ func TestAdvanceTogether(t *testing.T) {
 func TestAdvanceWithoutTable(t *testing.T) {
 	eachMarks(t, func(t *testing.T, o lockertest.Orders, db *sql.DB) {
 		execute(t, db, "DROP TABLE latchkey_watermarks")
-		want := map[string]string{"sqlite": "watermark.Schema(SQLite)", "mysql": "watermark.Schema(MySQL)"}[o.Driver]
-		if want == "" {
-			want = "watermark.Schema(PostgreSQL)"
-		}
+		want := map[sqllock.Dialect]string{
+			sqllock.SQLite: "watermark.Schema(SQLite)", sqllock.MySQL: "watermark.Schema(MySQL)", sqllock.PostgreSQL: "watermark.Schema(PostgreSQL)",
+		}[dialectOf(o)]
 		if err := markedWork(t, db, 1); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_watermarks") {
 			t.Errorf("Advance: %v, want an error that mentions %s", err, want)
 		}

@@ -1,14 +1,12 @@
 package databases
 
 import (
-	"context"
 	"database/sql/driver"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/XSAM/otelsql"
-	"github.com/jmoiron/sqlx"
 	"github.com/ngrok/sqlmw"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -49,8 +47,17 @@ func eachWrapping(t *testing.T, database func(t *testing.T) string, test func(t 
 func onShared(t *testing.T) string { return pgtest.Database(t) }
 
 // Behind tracing wrappers everything works as without them.
-func TestWrappedDrivers(t *testing.T) {
+func TestLongWrappedDrivers(t *testing.T) {
 	eachWrapping(t, onShared, func(t *testing.T, s stage) { s.tryAll(t, nil, nil) })
+}
+
+// Behind the outermost of two wrappers everything works. TestLongWrappedDrivers
+// tries each.
+func TestWrappedDriver(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, onShared(t))
+	s.driver, s.wrap = "pgx", func(d driver.Driver) driver.Driver { return withOtelsql(withSqlmw(d)) }
+	s.tryAll(t, nil, nil)
 }
 
 // A Session finds the socket below wrappers. It notices a closed connection long
@@ -63,20 +70,13 @@ func TestWrappedDriverIsWatched(t *testing.T) {
 		}
 		lock := mustLock(t, locks, userKey("watched", 1))
 		s.endAll(t, "application_name LIKE '%latchkey'")
-		select {
-		case <-lock.Context().Done():
-		case <-time.After(soon):
-			t.Fatal("the holder is not told of the loss")
-		}
-		if cause := context.Cause(lock.Context()); !errors.Is(cause, sqllock.ErrLost) {
-			t.Errorf("cause %v, want ErrLost", cause)
-		}
+		awaitLoss(t, lock)
 	})
 }
 
 // A Session closes a connection whose server process does not respond. The
 // connection does not stay in the pool, and the Session serves on another.
-func TestWrappedDriverThatIsStuck(t *testing.T) {
+func TestLongWrappedDriverThatIsStuck(t *testing.T) {
 	cluster := pgtest.New(t) // whose backends can be frozen
 	database := func(t *testing.T) string {
 		dsn, err := cluster.CreateDatabase(t.Context())
@@ -96,37 +96,7 @@ func TestWrappedDriverThatIsStuck(t *testing.T) {
 		if _, err := locks.TryLock(t.Context(), userKey("stuck", 1)); !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("TryLock: %v, want ErrUnavailable", err)
 		}
-		lockertest.Eventually(t, "the Session serves on another connection", func() bool {
-			lock, err := locks.TryLock(t.Context(), userKey("stuck", 2))
-			return err == nil && lock.Unlock() == nil
-		})
+		awaitGrant(t, "the Session serves on another connection", locks, userKey("stuck", 2))
 		lockertest.Eventually(t, "the stuck connection is closed", func() bool { return db.Stats().InUse == 1 })
-	})
-}
-
-// The SQLSTATE of an error gets through wrappers, and sqlx on top of them is
-// used as without them.
-func TestWrappedDriverUnderSqlx(t *testing.T) {
-	eachWrapping(t, onShared, func(t *testing.T, s stage) {
-		db := sqlx.NewDb(s.pool(t), s.driver)
-		lock := mustLock(t, session(t, db.DB), userKey("sqlx", 1))
-		tx, err := db.Beginx()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback()
-		if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
-			t.Errorf("Fence: %v", err)
-		}
-		if err := sqllock.TryTx(t.Context(), tx, userKey("sqlx", 1)); !errors.Is(err, sqllock.ErrHeld) {
-			t.Errorf("TryTx of a held key: %v, want ErrHeld", err)
-		}
-		if _, err := tx.Exec("SELECT 1/0"); err == nil {
-			t.Fatal("no error")
-		}
-		var state interface{ SQLState() string }
-		if err := sqllock.TryTx(t.Context(), tx, userKey("sqlx", 2)); !errors.As(err, &state) || state.SQLState() != "25P02" {
-			t.Errorf("TryTx in a failed transaction: %v, want one with SQLSTATE 25P02", err)
-		}
 	})
 }

@@ -17,11 +17,13 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/sirupsen/logrus"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
 )
 
 func TestMain(m *testing.M) {
+	bound.Lengthen()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	logrus.SetLevel(logrus.PanicLevel)
 	_ = mysql.SetLogger(&mysql.NopLogger{})
@@ -89,7 +91,7 @@ func TestRefused(t *testing.T) {
 // The reason why no setting may be left out: this server excludes, but it keeps
 // wait_timeout as a number only. It would never free the locks of a process that
 // is frozen.
-func TestNoLeaseOnThisServer(t *testing.T) {
+func TestLongNoLeaseOnThisServer(t *testing.T) {
 	dsn := serve(t)
 	holder, rival := connect(t, dsn), connect(t, dsn)
 	if got := ask(t, holder, "SELECT GET_LOCK('a', 0)"); got != "1" {

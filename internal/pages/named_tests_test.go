@@ -25,7 +25,7 @@ func TestPagesNameTheirTests(t *testing.T) {
 				continue
 			}
 			named[name]++
-			if !strings.Contains(code, "\nfunc "+q.text+"(t *testing.T) {\n") {
+			if !strings.Contains(code, "\nfunc "+q.text+"(t *testing.T)") {
 				t.Errorf("%s:%d names %s, which is not there", name, q.line, q.text)
 			}
 		}

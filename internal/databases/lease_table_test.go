@@ -1,0 +1,220 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A session whose rows are deleted, or were lost in a restore to an earlier
+// state, finds out at its next heartbeat. It begins anew.
+func TestLeaseTableRowsAreGone(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		s := process(t, o, sqllock.WithHeartbeat(50*time.Millisecond))
+		db := open(t, o.Driver, o.DSN)
+		for _, statements := range [][]string{
+			{"DELETE FROM latchkey_sessions"},
+			{"UPDATE latchkey_sessions SET statement = 0", "DELETE FROM latchkey_locks"},
+		} {
+			lock := mustLock(t, s, sqllock.ID(1))
+			for _, statement := range statements {
+				execute(t, db, statement)
+			}
+			awaitLoss(t, lock)
+			awaitGrant(t, "the key is free again", s, sqllock.ID(1))
+		}
+	})
+}
+
+// A lock is free to every caller after its session's row was deleted, which
+// frees it by force. It does not matter whether the session has expired.
+func TestLeaseTableLockWithoutSession(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		held := mustLock(t, process(t, o, sqllock.WithLease(time.Hour)), sqllock.ID(1))
+		other := process(t, o, sqllock.WithLease(time.Hour))
+		execute(t, open(t, o.Driver, o.DSN), "DELETE FROM latchkey_sessions WHERE id IN (SELECT session FROM latchkey_locks)")
+		mustUnlock(t, mustLock(t, other, sqllock.ID(1)))
+		if err := held.Unlock(); err != sqllock.ErrLost {
+			t.Errorf("Unlock of the lock that was freed by force: %v, want ErrLost", err)
+		}
+	})
+}
+
+// A session that ends because it has lost one of its locks releases the others
+// too.
+func TestLeaseTableLossOfOneLock(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		s, other := process(t, o, sqllock.WithLease(time.Hour)), process(t, o)
+		gone := mustLock(t, s, sqllock.ID(1))
+		mustLock(t, s, sqllock.ID(2))
+		execute(t, open(t, o.Driver, o.DSN), "DELETE FROM latchkey_locks WHERE key_id = 1")
+		if err := gone.Unlock(); err != sqllock.ErrLost {
+			t.Fatalf("Unlock of a lock whose row is gone: %v, want ErrLost", err)
+		}
+		awaitGrant(t, "the other key of the session is free", other, sqllock.ID(2))
+	})
+}
+
+// After Close the keys are free to others at once, also if the statement that
+// frees them is slow, as over a long distance.
+func TestLeaseTableCloseTakesLong(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		var ended atomic.Bool
+		db := intercepted(t, o, func(query string, carryOut func() error) error {
+			if strings.Contains(query, "DELETE FROM") && strings.Contains(query, "latchkey_sessions WHERE id = ") {
+				time.Sleep(300 * time.Millisecond) // the fault
+				defer ended.Store(true)
+			}
+			return carryOut()
+		})
+		s := session(t, db, append(o.Options(), sqllock.WithLease(time.Hour))...)
+		other := process(t, o)
+		mustLock(t, s, sqllock.ID(1))
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if !ended.Load() {
+			t.Error("Close has returned before the session's rows were deleted")
+		}
+		mustUnlock(t, mustLock(t, other, sqllock.ID(1)))
+	})
+}
+
+// A lease table keeps a session for the whole of its lease. Nothing that another
+// session does ends it before.
+func TestLeaseTableKeepsALeaseWhole(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		holder := process(t, o, sqllock.WithLease(time.Hour))
+		lock := mustLock(t, holder, sqllock.ID(1))
+		other := process(t, o, sqllock.WithLease(time.Hour)) // removes what has expired
+		if _, err := other.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("TryLock of a key that is held: %v, want ErrHeld", err)
+		}
+		left := "SELECT CAST(extract(epoch FROM min(expires) - clock_timestamp()) AS integer) FROM latchkey_sessions"
+		if isSQLite(o) {
+			left = "SELECT (min(expires) - CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)) / 1000 FROM latchkey_sessions"
+		}
+		if seconds := number(t, pool(t, o), left); seconds < 50*60 {
+			t.Errorf("of an hour's lease %d s are left", seconds)
+		}
+		mustUnlock(t, lock)
+	})
+}
+
+// Sessions that create the tables at the same moment all succeed.
+func TestLeaseTableMadeAtOnce(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				s, err := sqllock.Open(context.Background(), open(t, o.Driver, o.DSN), o.Options()...)
+				if err != nil {
+					t.Errorf("Open: %v", err)
+					return
+				}
+				_ = s.Close()
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// Open says why a pool lends no connection, whether it first has to find out
+// the dialect or not.
+func TestLeaseTablePoolWithoutConnections(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		closed := open(t, o.Driver, o.DSN)
+		_ = closed.Close()
+		busy := open(t, o.Driver, o.DSN)
+		busy.SetMaxOpenConns(1)
+		mustConn(t, busy)
+		var wg sync.WaitGroup
+		for _, named := range [][]sqllock.Option{nil, {sqllock.WithDialect(dialectOf(o))}} {
+			opts := append(append(o.Options(), sqllock.WithLease(2*time.Second)), named...)
+			for says, db := range map[string]*sql.DB{"the *sql.DB was closed": closed, "no connection of the pool": busy} {
+				wg.Go(func() {
+					_, err := sqllock.Open(context.Background(), db, opts...)
+					if !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), says) {
+						t.Errorf("Open: %v, want ErrUnavailable that mentions %q", err, says)
+					}
+				})
+			}
+		}
+		wg.Wait()
+	})
+}
+
+// Another transaction has inserted a key's row and not committed. The key is
+// unavailable then, and the session loses no other lock, however long it takes.
+func TestLongLeaseTableStuckKey(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		if isSQLite(o) {
+			t.Skip("in SQLite this would be a lock on the file")
+		}
+		const lease = 5 * time.Second
+		s := process(t, o, sqllock.WithLease(lease))
+		lock := mustLock(t, s, sqllock.ID(1))
+		stuck := mustBegin(t, open(t, o.Driver, o.DSN))
+		if _, err := stuck.Exec("INSERT INTO latchkey_locks (key_space, key_id, session, acquired) VALUES (0, 2, 77, now())"); err != nil {
+			t.Fatal(err)
+		}
+		for until := time.Now().Add(lease + lease/2); time.Now().Before(until); {
+			if _, err := s.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrUnavailable) {
+				t.Fatalf("TryLock of the blocked key: %v, want ErrUnavailable", err)
+			}
+			if err := lock.Err(); err != nil {
+				t.Fatalf("the other lock: %v", err)
+			}
+		}
+		if err := stuck.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		awaitGrant(t, "the key is free", s, sqllock.ID(2))
+		mustUnlock(t, lock)
+	})
+}
+
+// errAmbiguous is the error with which CockroachDB reports that it does not
+// know whether it ran a statement.
+var errAmbiguous = ambiguous{errors.New("result is ambiguous")}
+
+type ambiguous struct{ error }
+
+func (ambiguous) SQLState() string { return "40003" }
+
+// A statement with an ambiguous result is not repeated. The session finds out
+// what happened, and goes on.
+func TestLeaseTableAmbiguousResult(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		if isSQLite(o) {
+			t.Skip("SQLite has no SQLSTATEs")
+		}
+		var armed atomic.Bool
+		s := session(t, intercepted(t, o, func(query string, carryOut func() error) error {
+			err := carryOut()
+			if err == nil && strings.Contains(query, "won AS") && armed.Swap(false) {
+				return errAmbiguous
+			}
+			return err
+		}), append(o.Options(), sqllock.WithLease(time.Hour))...)
+		first := mustLock(t, s, sqllock.ID(1))
+		armed.Store(true)
+		second := mustLock(t, s, sqllock.ID(2)) // this statement was carried out
+		if armed.Load() {
+			t.Error("no result was ambiguous")
+		}
+		mustUnlock(t, first)
+		mustUnlock(t, second)
+		if n := s.Stats().Losses; n > 0 {
+			t.Errorf("%d losses, want none", n)
+		}
+	})
+}
