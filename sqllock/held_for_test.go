@@ -8,7 +8,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
-	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // One Session learns from the registry how long another one has held its keys,
@@ -98,15 +97,5 @@ func TestHeldForInAFullPool(t *testing.T) {
 	}
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func BenchmarkHeldFor(b *testing.B) {
-	dsn := pgtest.Database(b)
-	db := open(b, "pgx", dsn)
-	create(b, db, lockwatch.Schema(sqllock.PostgreSQL))
-	s := session(b, "pgx", dsn, sqllock.WithRegistry(""))
-	for i := 0; b.Loop(); i++ {
-		s.HeldFor(sqllock.ID(int64(i % 100)))
 	}
 }

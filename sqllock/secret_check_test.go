@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -113,16 +112,4 @@ func TestTwoSecretsAtOnce(t *testing.T) {
 		}
 		t.Logf("in %d of 25 rounds one of the two got the key, in the others none did", grants)
 	})
-}
-
-// The same in one process.
-func TestTwoSecretsInOneSession(t *testing.T) {
-	t.Parallel()
-	s := session(t, "pgx", pgtest.Database(t))
-	if _, err := s.TryLock(t.Context(), payouts.Keyed([]byte("one")).Key("ann")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.TryLock(t.Context(), payouts.Keyed([]byte("other")).Key("ann")); !errors.Is(err, sqllock.ErrNotExclusive) {
-		t.Errorf("another secret in the same process: %v", err)
-	}
 }

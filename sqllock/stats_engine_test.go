@@ -131,17 +131,6 @@ func TestLossesByCause(t *testing.T) {
 	}
 }
 
-// The end of a Session is no loss, and neither is that of a spare connection.
-func TestCloseIsNoLoss(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		mustTry(t, s, ID(1))
-		_ = s.Close()
-		if got := s.Stats(); got.Losses != 0 || got.LocksLost != 0 || got.LeaseRemaining != 0 {
-			t.Errorf("after Close: %d losses with %d locks, %v of the lease", got.Losses, got.LocksLost, got.LeaseRemaining)
-		}
-	})
-}
-
 // The lease that remains falls while the database is silent, also while the
 // system is suspended. The connection with the least counts. While the database
 // is away it is 0.
@@ -300,15 +289,6 @@ func TestCallsByResult(t *testing.T) {
 	}
 }
 
-// Where there are no readers' locks, a call for one counts as failed.
-func TestReadersThatThereAreNot(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		if err := second(s.RLock(background, ID(1))); err == nil || s.Stats().Failed != 1 {
-			t.Errorf("%v; %d calls failed, want 1", err, s.Stats().Failed)
-		}
-	}, func(o *options) { o.dialect.(*fakeServer).withoutReaders = true })
-}
-
 // second returns the error of a call.
 func second[T any](_ T, err error) error { return err }
 
@@ -350,21 +330,6 @@ func TestExchangeKeys(t *testing.T) {
 			t.Errorf("after an idle minute %d exchanges with %v keys, before %d with 10", idle.Exchanges, idle.ExchangeKeys.Sum, stats.Exchanges)
 		}
 		told.agree(t, idle)
-	}, WithObserver(told.observer()))
-}
-
-// A look at the lock table that stands for a heartbeat counts as one.
-func TestLooksAreExchanges(t *testing.T) {
-	var told figures
-	withTable(t, 640, 1, func(t *testing.T, s *Session, table *fakeTable) {
-		before := s.Stats().Exchanges
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		got := s.Stats()
-		if n := got.Exchanges - before; n < 29 || n > 31 {
-			t.Errorf("%d exchanges in an idle minute, want about 30", n)
-		}
-		told.agree(t, got)
 	}, WithObserver(told.observer()))
 }
 
