@@ -122,3 +122,76 @@ func TestRank(t *testing.T) {
 		})
 	}
 }
+
+// Of many callers at once as many are admitted as there are places. A place that
+// was taken away counts while its key is held, and so do places held elsewhere.
+// A rejected call holds nothing.
+func TestTryEachAdmitsNoMoreThanTheLimit(t *testing.T) {
+	for _, tt := range []struct {
+		places, heldElsewhere int64
+		beyond                []int64
+		beyondHeld            int
+		want                  int
+	}{
+		{places: 3, want: 3},
+		{places: 7, heldElsewhere: 2, want: 5},
+		{places: 7, heldElsewhere: 2, beyond: []int64{90, 91, 92, 93}, beyondHeld: 3, want: 2},
+		{places: 40, heldElsewhere: 2, beyond: []int64{90, 91, 92, 93}, beyondHeld: 3, want: 35},
+		{places: 40, heldElsewhere: 39, want: 1},
+		{places: 40, heldElsewhere: 38, beyond: []int64{90, 91}, beyondHeld: 2, want: 0},
+	} {
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			var limit []Key
+			for i := range tt.places {
+				limit = append(limit, ID(100+i))
+				if i >= tt.places-tt.heldElsewhere {
+					server.steal(limit[i])
+				}
+			}
+			for _, id := range tt.beyond[:tt.beyondHeld] {
+				server.steal(ID(id))
+			}
+			ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{tt.beyond}})
+			hook, resume := hold(t)
+			server.session(0).hooks(hook, nil)
+			busy := beginTry(t.Context(), s, ID(99)) // all calls queue up behind its statement
+			var calls []<-chan called
+			for range 64 {
+				calls = append(calls, beginEach(ctx, s, limit))
+			}
+			resume()
+			admitted := 0
+			for _, call := range calls {
+				if got := returned(t, "TryEach", call); got.err == nil {
+					admitted++
+				} else {
+					wantFull(t, got, 0)
+				}
+			}
+			if admitted != tt.want {
+				t.Errorf("%d of %d places: %d calls were admitted, want %d", tt.heldElsewhere, tt.places, admitted, tt.want)
+			}
+			mustUnlock(t, returned(t, "TryLock", busy).lock)
+			synctest.Wait()
+			if n, want := server.held(), admitted+int(tt.heldElsewhere)+tt.beyondHeld; n != want || s.Stats().Held != admitted {
+				t.Errorf("%d locks in the database, want %d; %d are held here", n, want, s.Stats().Held)
+			}
+		})
+	}
+}
+
+// A call that is too large is denied alone. Another caller that wants one of its
+// keys gets the key.
+func TestTryEachTooLargeAlone(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		busy := beginTry(t.Context(), s, ID(9)) // its statement is under way
+		large := beginEach(t.Context(), s, ids(1), ids(2), ids(3), ids(4))
+		small := beginEach(t.Context(), s, ids(1))
+		resume()
+		wantErr(t, "TryLock", returned(t, "TryLock", busy), nil)
+		wantErr(t, "more groups than WithMaxHeld", returned(t, "TryEach", large), ErrCapacity)
+		wantErr(t, "a call for one of its keys", returned(t, "TryEach", small), nil)
+	}, WithMaxHeld(3))
+}
