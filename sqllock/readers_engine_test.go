@@ -197,27 +197,6 @@ func TestNoReaders(t *testing.T) {
 	})
 }
 
-// Of the requests that came while the statement was under way, a reader behind a
-// waiter for the exclusive lock waits, too.
-func TestReadersAreAdmittedInLine(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		first := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
-		alone := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
-		behind := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
-		resume()
-		got := returned(t, "RLock", first)
-		pending(t, "who waits to have it alone", alone)
-		pending(t, "the reader behind him", behind)
-		mustUnlock(t, got.lock)
-		got = returned(t, "Lock", alone)
-		pending(t, "the reader behind him", behind)
-		mustUnlock(t, got.lock)
-		wantErr(t, "the reader behind him", returned(t, "RLock", behind), nil)
-	})
-}
-
 // Close grants nothing, not even to a reader behind a waiter whose wait it ends.
 func TestCloseAdmitsNoReaders(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {

@@ -76,23 +76,6 @@ func TestSecretAfterLoss(t *testing.T) {
 	})
 }
 
-// A connection uses a secret until it ends, with keys or without, and also if it
-// is never silent.
-func TestSecretStaysInUse(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		mustUnlock(t, mustTry(t, s, tenantKey(1)))
-		time.Sleep(time.Hour)
-		for range 600 {
-			mustUnlock(t, mustTry(t, s, ID(1)))
-			time.Sleep(s.options.heartbeat / 20)
-		}
-		mustUnlock(t, mustTry(t, s, tenantKey(1)))
-		if n := server.session(0).asked; n != 1 || server.used(0) != 1 {
-			t.Errorf("%d checks of a secret, %d in use, want 1 and 1", n, server.used(0))
-		}
-	})
-}
-
 // A secret is dropped at the bound only, and only if no key needs it. Keys need
 // their secrets that are held, that wait for their release, or that a request in
 // the queue wants. Keys that a request for one of several has left untested do
@@ -213,23 +196,6 @@ func TestSecretAndTokenFindLoss(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A key is not handed over from a caller that has its number by another name to
-// one that makes it with a refused secret.
-func TestSecretAndAlias(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
-		theirs := key.secretCheck().dialect()
-		theirs.Fingerprint++
-		server.secrets[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
-		alias := mustTry(t, s, ID(key.Int64()))
-		waiter := begin(func() (*Lock, error) { return s.Lock(background, key) })
-		pending(t, "Lock", waiter)
-		mustUnlock(t, alias)
-		time.Sleep(ticks)
-		pending(t, "Lock of a key whose secret is refused", waiter)
-	})
 }
 
 // A caller that waits for a key whose secret is refused learns why it waited

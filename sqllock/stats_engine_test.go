@@ -333,21 +333,6 @@ func TestExchangeKeys(t *testing.T) {
 	}, WithObserver(told.observer()))
 }
 
-// A look at the lock table that stands for a heartbeat is in the round trips, as
-// it is in ExchangeTime.
-func TestRoundTripOfLooks(t *testing.T) {
-	const long = 300 * time.Millisecond
-	withTable(t, 640, 1, func(t *testing.T, s *Session, table *fakeTable) {
-		before := s.Stats().RoundTrip
-		table.change(func() { table.onLook = func() error { time.Sleep(long); return nil } })
-		time.Sleep(ticks)
-		synctest.Wait()
-		if got := s.Stats(); got.RoundTripMax < long || got.RoundTrip <= before {
-			t.Errorf("after looks of %v each: smoothed %v, the longest %v", long, got.RoundTrip, got.RoundTripMax)
-		}
-	})
-}
-
 // An Observer may call Stats and Connections, and may lack any func.
 func TestObserverCallsBack(t *testing.T) {
 	var s atomic.Pointer[Session]
@@ -369,15 +354,4 @@ func TestObserverCallsBack(t *testing.T) {
 		Connected: calls,
 		Lost:      func(string, int) { calls() },
 	}))
-}
-
-// What a caller gets is its own.
-func TestStatsAreACopy(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		s.Stats().LossesBy["lease"] = 7
-		s.Stats().ExchangeTime.Bounds[0] = 7
-		if got := s.Stats(); got.LossesBy["lease"] != 0 || got.ExchangeTime.Bounds[0] == 7 {
-			t.Errorf("%v, %v", got.LossesBy, got.ExchangeTime.Bounds)
-		}
-	})
 }

@@ -140,27 +140,6 @@ func TestShareOfTheLockTable(t *testing.T) {
 	})
 }
 
-// A set of keys may be larger than that part, if there is much room.
-func TestSetInTheLockTable(t *testing.T) {
-	withTable(t, 1000, 50, func(t *testing.T, s *Session, table *fakeTable) {
-		set := func(first, n int64) (keys []Key) {
-			for i := range n {
-				keys = append(keys, ID(first+i))
-			}
-			return keys
-		}
-		if _, err := s.TryLockAll(t.Context(), set(0, 150)...); err != nil {
-			t.Errorf("a set of a quarter of the room: %v", err)
-		}
-		if _, err := s.TryLockAll(t.Context(), set(1000, 150)...); !errors.Is(err, ErrCapacity) {
-			t.Errorf("a set of more than a quarter of the room: %v, want ErrCapacity", err)
-		}
-		if _, err := s.TryLockAll(t.Context(), set(2000, 100)...); err != nil {
-			t.Errorf("a smaller set: %v", err)
-		}
-	})
-}
-
 // If the statement that reads the table has no response, calls fail in time and
 // the locks stay. If it fails, only WithMaxHeld limits the locks.
 func TestLookFails(t *testing.T) {
