@@ -38,6 +38,11 @@ func simulate(t *testing.T, checks, seed string) {
 		t.Run(profile.name, func(t *testing.T) {
 			figures := make(map[string]int)
 			failed := again
+			defer func() {
+				if t.Failed() {
+					t.Logf("To repeat it: go test ./internal/simulation -count=1 -run '^%s$' and the flag -rapid.failfile or -rapid.seed of the line above", t.Name())
+				}
+			}()
 			rapid.Check(t, func(rt *rapid.T) {
 				plan := profile.plan().Draw(rt, "plan")
 				tries := 1
