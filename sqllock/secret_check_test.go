@@ -35,11 +35,11 @@ func TestAnotherSecret(t *testing.T) {
 		for range 3 { // the second and third time it is known already
 			_, err = newcomer.TryLock(t.Context(), wrong.Key("ann"))
 			if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), `"payouts"`) {
-				t.Errorf("another secret: %v", err)
+				t.Fatalf("another secret: %v", err)
 			}
 			_, err = newcomer.TryAny(t.Context(), wrong.SlotKey("ann", 1), wrong.SlotKey("ann", 2))
 			if !errors.Is(err, sqllock.ErrNotExclusive) {
-				t.Errorf("another secret, one of several: %v", err)
+				t.Fatalf("another secret, one of several: %v", err)
 			}
 		}
 		if _, err := first.TryLock(t.Context(), wrong.Key("ben")); !errors.Is(err, sqllock.ErrNotExclusive) {
