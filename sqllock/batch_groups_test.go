@@ -1,12 +1,8 @@
 package sqllock
 
 import (
-	"context"
 	"errors"
-	"runtime"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // Calls that try for the same slots at once share them in one statement.
@@ -43,26 +39,6 @@ func TestSlotsAreShared(t *testing.T) {
 	})
 }
 
-// If a call for several keys gives up before its statement is sent, the keys are
-// still requested for the calls that joined it.
-func TestGroupGivesUpBeforeItIsSent(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		blocker := beginTry(background, s, ID(99))
-		ctx, cancel := context.WithCancel(background)
-		group := begin(func() (*Lock, error) { return s.TryAny(ctx, ID(1), ID(2)) })
-		joined := begin(func() (*Lock, error) { return s.TryAny(background, ID(2), ID(1)) })
-		waiting := begin(func() (*Lock, error) { return s.LockAny(background, ID(2), ID(1)) })
-		cancel()
-		wantErr(t, "who gave up", returned(t, "TryAny", group), context.Canceled)
-		resume()
-		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
-		wantErr(t, "who joined", returned(t, "TryAny", joined), nil)
-		wantErr(t, "who waits", returned(t, "LockAny", waiting), nil)
-	})
-}
-
 // Keys of both key spaces cannot go into one group. The keys that are left out
 // are requested next.
 func TestLockAnyOfBothKeySpaces(t *testing.T) {
@@ -73,96 +49,6 @@ func TestLockAnyOfBothKeySpaces(t *testing.T) {
 		if err != nil || lock.Key() != Pair(1, 1) {
 			t.Fatalf("LockAny: %v", err)
 		}
-	})
-}
-
-// A denial may make other calls request their keys again while the queue is being
-// emptied.
-func TestRefusalsWhileTheQueueIsTaken(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		calls := []<-chan called{
-			begin(func() (*Lock, error) { return s.TryAny(background, ID(7), ID(5), ID(6)) }),
-			begin(func() (*Lock, error) { return s.TryAny(background, ID(1), ID(5), ID(6)) }),
-			beginTry(background, s, ID(5)),
-			beginTry(background, s, ID(6)),
-			beginTry(background, s, ID(2)),
-		}
-		resume()
-		granted := 0
-		for i, c := range calls {
-			if got := returned(t, "call", c); got.err == nil {
-				granted++
-			} else if !errors.Is(got.err, ErrCapacity) && !errors.Is(got.err, ErrHeld) {
-				t.Errorf("call %d: %v", i, got.err)
-			}
-		}
-		if granted != 1 {
-			t.Errorf("%d granted with room for one", granted)
-		}
-	}, WithMaxHeld(1))
-}
-
-// A call that joins a key of two groups in one statement is answered, even if
-// neither group tried that key.
-func TestKeyOfTwoGroups(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		blocker := beginTry(background, s, ID(99))
-		groups := []<-chan called{
-			begin(func() (*Lock, error) { return s.TryAny(background, ID(1), ID(2)) }),
-			begin(func() (*Lock, error) { return s.TryAny(background, ID(3), ID(4), ID(2)) }),
-		}
-		next, resumeNext := hold(t)
-		server.session(0).hooks(next, nil)
-		resume()
-		synctest.Wait()
-		joined := beginTry(background, s, ID(2)) // while both are under way
-		resumeNext()
-		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
-		for _, g := range groups {
-			wantErr(t, "TryAny", returned(t, "TryAny", g), nil)
-		}
-		wantErr(t, "who joined", returned(t, "TryLock", joined), nil)
-	})
-}
-
-// The end of one request may end others, which must not end it again. Two calls
-// want the same keys while there is no connection, and one of them gives up.
-func TestAsksThatEndTogether(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		keys := []Key{ID(1), ID(2), ID(3)}
-		var locks []*Lock
-		for _, k := range keys {
-			locks = append(locks, mustTry(t, s, k))
-		}
-		time.Sleep(2 * time.Second) // the callers may not hand them on any longer
-		hook, resume := hold(t)
-		server.onOpen = func(int) error { return errGone }
-		server.session(0).hooks(func() error { _ = hook(); return errGone }, nil)
-		for _, l := range locks {
-			_ = beginUnlock(l)
-		}
-		ctx, cancel := context.WithCancel(background)
-		first := begin(func() (*Lock, error) { return s.TryAny(ctx, keys...) })
-		second := begin(func() (*Lock, error) { return s.TryAny(background, keys...) })
-		resume()
-		synctest.Wait()
-		// The first has given up and is about to end its request when all
-		// requests end because there is no connection.
-		s.table.mu.Lock()
-		cancel()
-		for range 100_000 {
-			runtime.Gosched()
-		}
-		s.slots[0].failQueueLocked(errNoConnection)
-		s.table.mu.Unlock()
-		if got := returned(t, "first", first); got.err == nil {
-			t.Error("the first got a lock")
-		}
-		wantErr(t, "second", returned(t, "second", second), ErrUnavailable)
 	})
 }
 

@@ -54,38 +54,6 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// Of many requests that come at once each is answered, also those behind requests
-// that needed no statement. No heartbeat comes meanwhile.
-func TestCrowdAtCapacity(t *testing.T) {
-	server := newFakeServer()
-	s, err := Open(t.Context(), new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(1), WithLease(24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock := mustTry(t, s, ID(-1))
-	for range 20 {
-		var callers sync.WaitGroup
-		for id := range 512 {
-			callers.Go(func() {
-				if _, err := s.TryLock(background, ID(int64(id))); !errors.Is(err, ErrCapacity) {
-					t.Errorf("TryLock: %v, want ErrCapacity", err)
-				}
-			})
-		}
-		told := make(chan struct{})
-		go func() { callers.Wait(); close(told) }()
-		select {
-		case <-told:
-		case <-time.After(30 * time.Second):
-			t.Fatal("not all calls returned")
-		}
-	}
-	mustUnlock(t, lock)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 // Two statements are better than one if the callers take longer than a round trip.
 func TestPace(t *testing.T) {
 	var p batchStats

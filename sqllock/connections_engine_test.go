@@ -72,7 +72,7 @@ func TestConnectionsOfSeveral(t *testing.T) {
 
 // checkConnections compares what s believes of its connections with what the
 // server has, at one moment.
-func checkConnections(t *testing.T, seed uint64, s *Session, server *fakeServer) {
+func checkConnections(t *testing.T, s *Session, server *fakeServer) {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	list := s.connectionsLocked()
@@ -83,13 +83,13 @@ func checkConnections(t *testing.T, seed uint64, s *Session, server *fakeServer)
 		has := setOf(server.locks.of(server.sessions[i]))
 		for _, k := range c.Held {
 			if !has[k.id()] {
-				t.Errorf("seed %d: a key that is held is not in the database", seed)
+				t.Errorf("a key that is held is not in the database")
 			}
 			delete(has, k.id())
 		}
 		for _, k := range c.Shared {
 			if !has[k.id().Shared()] {
-				t.Errorf("seed %d: a key that readers hold is not in the database", seed)
+				t.Errorf("a key that readers hold is not in the database")
 			}
 			delete(has, k.id().Shared())
 		}
@@ -98,7 +98,7 @@ func checkConnections(t *testing.T, seed uint64, s *Session, server *fakeServer)
 			delete(has, k.id().Shared())
 		}
 		if len(has) > 0 {
-			t.Errorf("seed %d: the database has %d locks that the connection does not know", seed, len(has))
+			t.Errorf("the database has %d locks that the connection does not know", len(has))
 		}
 	}
 }

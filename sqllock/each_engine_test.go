@@ -29,42 +29,6 @@ func wantFull(t *testing.T, got called, group int) {
 	}
 }
 
-// An admission is one statement with a few candidates, however many keys the
-// group has. A rejection has tried all of them.
-func TestTryEachWideGroup(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		wide := make([]Key, 100)
-		for i := range wide {
-			wide[i] = ID(int64(100 + i))
-		}
-		locks, err := s.TryEach(t.Context(), [][]Key{ids(1), wide})
-		sent := server.session(0).sent()
-		if err != nil || len(sent) != 1 || len(sent[0].Each) != 2 || len(sent[0].Each[1].Keys) > fewCandidates {
-			t.Fatalf("%v after %d statements", err, len(sent))
-		}
-		if err := locks.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		for _, key := range wide {
-			server.steal(key)
-		}
-		wantFull(t, returned(t, "TryEach", beginEach(t.Context(), s, ids(1), wide)), 1)
-		asked := make(map[int64]bool)
-		for _, b := range server.session(0).sent()[2:] {
-			for _, k := range b.Each[1].Keys {
-				asked[k.ID] = true
-			}
-		}
-		if len(asked) != len(wide) || s.table.keys.len() != 0 || s.table.held != 0 {
-			t.Errorf("%d keys were tried; %d key states, %d held", len(asked), s.table.keys.len(), s.table.held)
-		}
-		server.giveUp(wide[42])
-		if got := returned(t, "TryEach", beginEach(t.Context(), s, wide, ids(1))); got.err != nil || got.lock.Key() != wide[42] {
-			t.Errorf("the one free key was not found: %v", got.err)
-		}
-	})
-}
-
 // A call does not take a key for which another caller of the process waits.
 func TestTryEachDoesNotOvertake(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
@@ -75,25 +39,6 @@ func TestTryEachDoesNotOvertake(t *testing.T) {
 		wantFull(t, returned(t, "TryEach", beginEach(t.Context(), s, ids(2), ids(1))), 1)
 		cancel()
 		wantErr(t, "Lock", returned(t, "Lock", waiter), context.Canceled)
-	})
-}
-
-// A key that another call of the process requests is not full yet: the call
-// waits for the response.
-func TestTryEachWaitsForResponses(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		server.steal(ID(3))
-		first := beginEach(t.Context(), s, ids(1), ids(3)) // takes ID(1) and gives it back
-		second := beginEach(t.Context(), s, ids(2), ids(1))
-		pending(t, "the second TryEach", second)
-		server.session(0).hooks(nil, nil)
-		resume()
-		wantFull(t, returned(t, "the first TryEach", first), 1)
-		if got := returned(t, "the second TryEach", second); got.err != nil {
-			t.Errorf("the key that the first gave back: %v", got.err)
-		}
 	})
 }
 
@@ -117,80 +62,6 @@ func TestTryEachAbandoned(t *testing.T) {
 		synctest.Wait()
 		if n := server.held(); n != 0 || s.table.keys.len() != 0 {
 			t.Errorf("%d locks are left, %d key states", n, s.table.keys.len())
-		}
-	})
-}
-
-// A key that is being released passes to the call at once. If another group is
-// full it is released after all, or passes on.
-func TestTryEachReserves(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		server.steal(ID(2))
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		busy := beginTry(t.Context(), s, ID(9)) // its statement is under way
-		unlock := beginUnlock(lock)
-		call := beginEach(t.Context(), s, ids(1), ids(2))
-		if got := returned(t, "Unlock", unlock); got.err != nil {
-			t.Fatalf("Unlock of a key that passes on: %v", got.err)
-		}
-		another := beginTry(t.Context(), s, ID(1))
-		pending(t, "TryLock of a key that is reserved", another)
-		server.session(0).hooks(nil, nil)
-		resume()
-		wantFull(t, returned(t, "TryEach", call), 1)
-		if got := returned(t, "TryLock", another); got.err != nil {
-			t.Errorf("the key that was reserved: %v", got.err)
-		}
-		mustUnlock(t, returned(t, "TryLock", busy).lock)
-		for _, b := range server.session(0).sent() {
-			for _, k := range b.Release {
-				if k.ID == 1 {
-					t.Error("the key went through the database")
-				}
-			}
-		}
-	})
-}
-
-// A reserved key that no other caller wants goes back to the database.
-func TestTryEachReleasesWhatItReserved(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		server.steal(ID(2))
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		busy := beginTry(t.Context(), s, ID(9))
-		beginUnlock(lock)
-		call := beginEach(t.Context(), s, ids(1), ids(2))
-		server.session(0).hooks(nil, nil)
-		resume()
-		wantFull(t, returned(t, "TryEach", call), 1)
-		mustUnlock(t, returned(t, "TryLock", busy).lock)
-		synctest.Wait()
-		if n := server.held(); n != 1 || s.table.held != 0 || s.table.keys.len() != 0 {
-			t.Errorf("%d locks in the database, want 1; %d keys are held, %d key states", n, s.table.held, s.table.keys.len())
-		}
-	})
-}
-
-// A connection that is lost ends a call that had reserved a key of it.
-func TestTryEachReservedKeyIsLost(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		hook, resume := hold(t)
-		server.session(0).hooks(func() error { _ = hook(); return errGone }, nil)
-		busy := beginTry(t.Context(), s, ID(9))
-		unlock := beginUnlock(lock)
-		call := beginEach(t.Context(), s, ids(1), ids(2))
-		resume()
-		wantErr(t, "TryEach", returned(t, "TryEach", call), ErrUnavailable)
-		wantErr(t, "TryLock", returned(t, "TryLock", busy), ErrUnavailable)
-		returned(t, "Unlock", unlock)
-		synctest.Wait()
-		if s.table.held != 0 || s.table.keys.len() != 0 {
-			t.Errorf("%d keys are held, %d key states", s.table.held, s.table.keys.len())
 		}
 	})
 }
@@ -250,4 +121,77 @@ func TestRank(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Of many callers at once as many are admitted as there are places. A place that
+// was taken away counts while its key is held, and so do places held elsewhere.
+// A rejected call holds nothing.
+func TestTryEachAdmitsNoMoreThanTheLimit(t *testing.T) {
+	for _, tt := range []struct {
+		places, heldElsewhere int64
+		beyond                []int64
+		beyondHeld            int
+		want                  int
+	}{
+		{places: 3, want: 3},
+		{places: 7, heldElsewhere: 2, want: 5},
+		{places: 7, heldElsewhere: 2, beyond: []int64{90, 91, 92, 93}, beyondHeld: 3, want: 2},
+		{places: 40, heldElsewhere: 2, beyond: []int64{90, 91, 92, 93}, beyondHeld: 3, want: 35},
+		{places: 40, heldElsewhere: 39, want: 1},
+		{places: 40, heldElsewhere: 38, beyond: []int64{90, 91}, beyondHeld: 2, want: 0},
+	} {
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			var limit []Key
+			for i := range tt.places {
+				limit = append(limit, ID(100+i))
+				if i >= tt.places-tt.heldElsewhere {
+					server.steal(limit[i])
+				}
+			}
+			for _, id := range tt.beyond[:tt.beyondHeld] {
+				server.steal(ID(id))
+			}
+			ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{tt.beyond}})
+			hook, resume := hold(t)
+			server.session(0).hooks(hook, nil)
+			busy := beginTry(t.Context(), s, ID(99)) // all calls queue up behind its statement
+			var calls []<-chan called
+			for range 64 {
+				calls = append(calls, beginEach(ctx, s, limit))
+			}
+			resume()
+			admitted := 0
+			for _, call := range calls {
+				if got := returned(t, "TryEach", call); got.err == nil {
+					admitted++
+				} else {
+					wantFull(t, got, 0)
+				}
+			}
+			if admitted != tt.want {
+				t.Errorf("%d of %d places: %d calls were admitted, want %d", tt.heldElsewhere, tt.places, admitted, tt.want)
+			}
+			mustUnlock(t, returned(t, "TryLock", busy).lock)
+			synctest.Wait()
+			if n, want := server.held(), admitted+int(tt.heldElsewhere)+tt.beyondHeld; n != want || s.Stats().Held != admitted {
+				t.Errorf("%d locks in the database, want %d; %d are held here", n, want, s.Stats().Held)
+			}
+		})
+	}
+}
+
+// A call that is too large is denied alone. Another caller that wants one of its
+// keys gets the key.
+func TestTryEachTooLargeAlone(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		busy := beginTry(t.Context(), s, ID(9)) // its statement is under way
+		large := beginEach(t.Context(), s, ids(1), ids(2), ids(3), ids(4))
+		small := beginEach(t.Context(), s, ids(1))
+		resume()
+		wantErr(t, "TryLock", returned(t, "TryLock", busy), nil)
+		wantErr(t, "more groups than WithMaxHeld", returned(t, "TryEach", large), ErrCapacity)
+		wantErr(t, "a call for one of its keys", returned(t, "TryEach", small), nil)
+	}, WithMaxHeld(3))
 }

@@ -33,17 +33,15 @@ type fakeServer struct {
 	tokens   int64                                         // the last token
 	carries  int                                           // keys that fit into a statement; 0: any number
 
-	marks          map[*fakeSession]map[dialect.Bell]bool // the bells to which sessions listen; mu protects it
-	bells          bool                                   // it has notifications
-	withoutReaders bool                                   // it has no shared locks
-	perSession     int                                    // HeldPerSession; 0: the default
+	withoutReaders bool // it has no shared locks
+	perSession     int  // HeldPerSession; 0: the default
 
 	onOpen    func(n int) error  // called before the nth session opens, from 1; may block
 	onSession func(*fakeSession) // called after a session has opened
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{locks: newFakeLocks(), secrets: make(map[*fakeSession]map[dialect.SecretCheck]bool), marks: make(map[*fakeSession]map[dialect.Bell]bool)}
+	return &fakeServer{locks: newFakeLocks(), secrets: make(map[*fakeSession]map[dialect.SecretCheck]bool)}
 }
 
 // room returns how many keys fit into a statement.
@@ -77,7 +75,6 @@ func (f *fakeServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.S
 		}
 	}
 	s := &fakeSession{server: f, number: n, closed: make(chan struct{})}
-	s.socket = newFakeSocket(s.closed)
 	f.mu.Lock()
 	f.sessions = append(f.sessions, s)
 	if f.onSession != nil {
@@ -122,22 +119,18 @@ type fakeSession struct {
 	server *fakeServer
 	number int // from 1
 	closed chan struct{}
-	socket *fakeSocket
 	once   sync.Once
 
-	mu        sync.Mutex
-	batches   []dialect.Batch                   // as sent
-	before    func() error                      // called before a batch takes effect; may block
-	after     func() error                      // called after it took effect, before the response
-	onToken   func() error                      // called before a token; may block
-	tokens    int                               // given
-	asked     int                               // calls of UseSecret
-	onUse     func() error                      // called before UseSecret takes effect; may block
-	onDrop    func() error                      // called after DropSecret has taken effect
-	registers int                               // calls of Register
-	listens   int                               // calls of Listen
-	onListen  func() (complete bool, err error) // called before Listen takes effect
-	aborted   bool
+	mu      sync.Mutex
+	batches []dialect.Batch // as sent
+	before  func() error    // called before a batch takes effect; may block
+	after   func() error    // called after it took effect, before the response
+	onToken func() error    // called before a token; may block
+	tokens  int             // given
+	asked   int             // calls of UseSecret
+	onUse   func() error    // called before UseSecret takes effect; may block
+	onDrop  func() error    // called after DropSecret has taken effect
+	aborted bool
 }
 
 // hooks sets before and after.
@@ -194,7 +187,6 @@ func (s *fakeSession) carryOut(b *dialect.Batch) {
 		if !locks.release(s, k) {
 			b.NotHeld = append(b.NotHeld, k)
 		}
-		s.server.ringLocked(k.Exclusive(), s)
 	}
 	for _, k := range b.Try {
 		if !locks.take(s, k) {
@@ -210,7 +202,6 @@ func (s *fakeSession) carryOut(b *dialect.Batch) {
 	for request := range dialect.Requests(b.Each) {
 		locks.takeEach(s, request)
 	}
-	s.socket.read()
 }
 
 // Room implements dialect.Session.
@@ -305,12 +296,7 @@ func (s *fakeSession) Held() ([]dialect.Key, error) {
 	return s.server.locks.of(s), nil
 }
 
-func (s *fakeSession) Socket() net.Conn {
-	if !s.server.bells {
-		return nil
-	}
-	return s.socket
-}
+func (s *fakeSession) Socket() net.Conn { return nil }
 
 // Process implements dialect.Backend.
 func (s *fakeSession) Process() dialect.Process {
@@ -331,7 +317,6 @@ func (s *fakeSession) Destroy() {
 		s.server.locks.release(s, k)
 	}
 	delete(s.server.secrets, s)
-	delete(s.server.marks, s)
 }
 
 var errGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}

@@ -6,9 +6,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
-	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // One Session learns from the registry how long another one has held its keys,
@@ -72,41 +70,4 @@ func TestHeldForInTheRegistry(t *testing.T) {
 		}
 		lockertest.Eventually(t, "the key of a dead process has no age", known(false))
 	})
-}
-
-// A pool without a free connection costs nothing but the age.
-func TestHeldForInAFullPool(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	registry(t, "pgx", dsn)
-	pool := open(t, "pgx", dsn)
-	pool.SetMaxOpenConns(2)
-	s, err := sqllock.Open(t.Context(), pool, sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	conn := connection(t, pool)
-	for range 100 {
-		if _, ok := s.HeldFor(sqllock.ID(1)); ok {
-			t.Fatal("the age of a free key")
-		}
-		dbtest.Unlock(t, mustLock(t, s, sqllock.ID(2)))
-	}
-	if got := pool.Stats().WaitCount; got != 0 {
-		t.Errorf("it has waited %d times for a connection", got)
-	}
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func BenchmarkHeldFor(b *testing.B) {
-	dsn := pgtest.Database(b)
-	db := open(b, "pgx", dsn)
-	create(b, db, lockwatch.Schema(sqllock.PostgreSQL))
-	s := session(b, "pgx", dsn, sqllock.WithRegistry(""))
-	for i := 0; b.Loop(); i++ {
-		s.HeldFor(sqllock.ID(int64(i % 100)))
-	}
 }

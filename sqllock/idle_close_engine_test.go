@@ -11,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 const idleTime = 5 * time.Second
@@ -226,39 +224,6 @@ func TestIdleCloseThenAway(t *testing.T) {
 	}, WithIdleClose(idleTime))
 }
 
-// What opening finds out is told to the caller: the proof is made again.
-func TestIdleCloseThenNotExclusive(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		time.Sleep(idleTime)
-		asleep(t, s, server)
-		server.opening(func(int) error { return &dialect.Failure{Kind: dialect.NotExclusive, Reason: "a standby"} })
-		if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrNotExclusive) {
-			t.Errorf("TryLock: %v, want ErrNotExclusive", err)
-		}
-		if s.Stats().IdleClosed {
-			t.Error("a Session that cannot connect is called idle")
-		}
-	}, WithIdleClose(idleTime))
-}
-
-// A call that leaves before the connection is open harms nothing.
-func TestCallLeavesWhileOpening(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		server.opening(func(n int) error { time.Sleep(500 * time.Millisecond); return nil })
-		for range 3 {
-			time.Sleep(idleTime + time.Second)
-			asleep(t, s, server)
-			ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
-			if _, err := s.TryLock(ctx, ID(1)); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("TryLock: %v", err)
-			}
-			cancel()
-			time.Sleep(600 * time.Millisecond)
-			awake(t, s, "opened for a call that has left")
-		}
-	}, WithIdleClose(idleTime))
-}
-
 // Close ends a Session that is asleep, and one that is opening a connection.
 func TestCloseWhileAsleep(t *testing.T) {
 	for _, opening := range []bool{false, true} {
@@ -316,67 +281,6 @@ func TestIdleCloseOfSeveralConnections(t *testing.T) {
 			asleep(t, s, server)
 		}
 	}, WithIdleClose(idleTime), withPerConn(2), WithMaxConns(3))
-}
-
-// A statement is under way when the time comes, and fails. That is a loss, and
-// the next connection closes after the time.
-func TestLossAtIdleClose(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		time.Sleep(idleTime - 1500*time.Millisecond)
-		server.session(0).hooks(func() error { time.Sleep(3 * time.Second); return errGone }, nil) // the heartbeat after 4 s
-		time.Sleep(idleTime)
-		if got := s.Stats(); got.Losses != 1 || got.Connections != 1 {
-			t.Fatalf("%d losses, %d connections", got.Losses, got.Connections)
-		}
-		time.Sleep(2 * idleTime)
-		if got := s.Stats(); got.Losses != 1 || !got.IdleClosed {
-			t.Errorf("%d losses, idle closed %t", got.Losses, got.IdleClosed)
-		}
-		mustUnlock(t, mustTry(t, s, ID(1)))
-	}, WithIdleClose(idleTime))
-}
-
-// A Session that sleeps uses no secret, so another process may use the
-// namespace with another one. The next call checks its secret again.
-func TestIdleCloseGivesSecretsUp(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		key := func(secret string) Key { return Namespace("export").Keyed([]byte(strings.Repeat(secret, 32))).Key("a") }
-		mustUnlock(t, mustTry(t, s, key("a")))
-		other := &fakeSession{server: server, closed: make(chan struct{})}
-		if conflict, _ := other.UseSecret(key("b").secretCheck().dialect()); !conflict {
-			t.Fatal("the namespace is free for another secret while the Session uses it")
-		}
-		time.Sleep(idleTime)
-		asleep(t, s, server)
-		if conflict, _ := other.UseSecret(key("b").secretCheck().dialect()); conflict {
-			t.Fatal("a Session that sleeps uses a secret")
-		}
-		if _, err := s.TryLock(background, key("a")); !errors.Is(err, ErrNotExclusive) {
-			t.Errorf("a key under the secret that is not in use any more: %v, want ErrNotExclusive", err)
-		}
-		other.Destroy()
-		time.Sleep(2 * idleTime)
-		asleep(t, s, server)
-		mustUnlock(t, mustTry(t, s, key("a")))
-		if n := server.session(2).asked; n != 1 {
-			t.Errorf("the third connection has checked %d secrets, want 1", n)
-		}
-	}, WithIdleClose(idleTime))
-}
-
-// The room in the server's lock table is not known while a Session sleeps.
-func TestIdleCloseForgetsTheRoom(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		s.table.mu.Lock()
-		s.room = room{known: true, size: 100, used: 70, share: 0, tight: true}
-		s.table.mu.Unlock()
-		time.Sleep(idleTime)
-		asleep(t, s, server)
-		if got := s.Stats(); got.TableSize != 0 || got.TableUsed != 0 {
-			t.Errorf("%d of %d places while it sleeps", got.TableUsed, got.TableSize)
-		}
-		mustUnlock(t, mustTry(t, s, ID(1))) // what was known before denies nothing
-	}, WithIdleClose(idleTime))
 }
 
 // Bad values are told at once.

@@ -2,25 +2,14 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
 )
 
-type parentKey struct{}
-
-// valueFunc is a context with a Value of its own.
-type valueFunc struct {
-	context.Context
-	value func(key any) any
-}
-
-func (c valueFunc) Value(key any) any { return c.value(key) }
-
 // Package context asks for cancelKey, and for no other key, when it looks for
 // what ends a context. If this test fails, a new version of Go does that in
-// another way. Check then that boundContext.Value still answers for itself.
+// another way. Check then that a bound context still reports its own cause.
 func TestCancelKey(t *testing.T) {
 	if cancelKey == nil {
 		t.Error("context.Cause asks for no key or for several: bound contexts are dearer than they need be")
@@ -61,48 +50,5 @@ func TestCancelKey(t *testing.T) {
 				t.Errorf("%s asks for a key of type %T, which context.Cause does not", name, key)
 			}
 		}
-	}
-}
-
-// A bound context reports its own end and not that of its parent, whether
-// cancelKey is known or not. With a wrong key it would report its parent's end.
-func TestBoundContextAnswersForItself(t *testing.T) {
-	tests := []struct {
-		name  string
-		key   any
-		right bool
-	}{
-		{"the key is known", cancelKey, true},
-		{"no key is known", nil, true},
-		{"the key is wrong", new(int), false},
-	}
-	for _, tt := range tests {
-		m := NewMemory()
-		lock, err := m.TryLock(t.Context(), ID(1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		parent, cancelParent := context.WithCancel(context.WithValue(t.Context(), parentKey{}, "value"))
-		bound, unbind := lock.Bind(parent)
-		b := bound.(*boundContext)
-		ctx := valueFunc{b, func(key any) any { return b.value(key, tt.key) }}
-		m.Lose()
-
-		if right := errors.Is(context.Cause(ctx), ErrLost); right != tt.right {
-			t.Errorf("%s: Cause is %v", tt.name, context.Cause(ctx))
-		}
-		child, cancel := context.WithCancel(ctx)
-		if tt.right && !errors.Is(context.Cause(child), ErrLost) {
-			t.Errorf("%s: Cause of a child is %v", tt.name, context.Cause(child))
-		}
-		if got, ok := FromContext(child); !ok || got != lock {
-			t.Errorf("%s: the context does not carry its lock", tt.name)
-		}
-		if ctx.Value(parentKey{}) != "value" {
-			t.Errorf("%s: the value of its parent is gone", tt.name)
-		}
-		cancel()
-		unbind()
-		cancelParent()
 	}
 }

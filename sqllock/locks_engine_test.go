@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -236,52 +235,6 @@ func TestLockAllStandsBack(t *testing.T) {
 		time.Sleep(time.Second)
 		wantErr(t, "who waits", returned(t, "Lock", waits), nil)
 	})
-}
-
-// A set that meets a release is granted as a whole once its keys are free.
-func TestLockAllJoinsARelease(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		lock := mustTry(t, s, ID(2))
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		blocker := beginTry(background, s, ID(99))
-		released := beginUnlock(lock)
-		set := beginAll(background, s, ID(1), ID(2))
-		resume()
-		wantErr(t, "blocker", returned(t, "TryLock", blocker), nil)
-		wantErr(t, "Unlock", returned(t, "Unlock", released), nil)
-		synctest.Wait()
-		if got := <-set; got.err != nil || len(got.locks) != 2 || got.locks.Err() != nil {
-			t.Errorf("the set: %v, %v", got.locks, got.err)
-		}
-	})
-}
-
-// A set of keys under secrets needs their checks, as many as a connection may have, and more are rejected.
-func TestLockAllSecrets(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		keys := make([]Key, maxSecrets+1)
-		for i := range keys {
-			keys[i] = Namespace("n" + strconv.Itoa(i)).Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x")
-		}
-		_, err := s.TryLockAll(background, keys...)
-		wantErr(t, "a set of more namespaces than a connection has checks for", called{err: err}, ErrCapacity)
-		locks, err := s.TryLockAll(background, keys[1:]...)
-		wantErr(t, "one of as many", called{err: err}, nil)
-		wantErr(t, "given back", called{err: locks.Unlock()}, nil)
-		locks, err = s.TryLockAll(background, keys[:60]...)
-		wantErr(t, "another, for which checks must go that no key needs", called{err: err}, nil)
-		_, err = s.TryLockAll(background, keys[60:]...)
-		wantErr(t, "one that would need those in use", called{err: err}, ErrCapacity)
-		wantErr(t, "given back", called{err: locks.Unlock()}, nil)
-
-		other := &fakeSession{server: server}
-		server.mu.Lock()
-		server.secrets[other] = map[dialect.SecretCheck]bool{dialect.SecretCheckOf("disputed", 1): true}
-		server.mu.Unlock()
-		_, err = s.TryLockAll(background, ID(1), Namespace("disputed").Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x"))
-		wantErr(t, "a set with a key whose secret is refused", called{err: err}, ErrNotExclusive)
-	}, WithMaxHeld(1000))
 }
 
 // LockAll waits on while the database is away or there is no room. Its error

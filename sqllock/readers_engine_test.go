@@ -76,59 +76,6 @@ func TestReadersDoNotOvertake(t *testing.T) {
 	})
 }
 
-// Readers do not overtake a waiter for the exclusive lock that is between readers,
-// when the readers before it are granted.
-func TestReadersDoNotOvertakeInLine(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		first := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
-		alone := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
-		later := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
-		resume()
-		reader := returned(t, "RLock", first)
-		pending(t, "who wants it alone", alone)
-		pending(t, "a reader behind him", later)
-		mustUnlock(t, reader.lock)
-		mustUnlock(t, returned(t, "Lock", alone).lock)
-		mustUnlock(t, returned(t, "RLock", later).lock)
-	})
-}
-
-// A reader that joins a request for the exclusive lock is not denied with that
-// request. Readers elsewhere do not exclude the reader.
-func TestReaderJoinsAQuestion(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		other, err := Open(background, s.db, withFake(server), withoutLog())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer other.Close()
-		elsewhere := mustRead(t, other, ID(1))
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		alone := beginTry(background, s, ID(1))
-		reads := beginRead(background, s, ID(1))
-		resume()
-		wantErr(t, "who wants it alone", returned(t, "TryLock", alone), ErrHeld)
-		reader := returned(t, "TryRLock", reads)
-		wantErr(t, "the reader", reader, nil)
-		mustUnlock(t, reader.lock)
-
-		// The same with the reader first.
-		hook, resume = hold(t)
-		server.session(0).hooks(hook, nil)
-		reads = beginRead(background, s, ID(1))
-		alone = beginTry(background, s, ID(1))
-		again := beginRead(background, s, ID(1))
-		resume()
-		wantErr(t, "a reader", returned(t, "TryRLock", reads), nil)
-		wantErr(t, "who wants it alone", returned(t, "TryLock", alone), ErrHeld)
-		wantErr(t, "a reader after him", returned(t, "TryRLock", again), nil)
-		mustUnlock(t, elsewhere)
-	})
-}
-
 // The same holds for a reader that came before the request for the exclusive lock
 // was sent, and goes into the same statement behind it.
 func TestReaderBehindOneAlone(t *testing.T) {
@@ -250,55 +197,6 @@ func TestNoReaders(t *testing.T) {
 	})
 }
 
-// TryRLock is not denied because another reader waits. No request is for the
-// exclusive lock.
-func TestReadersPassReaders(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		waits := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
-		tries := beginRead(background, s, ID(1))
-		resume()
-		wantErr(t, "who waits", returned(t, "RLock", waits), nil)
-		wantErr(t, "who tries", returned(t, "TryRLock", tries), nil)
-
-		// While another session holds the key, TryRLock is denied at once. It does
-		// not wait until the waiter requests the key again.
-		server.steal(ID(2))
-		waits = begin(func() (*Lock, error) { return s.RLock(background, ID(2)) })
-		began := now()
-		_, err := s.TryRLock(background, ID(2))
-		wantErr(t, "who tries", called{err: err}, ErrHeld)
-		if took := now() - began; took != 0 {
-			t.Errorf("it took %v of virtual time", took)
-		}
-		server.giveUp(ID(2))
-		time.Sleep(time.Second)
-		wantErr(t, "who waits", returned(t, "RLock", waits), nil)
-	})
-}
-
-// Of the requests that came while the statement was under way, a reader behind a
-// waiter for the exclusive lock waits, too.
-func TestReadersAreAdmittedInLine(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		first := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
-		alone := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
-		behind := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
-		resume()
-		got := returned(t, "RLock", first)
-		pending(t, "who waits to have it alone", alone)
-		pending(t, "the reader behind him", behind)
-		mustUnlock(t, got.lock)
-		got = returned(t, "Lock", alone)
-		pending(t, "the reader behind him", behind)
-		mustUnlock(t, got.lock)
-		wantErr(t, "the reader behind him", returned(t, "RLock", behind), nil)
-	})
-}
-
 // Close grants nothing, not even to a reader behind a waiter whose wait it ends.
 func TestCloseAdmitsNoReaders(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
@@ -312,27 +210,6 @@ func TestCloseAdmitsNoReaders(t *testing.T) {
 			t.Errorf("the reader: %v", first.Err())
 		}
 	})
-}
-
-// After a suspend that is longer than the lease no reader joins the earlier ones,
-// and none waits for them.
-func TestReadersAreNotStranded(t *testing.T) {
-	var asleep atomic.Int64
-	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
-		first, second := mustRead(t, s, ID(1)), mustRead(t, s, ID(1))
-		time.Sleep(1500 * time.Millisecond)
-		asleep.Add(int64(s.options.validFor()))
-		joined := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
-		time.Sleep(10 * time.Second)
-		if got := returned(t, "RLock", joined); got.err != nil || got.lock.Err() != nil {
-			t.Errorf("a reader after it: %v", got.err)
-		}
-		for _, l := range []*Lock{first, second} {
-			if err := l.Unlock(); err != ErrLost {
-				t.Errorf("a reader from before: %v, want ErrLost", err)
-			}
-		}
-	}, func(o *options) { o.bootTime = func() time.Duration { return now() + time.Duration(asleep.Load()) } })
 }
 
 // Unlock reports a loss that only the clock shows, even if it is not that of the
@@ -353,29 +230,4 @@ func TestReadersUnlockAfterSuspend(t *testing.T) {
 		}
 		mustUnlock(t, alone)
 	}, func(o *options) { o.bootTime = func() time.Duration { return now() + time.Duration(asleep.Load()) } })
-}
-
-// A reader's key under a secret is not shared before the secret is checked, though a reader without a secret has the
-// same number.
-func TestReadersOfOneNumber(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		keyed := Namespace("n").Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x")
-		plain := ID(keyed.Int64())
-		reader := mustRead(t, s, plain)
-		_, err := s.TryRLock(background, keyed)
-		wantErr(t, "a reader by another name", called{err: err}, ErrHeld)
-		waits := begin(func() (*Lock, error) { return s.RLock(background, keyed) })
-		pending(t, "one who waits", waits)
-		mustUnlock(t, reader)
-		time.Sleep(time.Second)
-		got := returned(t, "RLock", waits)
-		wantErr(t, "one who waited", got, nil)
-		server.mu.Lock()
-		secrets := len(server.secrets[server.sessions[0]])
-		server.mu.Unlock()
-		if secrets != 1 {
-			t.Errorf("%d secrets in use, want 1", secrets)
-		}
-		mustUnlock(t, got.lock)
-	})
 }

@@ -4,13 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -98,70 +94,6 @@ func TestReadersOfAllKinds(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Readers and writers contend for a key, in two Sessions with different drivers
-// and in a Memory. No caller ever holds the key together with a writer.
-func TestReadersExclude(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	memory := sqllock.NewMemory()
-	for name, lockers := range map[string][]readerLocker{
-		"sessions": {session(t, "pgx", dsn), session(t, "postgres", dsn)},
-		"memory":   {memory, memory},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const keys = 3
-			var (
-				alone, readers [keys]atomic.Int32
-				together       atomic.Int32 // readers that held the key with others
-				wg             sync.WaitGroup
-			)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			for i := range 16 {
-				l := lockers[i%2]
-				wg.Go(func() {
-					for range 60 {
-						n := rand.IntN(keys)
-						key := sqllock.ID(int64(n))
-						if i%4 == 0 {
-							lock, err := l.Lock(ctx, key)
-							if err != nil {
-								t.Errorf("Lock: %v", err)
-								return
-							}
-							if others := alone[n].Add(1) - 1 + readers[n].Load(); others != 0 {
-								t.Errorf("%d others hold the key together with a writer", others)
-							}
-							alone[n].Add(-1)
-							_ = lock.Unlock()
-							continue
-						}
-						lock, err := l.RLock(ctx, key)
-						if err != nil {
-							t.Errorf("RLock: %v", err)
-							return
-						}
-						if readers[n].Add(1) > 1 {
-							together.Add(1)
-						}
-						time.Sleep(200 * time.Microsecond) // the work
-						if others := alone[n].Load(); others != 0 {
-							t.Errorf("a reader holds the key together with a writer")
-						}
-						readers[n].Add(-1)
-						_ = lock.Unlock()
-					}
-				})
-			}
-			wg.Wait()
-			if together.Load() == 0 {
-				t.Error("no two readers held the key at once: the test shows nothing")
-			}
-		})
-	}
 }
 
 // A reader's lock cannot be fenced. Fence reports that.

@@ -160,3 +160,53 @@ func TestLeftProcessIsEndedAfterAFailure(t *testing.T) {
 		})
 	}
 }
+
+// A statement of TryEach fails, and the server has done all of it or nothing. Or
+// the connection is gone. The call returns each time, and no lock stays behind.
+//
+// A group that has keys left after the failure goes on with these. Its call must
+// not wait for the response to the statement that failed.
+func TestTryEachReturnsAfterALostReply(t *testing.T) {
+	wide := make([]Key, 16)
+	for i := range wide {
+		wide[i] = ID(int64(100 + i))
+	}
+	for _, tt := range []struct {
+		name          string
+		groups        [][]Key
+		before, after error // of the first statement, before and after the server has carried it out
+	}{
+		{"all taken", [][]Key{ids(1), ids(2, 3)}, nil, &failedStatement},
+		{"none taken", [][]Key{ids(1), ids(2, 3)}, &failedStatement, nil},
+		{"all taken, and more keys are left", [][]Key{ids(1), wide}, nil, &failedStatement},
+		{"none taken, and more keys are left", [][]Key{ids(1), wide}, &failedStatement, nil},
+		{"connection lost", [][]Key{ids(1), wide}, nil, errGone},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+				once := func(err error) func() error {
+					return func() error { defer func() { err = nil }(); return err }
+				}
+				server.session(0).hooks(once(tt.before), once(tt.after))
+				call := make(chan calledAll, 1)
+				go func() {
+					locks, err := s.TryEach(t.Context(), tt.groups)
+					call <- calledAll{locks, err}
+				}()
+				time.Sleep(time.Minute)
+				select {
+				case got := <-call:
+					if err := got.locks.Unlock(); err != nil {
+						t.Errorf("Unlock: %v", err)
+					}
+				default:
+					t.Fatal("TryEach has not returned a minute after its statement failed")
+				}
+				time.Sleep(ticks)
+				if n := server.held(); n != 0 || s.Stats().Held != 0 {
+					t.Errorf("%d locks are left in the database, %d here", n, s.Stats().Held)
+				}
+			})
+		})
+	}
+}

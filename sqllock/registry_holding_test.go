@@ -6,7 +6,6 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -49,37 +48,6 @@ func TestRegistryForgetsWhatEndsDuringTheWait(t *testing.T) {
 			}
 			w.stop()
 			<-w.err
-		}
-		dbtest.Unlock(t, busy)
-	})
-}
-
-// Two callers hold a lock of one number, one of them in another database. The
-// registry names it for the one whose lock is in this database.
-func TestRegistryTellsEqualKeysApart(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := registry(t, driver, dsn)
-		s := registering(t, driver, dsn)
-		busy := lockOf(t, s, sqllock.ID(1))
-		here, there := open(t, driver, dsn), open(t, driver, pgtest.Database(t))
-		var held []*sqllock.Lock
-		var waits []waitingCaller
-		for _, l := range []sqllock.Locker{sqllock.PerTx(there), sqllock.PerTx(here)} {
-			lock, err := l.TryLock(t.Context(), sqllock.ID(2))
-			if err != nil {
-				t.Fatal(err)
-			}
-			held, waits = append(held, lock), append(waits, waitFor(t, lock, s, sqllock.ID(1)))
-			lockertest.Eventually(t, "a caller waits", func() bool { return sqllock.InLine(s) == len(held) })
-		}
-		lockertest.Eventually(t, "both wait, one with a lock of this database", func() bool {
-			return number(t, db, "SELECT count(*) FROM latchkey_waits WHERE held_id = 2 AND waiters = 1") == 1 &&
-				number(t, db, "SELECT count(*) FROM latchkey_waits WHERE held_space = -1 AND waiters = 1") == 1
-		})
-		for i, w := range waits {
-			w.stop()
-			<-w.err
-			dbtest.Unlock(t, held[i])
 		}
 		dbtest.Unlock(t, busy)
 	})

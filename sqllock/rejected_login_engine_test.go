@@ -51,30 +51,3 @@ func TestAttemptsWhileAway(t *testing.T) {
 		})
 	}
 }
-
-// A login that is rejected once at the end of an outage is tried again soon. The
-// attempts of the outage do not count as rejections.
-func TestRejectionAfterOutage(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		failure := &dialect.Failure{Kind: dialect.Gone, Reason: "starting"}
-		server.mu.Lock()
-		server.onOpen = func(int) error {
-			server.mu.Lock()
-			defer server.mu.Unlock()
-			if failure.Permanent { // and once only
-				server.onOpen = nil
-			}
-			return failure
-		}
-		server.mu.Unlock()
-		server.session(0).hooks(nil, func() error { return errGone })
-		_, _ = s.TryLock(background, ID(1))
-		time.Sleep(time.Minute)
-		server.mu.Lock()
-		failure = &dialect.Failure{Kind: dialect.Gone, Reason: "no entry yet", Permanent: true}
-		server.mu.Unlock()
-		time.Sleep(backoffMax + 2*backoffMax) // until the rejection, and until the next attempt
-		synctest.Wait()
-		mustUnlock(t, mustTry(t, s, ID(1)))
-	})
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,72 +76,6 @@ func TestSecretAfterLoss(t *testing.T) {
 	})
 }
 
-// A secret is checked once. One that is refused is checked now and then, however
-// many callers want keys.
-func TestSecretCheckIsCheap(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		one, other := Namespace("payouts").Keyed([]byte("one")), Namespace("payouts").Keyed([]byte("other"))
-		for range 100 {
-			mustUnlock(t, mustTry(t, s, one.Key("ann")))
-		}
-		session := server.session(0)
-		if session.asked != 1 {
-			t.Errorf("%d checks of one secret", session.asked)
-		}
-		for range 1000 {
-			if _, err := s.TryLock(background, other.Key("ann")); !errors.Is(err, ErrNotExclusive) {
-				t.Fatalf("TryLock: %v, want ErrNotExclusive", err)
-			}
-			time.Sleep(time.Millisecond)
-		}
-		if n := session.asked - 1; n < 2 || n > 5 {
-			t.Errorf("%d checks of a refused secret in a second", n)
-		}
-	}, WithLease(time.Hour))
-}
-
-// A refused check leaves nothing behind. It is not made again by itself, not by a
-// new connection either.
-func TestRefusedSecretIsForgotten(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		right, wrong := Namespace("payouts").Keyed([]byte("right")), Namespace("payouts").Keyed([]byte("wrong"))
-		mustUnlock(t, mustTry(t, s, right.Key("ann")))
-		if _, err := s.TryLock(background, wrong.Key("ann")); !errors.Is(err, ErrNotExclusive) {
-			t.Fatalf("TryLock: %v, want ErrNotExclusive", err)
-		}
-		asked := server.session(0).asked
-		time.Sleep(time.Hour + time.Millisecond) // no heartbeat comes at that moment
-		if n := server.session(0).asked - asked; n != 0 || server.used(0) != 1 {
-			t.Errorf("%d checks in an hour without a call; %d secrets in use, want 1", n, server.used(0))
-		}
-		server.session(0).hooks(nil, func() error { return errGone })
-		_, _ = s.TryLock(background, ID(1))
-		synctest.Wait()
-		mustUnlock(t, mustTry(t, s, ID(1)))
-		if n := server.session(1).asked; n != 0 {
-			t.Errorf("%d checks on a new connection on which no key needs one", n)
-		}
-		mustUnlock(t, mustTry(t, s, wrong.Key("ann"))) // it came first this time
-	})
-}
-
-// A connection uses a secret until it ends, with keys or without, and also if it
-// is never silent.
-func TestSecretStaysInUse(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		mustUnlock(t, mustTry(t, s, tenantKey(1)))
-		time.Sleep(time.Hour)
-		for range 600 {
-			mustUnlock(t, mustTry(t, s, ID(1)))
-			time.Sleep(s.options.heartbeat / 20)
-		}
-		mustUnlock(t, mustTry(t, s, tenantKey(1)))
-		if n := server.session(0).asked; n != 1 || server.used(0) != 1 {
-			t.Errorf("%d checks of a secret, %d in use, want 1 and 1", n, server.used(0))
-		}
-	})
-}
-
 // A secret is dropped at the bound only, and only if no key needs it. Keys need
 // their secrets that are held, that wait for their release, or that a request in
 // the queue wants. Keys that a request for one of several has left untested do
@@ -185,87 +118,6 @@ func TestSecretIsDroppedAtTheBound(t *testing.T) {
 	}, WithMaxHeld(10*maxSecrets))
 }
 
-// A set of keys gets its secrets one after the other, and those that it has stay,
-// while other callers go on displacing secrets.
-func TestSetAmongManySecrets(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		session := server.session(0)
-		session.mu.Lock()
-		session.onUse = func() error { time.Sleep(time.Millisecond); return nil }
-		session.mu.Unlock()
-		ctx, cancel := context.WithCancel(background)
-		var callers sync.WaitGroup
-		for caller := range 20 {
-			callers.Go(func() {
-				for i := 1000 * (caller + 1); ctx.Err() == nil; i++ {
-					if lock, err := s.TryLock(ctx, tenantKey(i)); err == nil {
-						_ = lock.Unlock()
-					}
-				}
-			})
-		}
-		time.Sleep(time.Second)
-		var keys []Key
-		for i := range maxSecrets / 2 {
-			keys = append(keys, tenantKey(i))
-		}
-		locks, err := s.TryLockAll(background, keys...)
-		if err != nil {
-			t.Errorf("TryLockAll: %v", err)
-		} else if err := locks.Unlock(); err != nil {
-			t.Error(err)
-		}
-		cancel()
-		callers.Wait()
-	}, WithMaxHeld(1000))
-}
-
-// Callers whose secrets are checked one after the other are not told that the
-// database does not answer. It does, slowly.
-func TestManySecretsOnASlowServer(t *testing.T) {
-	for _, room := range []int{1000, 2} { // keys in a statement
-		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-			server.carry(room)
-			session := server.session(0)
-			session.mu.Lock()
-			session.onUse = func() error { time.Sleep(answerTimeout / 2); return nil }
-			session.mu.Unlock()
-			var calls []<-chan called
-			for i := range 10 {
-				calls = append(calls, beginTry(background, s, tenantKey(i)))
-			}
-			time.Sleep(20 * answerTimeout)
-			for _, c := range calls {
-				wantErr(t, "TryLock", returned(t, "TryLock", c), nil)
-			}
-		})
-	}
-}
-
-// A drop whose response gets lost may have happened. The connection checks the
-// secret anew before it requests another key under it.
-func TestFailedDropOfASecret(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		session := server.session(0)
-		session.mu.Lock()
-		session.onDrop = func() error { return &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"} }
-		session.mu.Unlock()
-		for i := range 10 * maxSecrets {
-			lock, err := s.TryLock(background, tenantKey(i%(2*maxSecrets)))
-			if err != nil {
-				continue // its drop has failed
-			}
-			if !server.uses(0, lock.Key()) {
-				t.Fatal("a key is held under a secret that its connection does not use")
-			}
-			mustUnlock(t, lock)
-		}
-		if n := server.session(0).asked; n < maxSecrets {
-			t.Errorf("%d checks", n)
-		}
-	})
-}
-
 // A check that fails is not made, also if it has taken effect: no key is requested
 // under it. It is made again after a pause, and the locks stay.
 func TestFailedSecretCheck(t *testing.T) {
@@ -293,25 +145,6 @@ func TestFailedSecretCheck(t *testing.T) {
 	})
 }
 
-// A connection that is lost between a check and the request for the key takes the
-// check with it. The next one makes it again.
-func TestLossAfterASecretCheck(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		server.session(0).hooks(func() error { return errGone }, nil)
-		if _, err := s.TryLock(background, tenantKey(1)); !errors.Is(err, ErrUnavailable) {
-			t.Fatalf("TryLock: %v, want ErrUnavailable", err)
-		}
-		lock, err := s.TryLock(background, tenantKey(1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if server.session(0).asked != 1 || server.session(1).asked != 1 || !server.uses(1, lock.Key()) {
-			t.Errorf("%d checks on the first connection and %d on the second, want 1 and 1", server.session(0).asked, server.session(1).asked)
-		}
-		mustUnlock(t, lock)
-	})
-}
-
 // Close ends while a check is under way, and no key is granted.
 func TestCloseDuringASecretCheck(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
@@ -331,56 +164,6 @@ func TestCloseDuringASecretCheck(t *testing.T) {
 		if n := server.held(); n != 0 {
 			t.Errorf("%d locks in the database", n)
 		}
-	})
-}
-
-// Many secrets at once do not get beyond the limit, and those for which there is
-// room are served.
-func TestBurstsOfSecrets(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		for round := range 5 {
-			var calls []<-chan called
-			for i := range (round + 1) * (maxSecrets - 1) {
-				calls = append(calls, begin(func() (*Lock, error) { return s.TryLock(background, tenantKey(i)) }))
-			}
-			granted := 0
-			for _, c := range calls {
-				switch r := returned(t, "TryLock", c); {
-				case r.err == nil:
-					granted++
-					defer r.lock.Unlock()
-				case !errors.Is(r.err, ErrCapacity) && !errors.Is(r.err, ErrHeld):
-					t.Errorf("TryLock: %v", r.err)
-				}
-			}
-			if n := len(server.secrets[server.session(0)]); n > maxSecrets {
-				t.Fatalf("round %d: %d secrets on one connection, want at most %d", round, n, maxSecrets)
-			}
-			if round == 0 && granted != maxSecrets-1 {
-				t.Errorf("%d of %d granted, and there was room for all", granted, maxSecrets-1)
-			}
-		}
-	})
-}
-
-// Namespaces with a secret may be many. Those in use at a time are not.
-func TestManySecrets(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		for i := range 10 * maxSecrets {
-			mustUnlock(t, mustTry(t, s, tenantKey(i)))
-		}
-		if n := len(server.secrets[server.session(0)]); n > maxSecrets {
-			t.Errorf("%d secrets on one connection, want at most %d", n, maxSecrets)
-		}
-		var locks []*Lock
-		for i := range maxSecrets {
-			locks = append(locks, mustTry(t, s, tenantKey(i)))
-		}
-		if _, err := s.TryLock(background, tenantKey(maxSecrets)); !errors.Is(err, ErrCapacity) {
-			t.Errorf("TryLock beyond the limit: %v, want ErrCapacity", err)
-		}
-		mustUnlock(t, locks[0])
-		mustUnlock(t, mustTry(t, s, tenantKey(maxSecrets)))
 	})
 }
 
@@ -412,86 +195,6 @@ func TestSecretAndTokenFindLoss(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// A key is not handed over from a caller that has its number by another name to
-// one that makes it with a refused secret.
-func TestSecretAndAlias(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
-		theirs := key.secretCheck().dialect()
-		theirs.Fingerprint++
-		server.secrets[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
-		alias := mustTry(t, s, ID(key.Int64()))
-		waiter := begin(func() (*Lock, error) { return s.Lock(background, key) })
-		pending(t, "Lock", waiter)
-		mustUnlock(t, alias)
-		time.Sleep(ticks)
-		pending(t, "Lock of a key whose secret is refused", waiter)
-	})
-}
-
-// Nor is it granted to such a caller when it joins a request for the number that
-// is under way.
-func TestSecretAndAliasInFlight(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
-		theirs := key.secretCheck().dialect()
-		theirs.Fingerprint++
-		server.secrets[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
-		gate := make(chan struct{})
-		server.session(0).hooks(func() error { <-gate; return nil }, nil)
-		ctx, cancel := context.WithCancel(background)
-		alias := begin(func() (*Lock, error) { return s.TryLock(ctx, ID(key.Int64())) })
-		pending(t, "TryLock", alias)
-		waiter := begin(func() (*Lock, error) { return s.Lock(background, key) })
-		pending(t, "Lock", waiter)
-		cancel()
-		wantErr(t, "who has given up", returned(t, "TryLock", alias), context.Canceled)
-		close(gate)
-		time.Sleep(ticks)
-		pending(t, "Lock of a key whose secret is refused", waiter)
-		if n := server.held(); n != 0 {
-			t.Errorf("%d locks in the database", n)
-		}
-	})
-}
-
-// A secret stays in use while a key is held under it, even if the number of the
-// key was first acquired by another name.
-func TestSecretOfAnAliasStays(t *testing.T) {
-	key := tenantKey(0)
-	alias := ID(key.Int64())
-	for name, acquire := range map[string]func(t *testing.T, s *Session, server *fakeServer) *Lock{
-		"taken over while it is released": func(t *testing.T, s *Session, server *fakeServer) *Lock {
-			lock := mustTry(t, s, alias)
-			hook, resume := hold(t)
-			server.session(0).hooks(hook, nil)
-			beginTry(background, s, ID(1)) // the release waits for the next statement
-			beginUnlock(lock)
-			lock = mustTry(t, s, key)
-			server.session(0).hooks(nil, nil)
-			resume()
-			return lock
-		},
-		"joined as a reader": func(t *testing.T, s *Session, _ *fakeServer) *Lock {
-			mustRead(t, s, alias)
-			return mustRead(t, s, key)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-				mustUnlock(t, mustTry(t, s, key))
-				lock := acquire(t, s, server)
-				for i := 1; i < 10*maxSecrets; i++ {
-					mustUnlock(t, mustTry(t, s, tenantKey(i)))
-				}
-				if lock.Err() == nil && !server.uses(0, key) {
-					t.Error("the secret of a key that is held was dropped")
-				}
-			})
-		})
 	}
 }
 

@@ -131,17 +131,6 @@ func TestLossesByCause(t *testing.T) {
 	}
 }
 
-// The end of a Session is no loss, and neither is that of a spare connection.
-func TestCloseIsNoLoss(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		mustTry(t, s, ID(1))
-		_ = s.Close()
-		if got := s.Stats(); got.Losses != 0 || got.LocksLost != 0 || got.LeaseRemaining != 0 {
-			t.Errorf("after Close: %d losses with %d locks, %v of the lease", got.Losses, got.LocksLost, got.LeaseRemaining)
-		}
-	})
-}
-
 // The lease that remains falls while the database is silent, also while the
 // system is suspended. The connection with the least counts. While the database
 // is away it is 0.
@@ -300,15 +289,6 @@ func TestCallsByResult(t *testing.T) {
 	}
 }
 
-// Where there are no readers' locks, a call for one counts as failed.
-func TestReadersThatThereAreNot(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		if err := second(s.RLock(background, ID(1))); err == nil || s.Stats().Failed != 1 {
-			t.Errorf("%v; %d calls failed, want 1", err, s.Stats().Failed)
-		}
-	}, func(o *options) { o.dialect.(*fakeServer).withoutReaders = true })
-}
-
 // second returns the error of a call.
 func second[T any](_ T, err error) error { return err }
 
@@ -353,36 +333,6 @@ func TestExchangeKeys(t *testing.T) {
 	}, WithObserver(told.observer()))
 }
 
-// A look at the lock table that stands for a heartbeat counts as one.
-func TestLooksAreExchanges(t *testing.T) {
-	var told figures
-	withTable(t, 640, 1, func(t *testing.T, s *Session, table *fakeTable) {
-		before := s.Stats().Exchanges
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		got := s.Stats()
-		if n := got.Exchanges - before; n < 29 || n > 31 {
-			t.Errorf("%d exchanges in an idle minute, want about 30", n)
-		}
-		told.agree(t, got)
-	}, WithObserver(told.observer()))
-}
-
-// A look at the lock table that stands for a heartbeat is in the round trips, as
-// it is in ExchangeTime.
-func TestRoundTripOfLooks(t *testing.T) {
-	const long = 300 * time.Millisecond
-	withTable(t, 640, 1, func(t *testing.T, s *Session, table *fakeTable) {
-		before := s.Stats().RoundTrip
-		table.change(func() { table.onLook = func() error { time.Sleep(long); return nil } })
-		time.Sleep(ticks)
-		synctest.Wait()
-		if got := s.Stats(); got.RoundTripMax < long || got.RoundTrip <= before {
-			t.Errorf("after looks of %v each: smoothed %v, the longest %v", long, got.RoundTrip, got.RoundTripMax)
-		}
-	})
-}
-
 // An Observer may call Stats and Connections, and may lack any func.
 func TestObserverCallsBack(t *testing.T) {
 	var s atomic.Pointer[Session]
@@ -404,15 +354,4 @@ func TestObserverCallsBack(t *testing.T) {
 		Connected: calls,
 		Lost:      func(string, int) { calls() },
 	}))
-}
-
-// What a caller gets is its own.
-func TestStatsAreACopy(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		s.Stats().LossesBy["lease"] = 7
-		s.Stats().ExchangeTime.Bounds[0] = 7
-		if got := s.Stats(); got.LossesBy["lease"] != 0 || got.ExchangeTime.Bounds[0] == 7 {
-			t.Errorf("%v, %v", got.LossesBy, got.ExchangeTime.Bounds)
-		}
-	})
 }

@@ -140,43 +140,6 @@ func TestShareOfTheLockTable(t *testing.T) {
 	})
 }
 
-// A set of keys may be larger than that part, if there is much room.
-func TestSetInTheLockTable(t *testing.T) {
-	withTable(t, 1000, 50, func(t *testing.T, s *Session, table *fakeTable) {
-		set := func(first, n int64) (keys []Key) {
-			for i := range n {
-				keys = append(keys, ID(first+i))
-			}
-			return keys
-		}
-		if _, err := s.TryLockAll(t.Context(), set(0, 150)...); err != nil {
-			t.Errorf("a set of a quarter of the room: %v", err)
-		}
-		if _, err := s.TryLockAll(t.Context(), set(1000, 150)...); !errors.Is(err, ErrCapacity) {
-			t.Errorf("a set of more than a quarter of the room: %v, want ErrCapacity", err)
-		}
-		if _, err := s.TryLockAll(t.Context(), set(2000, 100)...); err != nil {
-			t.Errorf("a smaller set: %v", err)
-		}
-	})
-}
-
-// Under steady load the engine reads the table once in a heartbeat, on one
-// connection.
-func TestLooksRideOnHeartbeats(t *testing.T) {
-	withTable(t, 10_000, 1, func(t *testing.T, s *Session, table *fakeTable) {
-		const beats = 20
-		before := table.looked()
-		for until := time.Now().Add(beats * s.options.heartbeat); time.Now().Before(until); {
-			mustUnlock(t, mustTry(t, s, ID(1)))
-			time.Sleep(10 * time.Millisecond)
-		}
-		if n := table.looked() - before; n < beats/2 || n > beats+1 {
-			t.Errorf("%d looks in %d heartbeats", n, beats)
-		}
-	})
-}
-
 // If the statement that reads the table has no response, calls fail in time and
 // the locks stay. If it fails, only WithMaxHeld limits the locks.
 func TestLookFails(t *testing.T) {
@@ -210,29 +173,6 @@ func TestLookFails(t *testing.T) {
 	})
 }
 
-// An answer ends a stall, even if it rejects the statement. From then on calls
-// reach the server.
-func TestRejectedLookEndsAStall(t *testing.T) {
-	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {
-		before := table.looked()
-		hook, resume := hold(t)
-		table.change(func() {
-			table.onLook = func() error {
-				_ = hook()
-				return &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"}
-			}
-		})
-		var last <-chan called
-		for n := int64(0); table.looked() == before; n++ { // up to the Session's share
-			last = beginTry(background, s, ID(n))
-		}
-		wantErr(t, "TryLock behind a look that is stuck", <-last, ErrUnavailable)
-		resume()
-		synctest.Wait()
-		mustTry(t, s, ID(-1))
-	})
-}
-
 // A table has no room if it is so full that the statement that reads it fails.
 func TestLookAtAFullTable(t *testing.T) {
 	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {
@@ -246,52 +186,6 @@ func TestLookAtAFullTable(t *testing.T) {
 		table.change(func() { table.onLook = nil })
 		time.Sleep(lookPause)
 		mustTry(t, s, ID(1))
-	})
-}
-
-// Other clients may take the places that a Session gives back. So the Session does
-// not take all of them again before it reads the table.
-func TestGivenBackAndTakenByOthers(t *testing.T) {
-	withTable(t, 6400, 8, func(t *testing.T, s *Session, table *fakeTable) {
-		locks := takeUntilFull(t, s, 0)
-		for _, lock := range locks {
-			mustUnlock(t, lock)
-		}
-		const others = 3800
-		table.change(func() { table.others = others })
-		if n := len(takeUntilFull(t, s, 10_000)); others+n > 6400*7/10 {
-			t.Errorf("%d places of 6400 are taken", others+n)
-		}
-	})
-}
-
-// With little room the engine reads the table no more often under steady load.
-func TestSteadyWorkNearTheLimit(t *testing.T) {
-	steadyWork(t, 6400, 8, 3600)
-}
-
-// The same holds for a Session of a large fleet.
-func TestSteadyWorkInALargeFleet(t *testing.T) {
-	steadyWork(t, 32_000, 500, 5000)
-}
-
-func steadyWork(t *testing.T, size, peers, others int) {
-	t.Helper()
-	withTable(t, size, peers, func(t *testing.T, s *Session, table *fakeTable) {
-		table.change(func() { table.others = others })
-		before := table.looked()
-		for range 100 {
-			var locks []*Lock
-			for n := range int64(50) {
-				locks = append(locks, mustTry(t, s, ID(n)))
-			}
-			for _, lock := range locks {
-				mustUnlock(t, lock)
-			}
-		}
-		if n := table.looked() - before; n > 100 {
-			t.Errorf("%d looks for 100 rounds of 50 keys", n)
-		}
 	})
 }
 

@@ -16,7 +16,7 @@ func TestRoleThatMayNotLook(t *testing.T) {
 		admin := open(t, driver, cluster.DSN(""))
 		execute(t, admin, "CREATE ROLE outsider LOGIN")
 		execute(t, admin, "REVOKE SELECT ON pg_catalog.pg_locks FROM PUBLIC")
-		s := session(t, driver, asUser(cluster.DSN(""), "outsider"), sqllock.WithLease(2*time.Second))
+		s := session(t, driver, asUser(cluster.DSN(""), "outsider"), sqllock.WithHeartbeat(20*time.Millisecond))
 		staysHeld(t, s, mustLock(t, s, sqllock.ID(1)))
 	})
 }
@@ -25,7 +25,7 @@ func TestRoleThatMayNotLook(t *testing.T) {
 // rejects the query that counts the table's entries.
 func TestOthersFillTheLockTable(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		s := session(t, driver, cluster.DSN(""), sqllock.WithLease(2*time.Second))
+		s := session(t, driver, cluster.DSN(""), sqllock.WithHeartbeat(20*time.Millisecond))
 		lock := mustLock(t, s, sqllock.ID(1))
 		conn, err := open(t, driver, cluster.DSN("")).Conn(t.Context())
 		if err != nil {

@@ -144,7 +144,7 @@ func TestFloodLeavesRoom(t *testing.T) {
 }
 
 // Ten instances that are flooded at once leave room too.
-func TestFleetLeavesRoom(t *testing.T) {
+func TestLongFleetLeavesRoom(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		const instances = 10
 		observer := open(t, driver, cluster.DSN(""))

@@ -15,14 +15,13 @@ type book struct {
 	moment  int                           // the present
 	users   map[sqllock.Key]int           // calls that want or hold the key
 	left    map[sqllock.Key]int           // the moment when a call last ended that may have held the key
-	moved   map[sqllock.Key]time.Duration // when users last changed
 	unclear map[sqllock.Key]time.Duration // until then the server may hold the key for no caller
 }
 
 func newBook() book {
 	return book{
 		users: make(map[sqllock.Key]int), left: make(map[sqllock.Key]int),
-		moved: make(map[sqllock.Key]time.Duration), unclear: make(map[sqllock.Key]time.Duration),
+		unclear: make(map[sqllock.Key]time.Duration),
 	}
 }
 
@@ -32,7 +31,6 @@ func (w *world) arrive(keys []sqllock.Key) int {
 	defer w.mu.Unlock()
 	for _, k := range keys {
 		w.book.users[k]++
-		w.book.moved[k] = now()
 	}
 	w.book.moment++
 	return w.book.moment
@@ -56,7 +54,6 @@ func (w *world) leave(keys []sqllock.Key, how departure) {
 	w.book.moment++
 	for _, k := range keys {
 		w.book.users[k]--
-		w.book.moved[k] = now()
 		if how != leftDenied {
 			w.book.left[k] = w.book.moment
 		}
@@ -98,21 +95,4 @@ func (w *world) judgeDenial(keys []sqllock.Key, arrived int, began time.Duration
 	if !fair {
 		w.wrong("a call is denied although no other has the key", fmt.Sprint(len(keys), " keys"))
 	}
-}
-
-// waitsForFree reports whether a caller waits for one of keys although no other
-// call has held or wanted it for a while. Keys with a secret do not count if the
-// clients have two secrets: they are not available then.
-func (w *world) waitsForFree(keys []sqllock.Key) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, k := range keys {
-		if k.Namespace() != "" && w.plan.TwoSecrets {
-			continue
-		}
-		if w.book.users[k] <= 1 && now() >= max(w.book.unclear[k], w.book.moved[k]+goodTime) {
-			return true
-		}
-	}
-	return false
 }

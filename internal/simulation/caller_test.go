@@ -15,7 +15,7 @@ import (
 type call struct {
 	Client  int
 	Op      operation
-	Keys    []int         // of contendedKeys; only TryAny, LockAny and TryEach use more than the first
+	Keys    []int         // of contendedKeys; only TryAny and LockAny use more than the first
 	Timeout time.Duration // 0: none for a call that only tries, maxWait for one that waits
 	Hold    time.Duration // the length of the work
 	Token   tokenTime
@@ -30,10 +30,9 @@ const (
 	opTryAny
 	opLockAny
 	opDo
-	opTryEach
 )
 
-var operationNames = [...]string{"TryLock", "Lock", "TryAny", "LockAny", "Do", "TryEach"}
+var operationNames = [...]string{"TryLock", "Lock", "TryAny", "LockAny", "Do"}
 
 func (o operation) String() string { return operationNames[o] }
 func (o operation) waits() bool    { return o == opLock || o == opLockAny }
@@ -65,13 +64,13 @@ func (c call) happen(w *world) {
 func (c call) make(w *world, s *sqllock.Session) {
 	ctx, cancel := c.context(w)
 	defer cancel()
-	keys := c.keys(w)
+	keys := c.keys()
 	arrived, began := w.arrive(keys), now()
 	if c.Op == opDo {
 		c.do(ctx, w, s, keys, arrived)
 		return
 	}
-	lock, unlock, err := c.acquire(ctx, w, s, keys)
+	lock, err := c.acquire(ctx, s, keys)
 	c.timely(w, began)
 	if err != nil {
 		c.denied(w, s, keys, arrived, began, err)
@@ -81,7 +80,7 @@ func (c call) make(w *world, s *sqllock.Session) {
 	c.work(w, h)
 	began = now()
 	w.exit(h)
-	err = unlock()
+	err = lock.Unlock()
 	w.within("Unlock", began, w.unlockBound(s))
 	w.gone(h, err, true)
 }
@@ -118,66 +117,37 @@ func (c call) context(w *world) (context.Context, context.CancelFunc) {
 }
 
 // keys returns the keys that the call is for, each once.
-func (c call) keys(w *world) (keys []sqllock.Key) {
+func (c call) keys() (keys []sqllock.Key) {
 	for _, k := range c.Keys {
-		if key := w.key(c.Client, k); !slices.Contains(keys, key) {
+		if key := contendedKeys[k]; !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
-	switch c.Op {
-	case opTryAny, opLockAny:
-		return keys
-	case opTryEach:
-		keys = slices.DeleteFunc(keys, func(key sqllock.Key) bool { return dialectKey(key).Space != dialect.Bigint })
-		if len(keys) == 0 {
-			keys = append(keys, w.key(c.Client, 0))
-		}
+	if c.Op == opTryAny || c.Op == opLockAny {
 		return keys
 	}
 	return keys[:1]
 }
 
-// acquire makes the call by the method of a Session. It returns the lock, and
-// how to give it back.
-func (c call) acquire(ctx context.Context, w *world, s *sqllock.Session, keys []sqllock.Key) (lock *sqllock.Lock, unlock func() error, err error) {
+// acquire makes the call by the method of a Session.
+func (c call) acquire(ctx context.Context, s *sqllock.Session, keys []sqllock.Key) (*sqllock.Lock, error) {
 	switch c.Op {
 	case opLock:
-		lock, err = s.Lock(ctx, keys[0])
+		return s.Lock(ctx, keys[0])
 	case opTryAny:
-		lock, err = s.TryAny(ctx, keys...)
+		return s.TryAny(ctx, keys...)
 	case opLockAny:
-		lock, err = s.LockAny(ctx, keys...)
-	case opTryEach:
-		return c.acquireEach(ctx, w, s, keys)
+		return s.LockAny(ctx, keys...)
 	default:
-		lock, err = s.TryLock(ctx, keys[0])
+		return s.TryLock(ctx, keys[0])
 	}
-	return lock, lock.Unlock, err
-}
-
-// acquireEach acquires one of keys and two keys that no other call wants: one
-// before it, and one of many.
-func (c call) acquireEach(ctx context.Context, w *world, s *sqllock.Session, keys []sqllock.Key) (*sqllock.Lock, func() error, error) {
-	own := w.ownKeys()
-	locks, err := s.TryEach(ctx, [][]sqllock.Key{own[:1], keys, own[1:]})
-	var full *sqllock.GroupError
-	if errors.As(err, &full) {
-		if full.Group != 1 {
-			w.wrong("a key that no other call wants is held", "")
-		}
-		err = sqllock.ErrHeld
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return locks[1], locks.Unlock, nil
 }
 
 // timely checks how long the call took to get or to be denied its lock. A call
 // that only tries may need a second statement if the key is being requested when
 // it comes. A call for several keys may need one more for each.
 func (c call) timely(w *world, began time.Duration) {
-	bound := time.Duration(len(c.keys(w))+1) * responseBound
+	bound := time.Duration(len(c.keys())+1) * responseBound
 	if c.Op.waits() {
 		bound = maxWait
 	}
@@ -198,9 +168,6 @@ func (c call) denied(w *world, s *sqllock.Session, keys []sqllock.Key, arrived i
 		w.judgeDenial(keys, arrived, began)
 		return
 	case err == sqllock.ErrHeld:
-	case errors.Is(err, sqllock.ErrNotExclusive) && w.plan.TwoSecrets:
-	case ended && w.harmless && w.ctx.Err() == nil && c.Op.waits() && w.waitsForFree(keys):
-		w.wrong("a caller waits for a key that no other has", fmt.Sprint(c.Op, " ", c.Keys))
 	case ended, errors.As(err, &failure):
 	case errors.Is(err, sqllock.ErrClosed) && w.closed(s):
 	case errors.Is(err, sqllock.ErrUnavailable) && !w.harmless:

@@ -28,33 +28,11 @@ type link struct {
 	// protected by server.mu
 	cut    time.Duration    // no message passes until then
 	faults []statementFault // of the next statements
-	burst  time.Duration    // when the last burst of faults began; 0: there was none
 	woke   time.Duration    // when the last suspend ended; 0: there was none
 }
 
 // boot returns the time by the client's boot clock. It goes on in a suspend.
 func (l *link) boot() time.Duration { return now() + time.Duration(l.asleep.Load()) }
-
-// The faults of a harmless plan come in bursts of this length, with a pause after
-// each.
-//
-// Each call gets its answer in responseBound then. Without pauses, a row of
-// statements that the server rejects may take longer. The engine is right to
-// answer ErrUnavailable then, and no rule for harmless plans would hold.
-const (
-	burstLength = goodTime / 4
-	burstPause  = goodTime / 2
-)
-
-// mayFailLocked reports whether the next fault of a harmless plan may happen to a
-// statement that is sent now. server.mu is held.
-func (l *link) mayFailLocked() bool {
-	at := now()
-	if l.burst == 0 || at >= l.burst+burstLength+burstPause {
-		l.burst = at
-	}
-	return at < l.burst+burstLength
-}
 
 // open opens a Session for c and reports whether it succeeded.
 func (w *world) open(c *client) bool {
@@ -115,7 +93,7 @@ var errGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}
 // Open implements dialect.Dialect.
 func (d clientDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	srv := d.server
-	s := &session{server: srv, link: d.link, lease: set.Lease, aborted: make(chan struct{}), checks: make(map[dialect.SecretCheck]bool)}
+	s := &session{server: srv, link: d.link, lease: set.Lease, aborted: make(chan struct{})}
 	defer context.AfterFunc(ctx, s.abort)()
 	if !s.travel(0) {
 		return nil, ctx.Err()
@@ -126,7 +104,6 @@ func (d clientDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings
 		return nil, errGone
 	}
 	srv.opened++
-	s.reservesTokens = srv.opened%2 == 0
 	srv.sessions[s] = true
 	s.idle = srv.clockLocked(now())
 	srv.mu.Unlock()
@@ -135,4 +112,15 @@ func (d clientDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings
 		return nil, ctx.Err()
 	}
 	return s, nil
+}
+
+// contendedKeys are the keys for which the callers contend.
+var contendedKeys = []sqllock.Key{sqllock.ID(1), sqllock.ID(2), sqllock.Namespace("simulation").Key("three"), sqllock.Pair(1, 1)}
+
+// dialectKey returns k as the database sees it.
+func dialectKey(k sqllock.Key) dialect.Key {
+	if _, _, ok := k.Pair(); ok {
+		return dialect.Key{Space: dialect.TwoInts, ID: k.Int64()}
+	}
+	return dialect.Key{Space: dialect.Bigint, ID: k.Int64()}
 }

@@ -6,21 +6,14 @@ import (
 
 // Exchange implements dialect.Session.
 func (s *session) Exchange(b *dialect.Batch) error {
-	block := int64(0)
-	err := s.roundTrip(func(all bool) {
+	return s.roundTrip(func(all bool) {
 		s.carryOutBatch(b, func(keys int) int {
 			if all {
 				return keys
 			}
 			return (keys + 1) / 2
 		})
-		if s.reservesTokens && len(b.Try)+len(b.Any)+len(b.Each) > 0 {
-			s.server.tokens += tokenBlock
-			block = s.server.tokens
-		}
 	})
-	s.reserve(block, err)
-	return err
 }
 
 // carryOutBatch carries out the first part of each list of b. part returns how
@@ -41,40 +34,10 @@ func (s *session) carryOutBatch(b *dialect.Batch, part func(int) int) {
 	for _, group := range b.Any[:part(len(b.Any))] {
 		b.Won = append(b.Won, s.takeOne(group))
 	}
-	for request := range dialect.Requests(b.Each) {
-		s.takeEach(request, part(len(request)))
-	}
-}
-
-// takeEach takes one key of each group of request, or none. If it takes keys of
-// fewer than all groups, it fails before it has given back what it took.
-func (s *session) takeEach(request []dialect.Group, groups int) {
-	for i := range request[:groups] {
-		request[i].Won = s.takeOne(request[i].Keys)
-		if request[i].Won >= 0 {
-			continue
-		}
-		for _, g := range request[:i] {
-			s.server.freeLocked(g.Keys[g.Won])
-		}
-		dialect.GiveUp(request[:i])
-		for j := i + 1; j < len(request); j++ {
-			request[j].Won = dialect.GivenUp
-		}
-		return
-	}
 }
 
 // Room implements dialect.Session.
-func (s *session) Room() int {
-	if s.reservesTokens {
-		return smallRoom
-	}
-	return 1 << 20
-}
-
-// smallRoom is so few keys that some wait for the next statement.
-const smallRoom = 3
+func (s *session) Room() int { return 1 << 20 }
 
 // take takes k for s if k is free, and reports whether it was. server.mu is held.
 func (s *session) take(k dialect.Key) bool {
@@ -85,7 +48,6 @@ func (s *session) take(k dialect.Key) bool {
 	if owner != nil {
 		return false
 	}
-	s.checkSecretOf(k)
 	s.server.owners[k] = s
 	s.server.world.granting(k, s)
 	return true

@@ -111,12 +111,8 @@ func (w *world) gone(h *holder, err error, relied bool) {
 
 // unlockBound returns how long an Unlock may take. An Unlock that meets a Close
 // waits for the end of it.
-//
-// Others of the same moment may fill a statement (smallRoom). An Unlock gets the
-// time of another statement for every two that have no room for it. No plan fills
-// more than four.
 func (w *world) unlockBound(s *sqllock.Session) time.Duration {
-	const bound = 3 * responseBound
+	const bound = 2 * responseBound
 	if w.closed(s) {
 		return bound + closeBound
 	}

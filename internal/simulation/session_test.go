@@ -20,18 +20,14 @@ type session struct {
 	once    sync.Once
 
 	// protected by server.mu
-	blackhole      bool          // no message passes any more
-	stuck          bool          // Abort has no effect: the driver is stuck
-	destroyed      bool          // by the client
-	busy           time.Duration // it carries out a statement until then
-	idle           time.Duration // since when it is silent, by the server's clock
-	closing        time.Duration // when the server sees the connection closed; 0: not yet known
-	over           bool          // the server has ended it
-	killed         time.Duration // when killLocked ended it; 0: it did not
-	checks         map[dialect.SecretCheck]bool
-	reservesTokens bool  // an exchange that takes locks reserves tokens
-	handedOut      int64 // the last token handed out
-	reserved       int64 // the last token of the block
+	blackhole bool          // no message passes any more
+	stuck     bool          // Abort has no effect: the driver is stuck
+	destroyed bool          // by the client
+	busy      time.Duration // it carries out a statement until then
+	idle      time.Duration // since when it is silent, by the server's clock
+	closing   time.Duration // when the server sees the connection closed; 0: not yet known
+	over      bool          // the server has ended it
+	killed    time.Duration // when killLocked ended it; 0: it did not
 }
 
 // pause waits for d and reports true. If the client closes the socket, it reports
@@ -101,3 +97,22 @@ func (s *session) Destroy() {
 		s.closing = max(now(), s.link.cut)
 	}
 }
+
+// Token implements dialect.Session.
+func (s *session) Token() (token dialect.Token, err error) {
+	err = s.roundTrip(func(bool) {
+		s.server.tokens++
+		token.Number = s.server.tokens
+	})
+	return token, err
+}
+
+// ReservedToken implements dialect.Session. There is none, so each lock asks for
+// its token.
+func (s *session) ReservedToken() (dialect.Token, bool) { return dialect.Token{}, false }
+
+// UseSecret implements dialect.Session. No key is made with a secret.
+func (s *session) UseSecret(dialect.SecretCheck) (conflict bool, err error) { return false, nil }
+
+// DropSecret implements dialect.Session.
+func (s *session) DropSecret(dialect.SecretCheck) error { return nil }

@@ -8,29 +8,41 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
 
-// TestSimulation runs random plans of each profile and checks that they break no
-// rule. A plan that breaks one is made smaller and written to testdata/rapid. The
+// TestSimulation runs plans of each profile and checks that they break no rule.
+// The plans are the same each time.
+func TestSimulation(t *testing.T) { simulate(t, "100", "1") }
+
+// TestLongSimulation does so with other plans each time. A change of the engine
+// gets many:
+//
+//	go test ./internal/simulation -run TestLongSimulation/late -rapid.checks 10000
+func TestLongSimulation(t *testing.T) { simulate(t, "1000", "0") }
+
+// simulate runs random plans of each profile, unless the command line says how
+// many and which. Seed 0 is another one each time.
+//
+// A plan that breaks a rule is made smaller and written to testdata/rapid. The
 // log says how to run it again.
-//
-// A change of the engine gets many plans:
-//
-//	go test ./internal/simulation -run 'TestSimulation/late' -rapid.checks 10000
-func TestSimulation(t *testing.T) {
+func simulate(t *testing.T, checks, seed string) {
 	// On one processor a plan runs nearly the same way each time. Only the
 	// engine's jitter and the order of select and of maps differ.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	again := given("rapid.failfile") || given("rapid.seed")
-	setChecks(t)
+	preset(t, "rapid.checks", checks)
+	preset(t, "rapid.seed", seed)
 	for _, profile := range profiles {
 		t.Run(profile.name, func(t *testing.T) {
 			figures := make(map[string]int)
-			began := time.Now()
 			failed := again
+			defer func() {
+				if t.Failed() {
+					t.Logf("To repeat it: go test ./internal/simulation -count=1 -run '^%s$' and the flag -rapid.failfile or -rapid.seed of the line above", t.Name())
+				}
+			}()
 			rapid.Check(t, func(rt *rapid.T) {
 				plan := profile.plan().Draw(rt, "plan")
 				tries := 1
@@ -47,23 +59,22 @@ func TestSimulation(t *testing.T) {
 					}
 				}
 			})
-			t.Logf("%v: %s", time.Since(began).Round(time.Millisecond), listed(figures))
+			t.Log(listed(figures))
 		})
 	}
 }
 
-// setChecks sets how many plans of each profile run, unless the command line
-// does. With -short rapid runs a fifth of them.
-func setChecks(t *testing.T) {
-	checks := flag.Lookup("rapid.checks").Value
-	if given("rapid.checks") {
+// preset sets a flag until the end of the test, unless the command line does.
+func preset(t *testing.T, name, value string) {
+	if given(name) {
 		return
 	}
-	was := checks.String()
-	if err := checks.Set("400"); err != nil {
+	f := flag.Lookup(name)
+	was := f.Value.String()
+	if err := f.Value.Set(value); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = checks.Set(was) })
+	t.Cleanup(func() { _ = f.Value.Set(was) })
 }
 
 // given reports whether the command line has the flag.
@@ -84,8 +95,8 @@ func listed(figures map[string]int) string {
 // String returns p as a text for people.
 func (p plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d clients, %d per connection, async %t, drift %d, latency %v, two secrets %t, idle close %v",
-		p.Clients, p.PerConn, p.Async, p.Drift, p.Latency, p.TwoSecrets, p.IdleClose)
+	fmt.Fprintf(&b, "%d clients, %d per connection, async %t, drift %d, latency %v, idle close %v",
+		p.Clients, p.PerConn, p.Async, p.Drift, p.Latency, p.IdleClose)
 	for _, step := range p.Steps {
 		fmt.Fprintf(&b, "\n  +%v %T%+v", step.After, step.Do, step.Do)
 	}

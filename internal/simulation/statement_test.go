@@ -67,7 +67,7 @@ func (s *session) nextFault() (fault statementFault, blackhole bool) {
 	if s.destroyed {
 		srv.world.wrong("a statement is sent on a connection that was destroyed", "")
 	}
-	if len(s.link.faults) > 0 && (!srv.world.harmless || s.link.mayFailLocked()) {
+	if len(s.link.faults) > 0 {
 		fault, s.link.faults = s.link.faults[0], s.link.faults[1:]
 		srv.world.count(fault.End.String())
 	}

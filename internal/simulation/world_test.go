@@ -39,6 +39,12 @@ const (
 	goodTime = time.Second
 )
 
+// start is the time at which every synctest bubble begins.
+var start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// now returns the time of the bubble, which all clients share. It is never 0.
+func now() time.Duration { return time.Since(start) + 1 }
+
 // A world is one run of a plan: the clients, their server, and the rules that
 // were broken.
 //
@@ -51,18 +57,17 @@ type world struct {
 	ctx      context.Context // of the callers; its end asks them to come to an end
 	stop     context.CancelFunc
 
-	mu       sync.Mutex             // protects what follows
-	live     map[*holder]bool       // whose Unlock has not begun
-	calling  int                    // goroutines that spawn started
-	wrongs   []string               // the rules that were broken
-	takes    int                    // grants of the server
-	taken    map[serverGrant]int    // the number of the last such grant
-	last     map[clientKey]*session // which took the key last, of the client's
-	granted  int                    // locks that callers got
-	numbered int64                  // keys that ownKeys has returned
-	tokens   tokenLog
-	book     book
-	figures  map[string]int // for the log of the test
+	mu      sync.Mutex             // protects what follows
+	live    map[*holder]bool       // whose Unlock has not begun
+	calling int                    // goroutines that spawn started
+	wrongs  []string               // the rules that were broken
+	takes   int                    // grants of the server
+	taken   map[serverGrant]int    // the number of the last such grant
+	last    map[clientKey]*session // which took the key last, of the client's
+	granted int                    // locks that callers got
+	tokens  tokenLog
+	book    book
+	figures map[string]int // for the log of the test
 }
 
 // run carries out the plan in virtual time. It returns the rules that were
