@@ -96,7 +96,7 @@ func TestExitCodes(t *testing.T) {
 					hold := start(t, address, "run", key, "sh", "-c", "echo held; cat")
 					hold.wantLine("held")
 				}
-				start(t, address, append([]string{"run"}, words(tt.args, key)...)...).wantCode(tt.want)
+				start(t, address, append([]string{"run", "--lock-delay", "0s"}, words(tt.args, key)...)...).wantCode(tt.want)
 			})
 		}
 	})

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -58,6 +59,10 @@ func testMain(m *testing.M) (code int) {
 		panic(err)
 	}
 	_ = os.Unsetenv(databaseVariable)
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // most of the time a test waits for other processes
+		panic(err)
+	}
 	code = mariadbtest.Close(pgtest.Main(m))
 	if code == 0 {
 		if err := goleak.Find(); err != nil {

@@ -97,13 +97,20 @@ func TestPsJSON(t *testing.T) {
 func TestMistypedFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "typo.db")
-	for _, address := range []string{file, "sqlite:" + file, "sqlite://" + file, "file:" + file, "file:" + file + "?mode=rwc"} {
-		for _, args := range [][]string{{"ps"}, {"ps", "a:b"}, {"doctor"}, {"ui", "--listen", "127.0.0.1:0"}} {
-			p := start(t, address, args...)
-			p.wantCode(66)
-			if text := p.said(); !strings.Contains(text, "no such file") || strings.Contains(text, "typo") {
-				t.Errorf("%v said %q", args, text)
-			}
+	for _, tt := range []struct {
+		address string
+		args    []string
+	}{
+		{file, []string{"ps"}},
+		{"sqlite:" + file, []string{"ps", "a:b"}},
+		{"sqlite://" + file, []string{"doctor"}},
+		{"file:" + file, []string{"ui", "--listen", "127.0.0.1:0"}},
+		{"file:" + file + "?mode=rwc", []string{"ps"}},
+	} {
+		p := start(t, tt.address, tt.args...)
+		p.wantCode(66)
+		if text := p.said(); !strings.Contains(text, "no such file") || strings.Contains(text, "typo") {
+			t.Errorf("%v said %q", tt.args, text)
 		}
 		if _, err := os.Stat(file); err == nil {
 			t.Fatal("the file was made")

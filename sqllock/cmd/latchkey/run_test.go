@@ -208,17 +208,18 @@ func TestKey(t *testing.T) {
 // One newline at the end of an id does not count. All else does.
 func TestIDFromInput(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ input, want string }{
-		{"", ""}, {"ada", "ada"}, {"ada\n", "ada"}, {"ada\r\n", "ada"}, {"ada\r", "ada\r"}, {"ada\n\n", "ada\n"}, {"a\x00b\n", "a\x00b"},
+	for input, want := range map[string]string{
+		"": "", "ada": "ada", "ada\n": "ada", "ada\r\n": "ada", "ada\r": "ada\r", "ada\n\n": "ada\n", "a\x00b\n": "a\x00b",
 	} {
-		p := start(t, "", "key", "-q", "export", "-")
-		if _, err := p.stdin.Write([]byte(tt.input)); err != nil {
-			t.Fatal(err)
+		if got := withoutNewline(input); got != want {
+			t.Errorf("%q is the id %q, want %q", input, got, want)
 		}
-		_ = p.stdin.Close()
-		if got, want := p.line(), keyText(sqllock.Namespace("export").Key(tt.want)); got != want {
-			t.Errorf("%q is key %s, want that of %q", tt.input, got, tt.want)
-		}
+	}
+	p := start(t, "", "key", "-q", "export", "-")
+	_, _ = p.stdin.Write([]byte("ada\n"))
+	_ = p.stdin.Close()
+	if got, want := p.line(), keyText(sqllock.Namespace("export").Key("ada")); got != want {
+		t.Errorf("the key is %s, want %s", got, want)
 	}
 }
 
