@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 )
 
@@ -26,7 +27,7 @@ var looks = []struct {
 
 // Every view is accessible in both themes, on a wide screen and on a phone, and
 // no view is wider than the screen.
-func TestAccessible(t *testing.T) {
+func TestLongAccessible(t *testing.T) {
 	needPrograms(t)
 	c := newCrowd(t, lockui.WithNames())
 	for _, l := range looks {
