@@ -114,7 +114,7 @@ func (p *tab) examine() {
 	p.t.Helper()
 	p.open(publicPrefix + "doctor")
 	p.follow("main form button")
-	eventually(p.t, "the report", func() bool {
+	lockertest.Eventually(p.t, "the report", func() bool {
 		p.open(publicPrefix + "doctor")
 		return evaluate[bool](p, "document.querySelector('main table') !== null")
 	})
