@@ -119,6 +119,13 @@ type front struct {
 
 func newFront(s *httptest.Server) *front { return &front{s.URL, s.Client()} }
 
+// newGateway starts an upstream, and a gateway in front of it.
+func newGateway(t *testing.T) (*service, *front) {
+	t.Helper()
+	s := newService(t)
+	return s, newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+}
+
 // request returns a request with an API key. Its context ends with cancel, or with
 // the test.
 func request(t *testing.T, method, url, key, body string) (r *http.Request, cancel func()) {
@@ -149,6 +156,20 @@ func begin(t *testing.T, g *front, key string) (resp *http.Response, cancel func
 func stream(t *testing.T, g *front, s *service, key string) (resp *http.Response, e *exchange, cancel func()) {
 	t.Helper()
 	r, cancel := request(t, http.MethodPost, g.URL, key, `{"prompt":"hello"}`)
+	header := g.send(t, r)
+	e = s.next(t)
+	e.w.Header().Set("Content-Type", "text/event-stream")
+	e.send(t, "data: 1\n\n")
+	resp = header()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, want 200", resp.StatusCode)
+	}
+	read(t, resp, "data: 1\n\n")
+	return resp, e, cancel
+}
+
+// send sends r in the background. header waits for the header of its response.
+func (g *front) send(t *testing.T, r *http.Request) (header func() *http.Response) {
 	type outcome struct {
 		resp *http.Response
 		err  error
@@ -158,19 +179,15 @@ func stream(t *testing.T, g *front, s *service, key string) (resp *http.Response
 		resp, err := g.client.Do(r)
 		begun <- outcome{resp, err}
 	}()
-	e = s.next(t)
-	e.w.Header().Set("Content-Type", "text/event-stream")
-	e.send(t, "data: 1\n\n")
-	o := httptesting.Receive(t, begun, "the header of a stream")
-	if o.err != nil {
-		t.Fatal(o.err)
+	return func() *http.Response {
+		t.Helper()
+		o := httptesting.Receive(t, begun, "the header of a response")
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+		t.Cleanup(func() { o.resp.Body.Close() })
+		return o.resp
 	}
-	t.Cleanup(func() { o.resp.Body.Close() })
-	if o.resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d, want 200", o.resp.StatusCode)
-	}
-	read(t, o.resp, "data: 1\n\n")
-	return o.resp, e, cancel
 }
 
 // read wants the next bytes of a response.
@@ -259,24 +276,12 @@ func TestFlush(t *testing.T) {
 				t.Parallel()
 				s := newService(t)
 				g := newFront(p.Serve(t, handler(t, sqllock.NewMemory(), s)))
-				begun := make(chan *http.Response, 1)
-				go func() {
-					r, _ := request(t, http.MethodGet, g.URL, "k1", "")
-					resp, err := g.client.Do(r)
-					if err != nil {
-						t.Error(err)
-						resp = nil
-					}
-					begun <- resp
-				}()
+				r, _ := request(t, http.MethodGet, g.URL, "k1", "")
+				received := g.send(t, r)
 				e := s.next(t)
 				e.w.Header().Set(header[0], header[1])
 				e.send(t, "one ")
-				resp := httptesting.Receive(t, begun, "the header")
-				if resp == nil {
-					return
-				}
-				defer resp.Body.Close()
+				resp := received()
 				read(t, resp, "one ")
 				e.send(t, "two ")
 				e.end()
@@ -307,8 +312,7 @@ func TestDisconnect(t *testing.T) {
 // The keys of a tenant share its limit; another tenant has its own.
 func TestTenant(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	g := newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+	s, g := newGateway(t)
 	var e *exchange
 	for i := range perTenant {
 		_, e, _ = stream(t, g, s, []string{"k1", "k2", "k3", "k4", "k5"}[i/perKey])
@@ -323,8 +327,7 @@ func TestTenant(t *testing.T) {
 // A plan has its own limit.
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	g := newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+	s, g := newGateway(t)
 	_, e, _ := stream(t, g, s, "other")
 	resp, _ := begin(t, g, "other")
 	wantRejected(t, resp, "gateway-key")
@@ -335,27 +338,22 @@ func TestPlan(t *testing.T) {
 // The upstream learns the tenant, not the key. A client cannot be another tenant.
 func TestUpstreamGetsNoKey(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	g := newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+	s, g := newGateway(t)
 	r, _ := request(t, http.MethodGet, g.URL, "k1", "")
 	r.Header.Set("X-Tenant", "b")
-	go func() {
-		if resp, err := g.client.Do(r); err == nil {
-			resp.Body.Close()
-		}
-	}()
+	header := g.send(t, r)
 	e := s.next(t)
 	if got := e.r.Header.Values("X-Tenant"); len(got) != 1 || got[0] != "a" || e.r.Header.Get("Authorization") != "" {
 		t.Errorf("the upstream gets the tenant %q and the key %q", got, e.r.Header.Get("Authorization"))
 	}
 	e.end()
+	header()
 }
 
 // Without a valid key nothing is limited, and nothing reaches the upstream.
 func TestUnauthorized(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	g := newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+	s, g := newGateway(t)
 	for _, key := range []string{"", "guessed"} {
 		if resp, _ := begin(t, g, key); resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("key %q: status %d, want 401", key, resp.StatusCode)
@@ -438,8 +436,7 @@ func TestDatabaseAway(t *testing.T) {
 // An upstream that is down is 502, and its requests hold no place.
 func TestUpstreamDown(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	g := newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+	s, g := newGateway(t)
 	s.Server.Close()
 	for range perKey + 1 {
 		if resp, _ := begin(t, g, "k1"); resp.StatusCode != http.StatusBadGateway {
@@ -481,14 +478,7 @@ func TestStreamBeginsBeforeTheRequestEnds(t *testing.T) {
 			body, send := io.Pipe()
 			r, _ := request(t, http.MethodPost, g.URL, "k1", "")
 			r.Body, r.ContentLength = body, -1
-			begun := make(chan *http.Response, 1)
-			go func() {
-				resp, err := g.client.Do(r)
-				if err != nil {
-					t.Error(err)
-				}
-				begun <- resp
-			}()
+			header := g.send(t, r)
 			e := s.next(t)
 			e.do <- func(e *exchange) {
 				if err := http.NewResponseController(e.w).EnableFullDuplex(); err != nil {
@@ -496,11 +486,7 @@ func TestStreamBeginsBeforeTheRequestEnds(t *testing.T) {
 				}
 			}
 			e.send(t, "begun ")
-			resp := httptesting.Receive(t, begun, "the header")
-			if resp == nil {
-				return
-			}
-			defer resp.Body.Close()
+			resp := header()
 			read(t, resp, "begun ")
 			go func() {
 				_, _ = io.WriteString(send, "the rest")

@@ -17,6 +17,7 @@ import (
 const streams = 40
 
 // Every place of an instance that is killed becomes free, through another one.
+// This is also the short run of the whole demonstration.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	r, err := demo.Kill(t.Context(), demo.Trial{DatabaseURL: pgtest.Database(t), Streams: streams, Wait: time.Minute})
@@ -30,7 +31,7 @@ func TestKill(t *testing.T) {
 
 // Counters in Redis leak: the comparison of the README. When all streams have
 // ended, they still have what the killed instance has counted.
-func TestKillWithCounters(t *testing.T) {
+func TestLongKillWithCounters(t *testing.T) {
 	t.Parallel()
 	client, url := startRedis(t)
 	if _, err := demo.Kill(t.Context(), demo.Trial{Redis: url, Streams: streams, Wait: time.Millisecond}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,22 +20,37 @@ import (
 type running struct {
 	*front
 
-	stop    context.CancelFunc
-	stopped chan error
+	listener *listener
+	stop     context.CancelFunc
+	stopped  chan error
+}
+
+// A listener reports that it was closed.
+type listener struct {
+	net.Listener
+
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *listener) Close() error {
+	defer l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
 }
 
 // run starts serve, whose shutdown waits for grace.
 func run(t *testing.T, h http.Handler, grace time.Duration) *running {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	l := &listener{Listener: inner, closed: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
-	g := &running{&front{"http://" + listener.Addr().String(), client}, stop, make(chan error, 1)}
-	go func() { g.stopped <- serve(ctx, listener, h, grace) }()
+	g := &running{&front{"http://" + l.Addr().String(), client}, l, stop, make(chan error, 1)}
+	go func() { g.stopped <- serve(ctx, l, h, grace) }()
 	t.Cleanup(stop)
 	return g
 }
@@ -57,27 +73,13 @@ func TestShutdownWaits(t *testing.T) {
 	g := run(t, handler(t, locks, s), time.Hour)
 	resp, e, _ := stream(t, g.front, s, "k1")
 	g.stop()
-	for deadline := time.Now().Add(httptesting.Patience); ; {
-		conn, err := net.Dial("tcp", resp.Request.URL.Host)
-		if err != nil {
-			break // it does not listen any more
-		}
-		_ = conn.Close()
-		if time.Now().After(deadline) {
-			t.Fatal("it still listens")
-		}
-	}
+	httptesting.Receive(t, g.listener.closed, "the end of the listener")
 	e.send(t, "data: 2\n\n")
 	e.end()
 	if rest, err := io.ReadAll(resp.Body); string(rest) != "data: 2\n\n" || err != nil {
 		t.Errorf("the stream ends with %q, %v", rest, err)
 	}
-	if err := httptesting.Receive(t, g.stopped, "the end of serve"); err != nil {
-		t.Error(err)
-	}
-	if held(t, locks) {
-		t.Error("a lock is held after the shutdown")
-	}
+	g.wantStopped(t, locks)
 }
 
 // A WebSocket counts as a request in flight, though http.Server has given it away.
@@ -97,11 +99,14 @@ func TestShutdownWaitsForWebSockets(t *testing.T) {
 	}
 	_ = conn.Close(websocket.StatusNormalClosure, "")
 	httptesting.Receive(t, ended, "the end of the upstream's WebSocket")
-	if err := httptesting.Receive(t, g.stopped, "the end of serve"); err != nil {
-		t.Error(err)
-	}
-	if held(t, locks) {
-		t.Error("a lock is held after the shutdown")
+	g.wantStopped(t, locks)
+}
+
+// wantStopped waits for the end of serve, after which no lock is held.
+func (g *running) wantStopped(t *testing.T, locks sqllock.Locker) {
+	t.Helper()
+	if err := httptesting.Receive(t, g.stopped, "the end of serve"); err != nil || held(t, locks) {
+		t.Errorf("it stops with %v, a lock is held: %v", err, held(t, locks))
 	}
 }
 
@@ -119,9 +124,7 @@ func TestShutdownCuts(t *testing.T) {
 			t.Errorf("the body ends cleanly after %q", rest)
 		}
 		httptesting.Receive(t, e.left, "the end of the upstream's request")
-		if err := httptesting.Receive(t, g.stopped, "the end of serve"); err != nil || held(t, locks) {
-			t.Errorf("it stops with %v, a lock is held: %v", err, held(t, locks))
-		}
+		g.wantStopped(t, locks)
 	})
 	t.Run("before the response", func(t *testing.T) {
 		t.Parallel()
@@ -133,9 +136,7 @@ func TestShutdownCuts(t *testing.T) {
 		}()
 		resp, _ := begin(t, g.front, "k1")
 		wantProblem(t, resp, http.StatusServiceUnavailable)
-		if err := httptesting.Receive(t, g.stopped, "the end of serve"); err != nil || held(t, locks) {
-			t.Errorf("it stops with %v, a lock is held: %v", err, held(t, locks))
-		}
+		g.wantStopped(t, locks)
 	})
 	t.Run("WebSocket", func(t *testing.T) {
 		t.Parallel()
@@ -152,9 +153,7 @@ func TestShutdownCuts(t *testing.T) {
 			t.Error("the WebSocket lives on")
 		}
 		httptesting.Receive(t, ended, "the end of the upstream's WebSocket")
-		if err := httptesting.Receive(t, g.stopped, "the end of serve"); err != nil || held(t, locks) {
-			t.Errorf("it stops with %v, a lock is held: %v", err, held(t, locks))
-		}
+		g.wantStopped(t, locks)
 	})
 }
 
@@ -179,9 +178,7 @@ func TestShutdownCutsClientsThatDoNotRead(t *testing.T) {
 	}
 	g.stop()
 	httptesting.Receive(t, ended, "the end of the upstream's WebSocket")
-	if err := httptesting.Receive(t, g.stopped, "the end of serve"); err != nil || held(t, locks) {
-		t.Errorf("it stops with %v, a lock is held: %v", err, held(t, locks))
-	}
+	g.wantStopped(t, locks)
 }
 
 // A connection serves the next request after one whose body no upstream has read.

@@ -13,20 +13,16 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/latchkey-go/latchkey/examples/jobqueue/internal/demo"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// Each job is done once, in each way: 10,000 jobs, 20 kills with SIGKILL, and
-// an outage of the database. With -short there are fewer jobs. If DATABASE_URL
-// is set there is no outage.
-func TestExactlyOnce(t *testing.T) {
+// Each job is done once, in each way: 2,000 jobs, 20 kills with SIGKILL, and
+// an outage of the database. If DATABASE_URL is set there is no outage.
+func TestLongExactlyOnce(t *testing.T) {
 	const kills = 20
-	jobs := "10000"
-	if testing.Short() {
-		jobs = "1000"
-	}
-	f, err := demo.ParseFlags([]string{"-jobs", jobs, "-kills", strconv.Itoa(kills), "-outage", "2s", "-seed", "7"})
+	f, err := demo.ParseFlags([]string{"-jobs", "2000", "-kills", strconv.Itoa(kills), "-outage", "2s", "-seed", "7"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +53,7 @@ func TestExactlyOnce(t *testing.T) {
 
 // A worker is stopped in the middle of a job (SIGSTOP), loses its lease, and
 // goes on when another worker has done the job. Its completion is rejected.
-func TestFrozen(t *testing.T) {
+func TestLongFrozen(t *testing.T) {
 	for _, way := range []string{demo.Advisory, demo.Skip} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
@@ -137,48 +133,39 @@ func TestStartedInOutage(t *testing.T) {
 	}
 }
 
+// The demonstration and the measurement run, and leave nothing behind.
 func TestRun(t *testing.T) {
-	dsn := pgtest.Database(t)
-	t.Setenv("DATABASE_URL", dsn)
-	var out bytes.Buffer
-	if err := demo.Run(t.Context(), []string{"-jobs", "200", "-kills", "2"}, &out); err != nil {
-		t.Fatalf("%v\n%s", err, out.String())
-	}
-	if n := strings.Count(out.String(), "nothing lost, nothing done twice"); n != 2 {
-		t.Errorf("%d verdicts, want one for each way:\n%s", n, out.String())
-	}
-	leavesNothing(t, dsn)
+	run(t, []string{"-jobs", "100", "-kills", "0", "-lease", "1m"}, "nothing lost, nothing done twice", 2) // one for each way
 }
 
-func TestBench(t *testing.T) {
-	dsn := pgtest.Database(t)
-	t.Setenv("DATABASE_URL", dsn)
+func TestLongKills(t *testing.T) {
+	run(t, []string{"-jobs", "200", "-kills", "2"}, "nothing lost, nothing done twice", 2)
+}
+
+func TestLongBench(t *testing.T) {
 	all := slices.Clone(demo.Loads)
 	defer func() { demo.Loads = all }()
 	for i := range demo.Loads {
 		demo.Loads[i].Jobs = 64
 	}
-	var out bytes.Buffer
-	if err := demo.Run(t.Context(), []string{"-bench"}, &out); err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(out.String(), "jobs/s"); n != 2*len(demo.Loads) {
-		t.Errorf("%d figures, want two for each of %d loads:\n%s", n, len(demo.Loads), out.String())
-	}
-	leavesNothing(t, dsn)
+	run(t, []string{"-bench"}, "jobs/s", 2*len(demo.Loads))
 }
 
-// leavesNothing checks that no schema of ours is left in the user's database.
-func leavesNothing(t *testing.T, dsn string) {
+// run runs the program on a database, and checks how often it prints a line.
+func run(t *testing.T, args []string, line string, want int) {
 	t.Helper()
-	db, err := demo.Connect(dsn, "", 1)
-	if err != nil {
-		t.Fatal(err)
+	dsn := pgtest.Database(t)
+	t.Setenv("DATABASE_URL", dsn)
+	var out bytes.Buffer
+	if err := demo.Run(t.Context(), args, &out); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
 	}
-	defer db.Close()
-	var n int
-	if err := db.Get(&n, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'latchkey%'"); err != nil || n != 0 {
-		t.Errorf("it leaves %d schemas, %v", n, err)
+	if n := strings.Count(out.String(), line); n != want {
+		t.Errorf("%d times %q, want %d, in\n%s", n, line, want, out.String())
+	}
+	db := dbtest.Open(t, "pgx", dsn)
+	if n := dbtest.Number(t, db, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'latchkey%'"); n != 0 {
+		t.Errorf("it leaves %d schemas in the user's database", n)
 	}
 }
 
@@ -187,8 +174,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("interrupted")
 	t.Setenv("DATABASE_URL", pgtest.Database(t))
-	begun := time.AfterFunc(time.Millisecond, func() { cancel(stopped) })
-	defer begun.Stop()
+	time.AfterFunc(time.Millisecond, func() { cancel(stopped) }) // at any step
 	if err := demo.Run(ctx, []string{"-jobs", "100000", "-kills", "0"}, t.Output()); err == nil {
 		t.Error("it ended without an error")
 	}

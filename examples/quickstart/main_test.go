@@ -3,23 +3,23 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/latchkey-go/latchkey/examples/quickstart/internal/demo"
+	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/subprocess/programtest"
 )
 
 func TestMain(m *testing.M) {
+	bound.Lengthen()
+	programtest.Main(main)
 	code := mariadbtest.Close(pgtest.Main(m))
-	if err := removeProgram(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -27,54 +27,37 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built is the program, as a reader's go run builds it, in a directory of its own.
-var built struct {
-	once sync.Once
-	dir  string
-	err  error
+// A place is where the program keeps its locks.
+type place struct {
+	name    string
+	is      string                  // what the program calls it
+	session string                  // what a process has there
+	url     func(*testing.T) string // "": the program makes a place of its own
 }
 
-// build builds the program once for all tests.
-func build(t *testing.T) string {
-	t.Helper()
-	built.once.Do(func() {
-		//nolint:usetesting // it is for all tests
-		if built.dir, built.err = os.MkdirTemp("", "quickstart-test-"); built.err != nil {
-			return
-		}
-		if out, err := exec.Command("go", "build", "-o", built.dir, ".").CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("go build: %w\n%s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return filepath.Join(built.dir, "quickstart")
+var places = []place{
+	{"no database given", "SQLite file", "session", func(*testing.T) string { return "" }},
+	{"SQLite", "SQLite file", "session", func(t *testing.T) string {
+		return "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
+	}},
+	{"PostgreSQL", "PostgreSQL", "connection", func(t *testing.T) string { return pgtest.Database(t) }},
+	{"MariaDB", "MariaDB", "connection", func(t *testing.T) string { return mariadbtest.Database(t) }},
 }
 
-func removeProgram() error {
-	if built.dir == "" {
-		return nil
-	}
-	return os.RemoveAll(built.dir)
-}
-
-// command is the program on a place's database, with a directory of its own for
-// what is temporary.
-func command(t *testing.T, databaseURL string, args ...string) (_ *exec.Cmd, tempDir string) {
-	t.Helper()
-	tempDir = t.TempDir()
-	c := exec.Command(build(t), args...)
-	c.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "TMPDIR="+tempDir)
-	return c, tempDir
-}
-
-// leavesNothing checks that dir, the temporary directory of the program that has
-// ended, is empty.
-func leavesNothing(t *testing.T, dir string) {
-	t.Helper()
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) > 0 {
-		t.Errorf("it leaves %v, %v", left, err)
+// eachPlace runs test on each place, at the same time.
+func eachPlace(t *testing.T, places []place, test func(t *testing.T, p place, databaseURL string)) {
+	for _, p := range places {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			databaseURL := p.url(t)
+			test(t, p, databaseURL)
+			if databaseURL == "" {
+				return
+			}
+			lockertest.Eventually(t, "no session of latchkey is left in the database", func() bool {
+				n, err := demo.Sessions(databaseURL, namespace)
+				return err == nil && n == 0
+			})
+		})
 	}
 }

@@ -3,13 +3,14 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
-	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
@@ -17,49 +18,48 @@ import (
 // to both.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		url  func(t *testing.T) string
-		args []string
-		busy bool // some are rejected with 409
-	}{
-		{"rejecting, throwaway database", func(*testing.T) string { return "" }, nil, true},
-		{"waiting", func(t *testing.T) string { return pgtest.Database(t) }, []string{"-wait", "60s"}, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			var stdout, stderr bytes.Buffer
-			demo := command(t, tt.url(t), tt.args...)
-			demo.Stdout, demo.Stderr = &stdout, &stderr
-			if err := demo.Run(); err != nil {
-				t.Fatalf("%v\n%s%s", err, &stdout, &stderr)
-			}
-			if busy := regexp.MustCompile(`(?m)^\d+ +409 `).Match(stdout.Bytes()); busy != tt.busy {
-				t.Errorf("409 was a response: %v, want %v\n%s", busy, tt.busy, &stdout)
-			}
-			for _, pattern := range []string{
-				`kills itself after COMMIT`, `kills itself before COMMIT`,
-				`(?m)^1 +422 `, `(?m)^1 +401 `, `(?m)^\d+ +200, replayed `,
-				`200 events sent in \d+ deliveries; 200 effects, 0 of them repeated`,
-				`exactly once`,
-			} {
-				if !regexp.MustCompile(pattern).Match(stdout.Bytes()) {
-					t.Errorf("no %s in\n%s", pattern, &stdout)
-				}
-			}
-			if !strings.Contains(stderr.String(), "another payload") {
-				t.Errorf("the log does not report an event with two payloads:\n%s", &stderr)
-			}
-			if regexp.MustCompile(`127\.0\.0\.1|postgres://|evt-`).Match(stderr.Bytes()) {
-				t.Errorf("a host or an event's id is in the log:\n%s", &stderr)
-			}
-		})
+	demonstrates(t, "", 60)
+}
+
+// Duplicates that wait get the first response, and no 409.
+func TestLongDemoWaiting(t *testing.T) {
+	t.Parallel()
+	if out := demonstrates(t, pgtest.Database(t), 200, "-wait", "60s"); regexp.MustCompile(`(?m)^\d+ +409 `).MatchString(out) {
+		t.Errorf("a duplicate was rejected:\n%s", out)
 	}
+}
+
+// demonstrates runs the demonstration, and checks what it prints.
+func demonstrates(t *testing.T, url string, events int, args ...string) string {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	demo := command(t, url, append(args, "-events", strconv.Itoa(events))...)
+	demo.Stdout, demo.Stderr = &stdout, &stderr
+	if err := demo.Run(); err != nil {
+		t.Fatalf("%v\n%s%s", err, &stdout, &stderr)
+	}
+	for _, pattern := range []string{
+		`kills itself after COMMIT`, `kills itself before COMMIT`,
+		`(?m)^1 +422 `, `(?m)^1 +401 `, `(?m)^\d+ +200, replayed `,
+		fmt.Sprintf(`%[1]d events sent in \d+ deliveries; %[1]d effects, 0 of them repeated`, events),
+		`exactly once`,
+	} {
+		if !regexp.MustCompile(pattern).MatchString(stdout.String()) {
+			t.Errorf("no %s in\n%s", pattern, &stdout)
+		}
+	}
+	if !strings.Contains(stderr.String(), "another payload") {
+		t.Errorf("the log does not report an event with two payloads:\n%s", &stderr)
+	}
+	if regexp.MustCompile(`127\.0\.0\.1|postgres://|evt-`).MatchString(stderr.String()) {
+		t.Errorf("a host or an event's id is in the log:\n%s", &stderr)
+	}
+	return stdout.String()
 }
 
 // The database is killed in the middle, and is back only when receivers have
 // responded that they cannot work: nothing is lost, nothing done twice.
-func TestDatabaseAway(t *testing.T) {
+func TestLongDatabaseAway(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
 	var stderr bytes.Buffer
@@ -84,9 +84,6 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// outageEnv says how much longer the outage lasts: LATCHKEY_TEST_OUTAGE=10s.
-const outageEnv = "LATCHKEY_TEST_OUTAGE"
-
 // followDemo reads what the demonstration prints, kills the server in the middle,
 // and starts it again when a receiver has responded that it cannot work.
 func followDemo(t *testing.T, stdout io.Reader, cluster *pgtest.Cluster) (all string, killed bool) {
@@ -101,9 +98,6 @@ func followDemo(t *testing.T, stdout io.Reader, cluster *pgtest.Cluster) (all st
 			}
 			killed = true
 		case strings.Contains(lines.Text(), "cannot work now") && killed:
-			if longer, err := time.ParseDuration(os.Getenv(outageEnv)); err == nil {
-				time.Sleep(longer) // the outage lasts as long as the variable says
-			}
 			if err := cluster.StartAgain(); err != nil {
 				t.Error(err)
 			}
@@ -116,7 +110,7 @@ func followDemo(t *testing.T, stdout io.Reader, cluster *pgtest.Cluster) (all st
 func TestSchemaMissing(t *testing.T) {
 	t.Parallel()
 	missing, elsewhere := pgtest.Database(t), pgtest.Database(t)
-	do(t, elsewhere, "CREATE SCHEMA other")
+	dbtest.Execute(t, pool(t, elsewhere), "CREATE SCHEMA other")
 	inOther := withSearchPath(elsewhere, "other")
 	if out, err := command(t, inOther, "-migrate").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -5,13 +5,16 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
 // A sender that hangs up in the middle does not undo the work.
 func TestSenderHangsUp(t *testing.T) {
 	t.Parallel()
 	rc, url := newTestReceiver(t)
-	h := rc.handler(openSession(t, url))
+	h := handler(t, rc, url)
 	hungUp := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		cancel()
@@ -29,8 +32,8 @@ func TestSenderHangsUp(t *testing.T) {
 func TestTablesDropped(t *testing.T) {
 	t.Parallel()
 	rc, url := newTestReceiver(t)
-	h := rc.handler(openSession(t, url))
-	do(t, url, "DROP TABLE processed_events")
+	h := handler(t, rc, url)
+	dbtest.Execute(t, rc.db, "DROP TABLE processed_events")
 	body := payloadOf(t, event{ID: "evt-1", Account: "a", Amount: 1})
 	if w := post(t, h, body, testSecret, time.Now()); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("without the table: %d", w.Code)
@@ -53,8 +56,8 @@ func TestPoison(t *testing.T) {
 		"at the commit":    "UNIQUE (amount) DEFERRABLE INITIALLY DEFERRED",
 	} {
 		rc, url := newTestReceiver(t)
-		do(t, url, "ALTER TABLE ledger ADD "+constraint)
-		h := rc.handler(openSession(t, url))
+		dbtest.Execute(t, rc.db, "ALTER TABLE ledger ADD "+constraint)
+		h := handler(t, rc, url)
 		good, bad := event{ID: "evt-1", Account: "a", Amount: 1}, event{ID: "evt-2", Account: "a", Amount: 0}
 		if name == "at the commit" {
 			bad.Amount = good.Amount
@@ -75,10 +78,10 @@ func TestPoison(t *testing.T) {
 func TestEntryRemoved(t *testing.T) {
 	t.Parallel()
 	rc, url := newTestReceiver(t)
-	h := rc.handler(openSession(t, url))
+	h := handler(t, rc, url)
 	e := event{ID: "evt-1", Account: "a", Amount: 1}
 	post(t, h, payloadOf(t, e), testSecret, time.Now())
-	do(t, url, "DELETE FROM ledger")
+	dbtest.Execute(t, rc.db, "DELETE FROM ledger")
 	w := post(t, h, payloadOf(t, e), testSecret, time.Now())
 	if w.Code != http.StatusOK || w.Header().Get("Webhook-Replayed") == "" {
 		t.Errorf("%d %s, want 200, from before", w.Code, w.Body)
@@ -91,10 +94,10 @@ func TestEntryRemoved(t *testing.T) {
 
 // A process that freezes in an effect keeps its event no longer than a
 // transaction may be idle; when it wakes up it has not done it.
-func TestFrozenInEffect(t *testing.T) {
+func TestLongFrozenInEffect(t *testing.T) {
 	t.Parallel()
 	frozen, _ := newTestReceiver(t)
-	frozen.maxIdle, frozen.work = 500*time.Millisecond, 2*time.Second // longer than the server waits
+	frozen.maxIdle, frozen.work = 500*time.Millisecond, 15*time.Second // much longer than the server waits
 	e, err := parseEvent(payloadOf(t, event{ID: "evt-1", Account: "a", Amount: 1}))
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +109,7 @@ func TestFrozenInEffect(t *testing.T) {
 	}()
 	// A transaction has an id once it has written. The text of its statement would
 	// not do: the server shows it when the driver has only prepared the statement.
-	eventually(t, "it has its row", func() bool {
+	lockertest.Eventually(t, "it has its row", func() bool {
 		var n int
 		err := frozen.db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' AND backend_xid IS NOT NULL").Scan(&n)
 		return err == nil && n > 0

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"database/sql"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 var testSecret = []byte("s3cret")
@@ -40,21 +40,10 @@ func pool(t *testing.T, url string) *sql.DB {
 	return db
 }
 
-func do(t *testing.T, url, statement string) {
+// handler is that of rc, with the locks of another process.
+func handler(t *testing.T, rc *receiver, url string) http.Handler {
 	t.Helper()
-	if _, err := pool(t, url).Exec(statement); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func openSession(t *testing.T, url string) *sqllock.Session {
-	t.Helper()
-	s, err := sqllock.Open(t.Context(), pool(t, url), sqllock.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
+	return rc.handler(dbtest.Session(t, "pgx", url))
 }
 
 // post sends h a webhook, signed as secret and at say.
@@ -81,7 +70,7 @@ func payloadOf(t *testing.T, e event) []byte {
 func TestSignature(t *testing.T) {
 	t.Parallel()
 	rc, url := newTestReceiver(t)
-	h := rc.handler(openSession(t, url))
+	h := handler(t, rc, url)
 	body := payloadOf(t, event{ID: "evt-1", Account: "a", Amount: 1})
 	now := time.Now()
 	for name, tt := range map[string]struct {
@@ -133,8 +122,7 @@ func wantEntries(t *testing.T, db *sql.DB, want int) {
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	rc, url := newTestReceiver(t)
-	here, there := openSession(t, url), openSession(t, url)
-	h := rc.handler(here)
+	h, there := handler(t, rc, url), dbtest.Session(t, "pgx", url)
 	e := event{ID: "evt-1", Account: "a", Amount: 1}
 	body := payloadOf(t, e)
 
@@ -167,7 +155,7 @@ func TestDuplicateWaits(t *testing.T) {
 	t.Parallel()
 	rc, url := newTestReceiver(t)
 	rc.wait = time.Minute
-	session := openSession(t, url)
+	session := dbtest.Session(t, "pgx", url)
 	h := rc.handler(session)
 	body := payloadOf(t, event{ID: "evt-1", Account: "a", Amount: 1})
 	work, err := rc.db.Begin() // holds the first one up in its effect
@@ -184,13 +172,13 @@ func TestDuplicateWaits(t *testing.T) {
 		return answer
 	}
 	first := deliver()
-	eventually(t, "the first is at work", func() bool {
+	lockertest.Eventually(t, "the first is at work", func() bool {
 		var n int
 		err := rc.db.QueryRow("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'ledger'::regclass").Scan(&n)
 		return err == nil && n == 1
 	})
 	second := deliver()
-	eventually(t, "the duplicate waits", func() bool { return session.Stats().Waiting == 1 })
+	lockertest.Eventually(t, "the duplicate waits", func() bool { return session.Stats().Waiting == 1 })
 	if err := work.Rollback(); err != nil {
 		t.Fatal(err)
 	}
@@ -200,17 +188,6 @@ func TestDuplicateWaits(t *testing.T) {
 		t.Errorf("first %d %s, the duplicate %d %s", one.Code, one.Body, two.Code, two.Body)
 	}
 	wantEntries(t, rc.db, 1)
-}
-
-// eventually polls until ok returns true, and fails the test if that takes too
-// long.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it did not come true that %s", what)
-		}
-	}
 }
 
 // Without the lock the primary key decides, as for a process that was frozen and

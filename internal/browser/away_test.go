@@ -8,7 +8,7 @@ import (
 
 // While the database is away an open page says so, and keeps what it knows. When
 // the database is back the page goes on, without a reload.
-func TestDatabaseAway(t *testing.T) {
+func TestLongDatabaseAway(t *testing.T) {
 	needPrograms(t)
 	cluster := pgtest.New(t)
 	dsn, err := cluster.CreateDatabase(t.Context())

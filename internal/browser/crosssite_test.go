@@ -30,7 +30,7 @@ var attackers = map[string]string{"another site": strangeHost, "the same site": 
 
 // A page of another origin makes the browser of an operator send what ends a
 // session. It does not end.
-func TestCrossSitePost(t *testing.T) {
+func TestLongCrossSitePost(t *testing.T) {
 	needPrograms(t)
 	c := newCrowd(t)
 	victim := holderOf(c.snapshot(), exportKey(1))
@@ -74,7 +74,7 @@ func TestCrossSitePost(t *testing.T) {
 
 // The page appears in no frame, so that no other page can have an operator click
 // where the attacker wants.
-func TestFramed(t *testing.T) {
+func TestLongFramed(t *testing.T) {
 	needPrograms(t)
 	s := serve(t, pgtest.Database(t), nil)
 	harmless := attack(t, "<p>hello")
@@ -101,7 +101,7 @@ func TestFramed(t *testing.T) {
 
 // Without WithAuthorize the page answers only this machine, by its own names: not
 // under a name that an attacker's name server gives it, and not through a proxy.
-func TestAnotherHost(t *testing.T) {
+func TestLongAnotherHost(t *testing.T) {
 	needPrograms(t)
 	page := lockui.New(dbtest.Open(t, "pgx", pgtest.Database(t)))
 	mux := http.NewServeMux()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
@@ -55,7 +56,7 @@ func newCrowd(t *testing.T, opts ...lockui.Option) *crowd {
 		<-ended
 		_ = conn.Close()
 	})
-	eventually(t, "the crowd is in the database", func() bool {
+	lockertest.Eventually(t, "the crowd is in the database", func() bool {
 		seen := c.snapshot()
 		return len(seen.Waiters) == 3 && len(seen.Cycles()) == 1 && named(seen, "monthly report")
 	})

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
 // The tab notices what it exists to notice. Without this test a harness that
 // sees nothing would find every page faultless.
-func TestHarnessNotices(t *testing.T) {
+func TestLongHarnessNotices(t *testing.T) {
 	elsewhere := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(elsewhere.Close)
 	for _, tt := range []struct{ name, body, want string }{
@@ -43,7 +45,7 @@ func TestHarnessNotices(t *testing.T) {
 				return
 			}
 			var seen []string
-			eventually(t, tt.want, func() bool {
+			lockertest.Eventually(t, tt.want, func() bool {
 				seen = append(seen, p.take()...)
 				return slices.ContainsFunc(seen, func(s string) bool { return strings.HasPrefix(s, tt.want) })
 			})
@@ -52,7 +54,7 @@ func TestHarnessNotices(t *testing.T) {
 }
 
 // axe-core finds what is wrong with a page, and with nothing else.
-func TestHarnessFindsViolations(t *testing.T) {
+func TestLongHarnessFindsViolations(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
 		{"contrast", `<p><span class=pale>pale</span></p>`, "color-contrast"},
 		{"label", `<input type=text>`, "label"},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -39,7 +40,7 @@ var hostile = []string{
 
 // A client whose names are full of markup is shown as text. It runs nothing, sends
 // nothing and changes nothing on the page.
-func TestHostileClient(t *testing.T) {
+func TestLongHostileClient(t *testing.T) {
 	needPrograms(t)
 	dsn := pgtest.Database(t)
 	owner := dbtest.Session(t, "pgx", dsn)
@@ -84,7 +85,7 @@ func TestHostileClient(t *testing.T) {
 }
 
 // Without WithNames the page has nothing of what a client has written about itself.
-func TestHostileClientWithoutNames(t *testing.T) {
+func TestLongHostileClientWithoutNames(t *testing.T) {
 	needPrograms(t)
 	dsn := pgtest.Database(t)
 	s := serve(t, dsn, nil)
@@ -121,7 +122,7 @@ func begin(t *testing.T, dsn string, s *site) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the names are in the database", func() bool {
+	lockertest.Eventually(t, "the names are in the database", func() bool {
 		seen := s.snapshot()
 		for _, text := range hostile {
 			if !slices.ContainsFunc(seen.Holders, func(h lockwatch.Holder) bool {

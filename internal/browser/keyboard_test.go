@@ -35,7 +35,7 @@ func (p *tab) tabTo(want string) (way []string) {
 }
 
 // All that the page offers works with the keyboard alone.
-func TestKeyboard(t *testing.T) {
+func TestLongKeyboard(t *testing.T) {
 	needPrograms(t)
 	c := newCrowd(t)
 	victim := holderOf(c.snapshot(), exportKey(1))
@@ -91,7 +91,7 @@ func inOrder(list, want []string) bool {
 }
 
 // A live update keeps the focus, what is typed and where a list is scrolled to.
-func TestFocusSurvivesUpdates(t *testing.T) {
+func TestLongFocusSurvivesUpdates(t *testing.T) {
 	needPrograms(t)
 	c := newCrowd(t)
 	p := c.tab(t, look{Width: 400, Height: 800})

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
@@ -19,17 +20,14 @@ const (
 	heldLocks = 10000
 	phase     = 10 * time.Second
 
-	// answersWithin bounds every response. The page promises a second. The machine
-	// of a test may be busy, so the test allows more, and its log has the times.
-	answersWithin = 10 * time.Second
+	// answersWithin bounds every response. The page promises a second, and the log
+	// of the test has the times. The bound only ends a hang.
+	answersWithin = time.Minute
 )
 
 // With 10,000 locks held and 200 viewers the page answers, also while the database
 // does not, and costs the database one look a second.
-func TestLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+func TestLongLoad(t *testing.T) {
 	cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "512"}))
 	dsn, err := cluster.CreateDatabase(t.Context())
 	if err != nil {
@@ -52,7 +50,7 @@ func TestLoad(t *testing.T) {
 	}
 	a.begin("many locks")
 	time.Sleep(phase)
-	eventually(t, "the page shows all locks", func() bool {
+	lockertest.Eventually(t, "the page shows all locks", func() bool {
 		page := a.get("locks")
 		return strings.Contains(page, "Database: ok") && strings.Contains(page, strconv.Itoa(heldLocks)+" held")
 	})
@@ -65,7 +63,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.begin("database back")
-	eventually(t, "the page shows the database again", func() bool { return strings.Contains(a.get("locks"), "Database: ok") })
+	lockertest.Eventually(t, "the page shows the database again", func() bool { return strings.Contains(a.get("locks"), "Database: ok") })
 	a.leave()
 	elapsed := time.Since(began)
 

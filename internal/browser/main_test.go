@@ -7,11 +7,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 func TestMain(m *testing.M) {
+	bound.Lengthen()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	subprocess.MainReader(clientRole, beClient)
 	code := pgtest.Main(m)

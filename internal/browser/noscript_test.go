@@ -5,13 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // With JavaScript off every view can be read, the search works, and a session can
 // be ended.
-func TestWithoutScript(t *testing.T) {
+func TestLongWithoutScript(t *testing.T) {
 	needPrograms(t)
 	c := newCrowd(t, lockui.WithNames())
 	p := c.tab(t, look{NoScript: true})
@@ -58,7 +60,7 @@ func TestWithoutScript(t *testing.T) {
 	}
 	p.follow("main form button.danger")
 	p.wants("result", "The session has been ended")
-	eventually(t, "the session has ended", func() bool {
+	lockertest.Eventually(t, "the session has ended", func() bool {
 		return !processHolds(c.snapshot(), victim) && holderOf(c.snapshot(), second) != 0
 	})
 }

@@ -71,7 +71,7 @@ func needPrograms(t *testing.T) programs {
 }
 
 // deps.sh accepts what these tests accept.
-func TestDeps(t *testing.T) {
+func TestLongDeps(t *testing.T) {
 	t.Parallel()
 	var places []string
 	for _, line := range strings.Split(depsScript, "\n") {

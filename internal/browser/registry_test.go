@@ -10,7 +10,7 @@ import (
 
 // Without the registry no view denies waits that it cannot know, and each is
 // accessible.
-func TestWithoutRegistry(t *testing.T) {
+func TestLongWithoutRegistry(t *testing.T) {
 	needPrograms(t)
 	s := serve(t, pgtest.Database(t), nil)
 	dbtest.Execute(t, s.db, "DROP TABLE latchkey_heartbeats, latchkey_waits")

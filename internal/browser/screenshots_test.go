@@ -23,13 +23,13 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 )
 
-var screenshots = flag.String("screenshots", "", "the directory that TestScreenshots writes to (make screenshots)")
+var screenshots = flag.String("screenshots", "", "the directory that TestLongScreenshots writes to (make screenshots)")
 
 // maxPicture bounds the size of a picture, in bytes: they are part of the tree.
 const maxPicture = 150 << 10
 
-// TestScreenshots takes the pictures in docs/.
-func TestScreenshots(t *testing.T) {
+// TestLongScreenshots takes the pictures in docs/.
+func TestLongScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("make screenshots writes the pictures")
 	}

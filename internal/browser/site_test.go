@@ -8,6 +8,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -40,7 +41,7 @@ func serve(t *testing.T, dsn string, pageDB *sql.DB, opts ...lockui.Option) *sit
 			t.Fatal(err)
 		}
 	}
-	s.session = dbtest.Session(t, "pgx", dsn, sqllock.WithRegistry(""), sqllock.WithHolder("web"))
+	s.session = dbtest.Session(t, "pgx", dsn, sqllock.WithRegistry(""), sqllock.WithHolder("web"), sqllock.WithHeartbeat(200*time.Millisecond))
 	s.limiter = ratelimit.OneAtATime(s.session, exports)
 	if pageDB == nil {
 		pageDB = dbtest.Open(t, "pgx", dsn)

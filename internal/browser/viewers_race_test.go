@@ -2,5 +2,5 @@
 
 package browser_test
 
-// viewers of TestLoad. The race detector makes each page many times dearer.
+// viewers of TestLongLoad. The race detector makes each page many times dearer.
 const viewers = 20

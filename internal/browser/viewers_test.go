@@ -2,5 +2,5 @@
 
 package browser_test
 
-// viewers of TestLoad.
+// viewers of TestLongLoad.
 const viewers = 200

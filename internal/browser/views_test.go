@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 )
 
@@ -26,7 +27,7 @@ var looks = []struct {
 
 // Every view is accessible in both themes, on a wide screen and on a phone, and
 // no view is wider than the screen.
-func TestAccessible(t *testing.T) {
+func TestLongAccessible(t *testing.T) {
 	needPrograms(t)
 	c := newCrowd(t, lockui.WithNames())
 	for _, l := range looks {
@@ -113,7 +114,7 @@ func (p *tab) examine() {
 	p.t.Helper()
 	p.open(publicPrefix + "doctor")
 	p.follow("main form button")
-	eventually(p.t, "the report", func() bool {
+	lockertest.Eventually(p.t, "the report", func() bool {
 		p.open(publicPrefix + "doctor")
 		return evaluate[bool](p, "document.querySelector('main table') !== null")
 	})

@@ -9,12 +9,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 )
 
 const root = "../.."
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) {
+	bound.Lengthen()
+	dbtest.Main(m)
+}
 
 // readPages reads every page that the tests look at, by its path below root.
 func readPages(t *testing.T) map[string]page {

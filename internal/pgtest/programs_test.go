@@ -2,8 +2,10 @@ package pgtest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -137,6 +139,17 @@ func withoutPrograms(t *testing.T) {
 	programDirs, bouncerDirs, installed.found = nil, nil, nil
 }
 
+// skipping stands for a test that is skipped.
+type skipping struct {
+	testing.TB
+	reason string
+}
+
+func (s *skipping) Skip(args ...any) {
+	s.reason = fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
 func TestMissingProgramsGiveOneLine(t *testing.T) {
 	start := func() error { _, err := Start(); return err }
 	cluster := New(t)
@@ -162,15 +175,17 @@ func TestMissingProgramsGiveOneLine(t *testing.T) {
 			if missing := (*MissingError)(nil); !errors.As(err, &missing) {
 				t.Errorf("%v is not a MissingError", err)
 			}
-			t.Run("skips", func(t *testing.T) {
-				t.Setenv(EnvMissing, "skip")
-				defer func() {
-					if !t.Skipped() {
-						t.Error("the test was not skipped")
-					}
-				}()
-				Fatal(t, err)
-			})
+			t.Setenv(EnvMissing, "skip")
+			skipped := skipping{TB: t}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				Fatal(&skipped, err)
+			}()
+			<-ended
+			if !strings.HasPrefix(skipped.reason, "missing: P") {
+				t.Errorf("the test was skipped because of %q", skipped.reason)
+			}
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %v", err)
 			}

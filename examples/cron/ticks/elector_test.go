@@ -17,118 +17,107 @@ import (
 
 // The leader runs all ticks. The next leader has a clock that is behind, and
 // comes to ticks that the last leader has run.
-func TestElector(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		type member struct {
-			elector *Elector
-			s       gocron.Scheduler
-			told    record
-			runs    atomic.Int64
+func TestElector(test *testing.T) {
+	t := onDatabase(test)
+	type member struct {
+		elector *Elector
+		s       gocron.Scheduler
+		told    record
+		runs    atomic.Int64
+	}
+	join := func(by time.Duration) *member {
+		clock := skew.NewClock(by)
+		m := &member{elector: NewElector(t.session(), key("leader"), Observer{})}
+		m.s = scheduler(t.T, clock, gocron.WithDistributedElector(m.elector))
+		newJob(t.T, m.s, func() { m.runs.Add(1) }, gocron.WithEventListeners(
+			OncePerTick(t.Context(), t.instance(WithClock(clock.Now), WithObserver(m.told.observer())), Every(interval))))
+		m.s.Start()
+		return m
+	}
+	runs := func(m *member) int { return len(m.told.perTick()) }
+	ahead := join(500 * time.Millisecond)
+	lockertest.Eventually(t.T, "the first leads", func() bool { return runs(ahead) >= 2 })
+	behind := join(0)
+	lockertest.Eventually(t.T, "it goes on", func() bool { return runs(ahead) >= 4 })
+	if n := runs(behind); n > 0 {
+		t.Errorf("an instance that does not lead has run %d ticks", n)
+	}
+	if err := behind.elector.IsLeader(t.Context()); !errors.Is(err, sqllock.ErrHeld) {
+		t.Errorf("IsLeader beside a leader: %v, want ErrHeld", err)
+	}
+	if err := ahead.elector.Shutdown(ahead.s); err != nil {
+		t.Fatal(err)
+	}
+	if err := ahead.elector.IsLeader(t.Context()); err != sqllock.ErrClosed {
+		t.Errorf("IsLeader after Close: %v, want ErrClosed", err)
+	}
+	lockertest.Eventually(t.T, "the second leads, and comes to ticks of its own", func() bool { return runs(behind) >= 2 })
+	if err := behind.s.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*member{ahead, behind} {
+		if n := int(m.runs.Load()); n != len(m.told.began) {
+			t.Errorf("%d runs for %d ticks that were passed", n, len(m.told.began))
 		}
-		join := func(by time.Duration) *member {
-			clock := skew.NewClock(by)
-			m := &member{elector: NewElector(session(t, driver, dsn), key("leader"), Observer{})}
-			m.s = scheduler(t, clock, gocron.WithDistributedElector(m.elector))
-			newJob(t, m.s, func() { m.runs.Add(1) }, gocron.WithEventListeners(
-				OncePerTick(t.Context(), instance(t, driver, dsn, clock, &m.told), Every(interval))))
-			m.s.Start()
-			return m
-		}
-		runs := func(m *member) int { return len(m.told.perTick()) }
-		ahead := join(1500 * time.Millisecond)
-		lockertest.Eventually(t, "the first leads", func() bool { return runs(ahead) >= 3 })
-		behind := join(0)
-		lockertest.Eventually(t, "it goes on", func() bool { return runs(ahead) >= 8 })
-		if n := runs(behind); n > 0 {
-			t.Errorf("an instance that does not lead has run %d ticks", n)
-		}
-		if err := behind.elector.IsLeader(t.Context()); !errors.Is(err, sqllock.ErrHeld) {
-			t.Errorf("IsLeader beside a leader: %v, want ErrHeld", err)
-		}
-		if err := ahead.elector.Shutdown(ahead.s); err != nil {
-			t.Fatal(err)
-		}
-		if err := ahead.elector.IsLeader(t.Context()); err != sqllock.ErrClosed {
-			t.Errorf("IsLeader after Close: %v, want ErrClosed", err)
-		}
-		lockertest.Eventually(t, "the second leads, and comes to ticks of its own", func() bool { return runs(behind) >= 3 })
-		behind.told.mu.Lock()
-		refused := len(behind.told.refused)
-		behind.told.mu.Unlock()
-		if refused == 0 {
-			t.Error("the second came to no tick that the first has run: the test shows nothing")
-		}
-		if err := behind.s.Shutdown(); err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range []*member{ahead, behind} {
-			if n := int(m.runs.Load()); n != len(m.told.began) {
-				t.Errorf("%d runs for %d ticks that were passed", n, len(m.told.began))
-			}
-		}
-		all := record{began: append(ahead.told.began, behind.told.began...)}
-		all.once(t, Every(interval))
-	})
+	}
+	all := record{began: append(ahead.told.began, behind.told.began...)}
+	all.once(t.T, Every(interval))
 }
 
 // Two jobs that are due at once ask at once. Neither mistakes the other's lock
 // for the lock of another instance.
-func TestElectorAskedAtOnce(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		locker := session(t, driver, dsn)
-		for range 20 {
-			e := NewElector(locker, key("leader"), Observer{})
-			answers := make(chan error)
-			for range 4 {
-				go func() { answers <- e.IsLeader(t.Context()) }()
+func TestElectorAskedAtOnce(test *testing.T) {
+	t := onDatabase(test)
+	locker := t.session()
+	for range 5 {
+		e := NewElector(locker, key("leader"), Observer{})
+		answers := make(chan error)
+		for range 4 {
+			go func() { answers <- e.IsLeader(t.Context()) }()
+		}
+		for range 4 {
+			if err := <-answers; err != nil {
+				t.Errorf("IsLeader: %v", err)
 			}
-			for range 4 {
-				if err := <-answers; err != nil {
-					t.Errorf("IsLeader: %v", err)
-				}
-			}
-			if err := e.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
-
-// An instance that loses the lock does not lead any more. The contexts of its
-// tasks end, and later it asks again.
-func TestElectorLoss(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		var told record
-		db := open(t, driver, dsn)
-		e := NewElector(session(t, driver, dsn), key("leader"), told.observer())
-		unled, cancelUnled := e.Bind(t.Context())
-		defer cancelUnled()
-		if err := e.IsLeader(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		bound, cancel := e.Bind(t.Context())
-		defer cancel()
-		execute(t, db, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
-		<-bound.Done()
-		if cause := context.Cause(bound); cause != sqllock.ErrLost || unled.Err() != nil {
-			t.Errorf("a task's context ended with %v, want ErrLost; one of no leader with %v", cause, unled.Err())
-		}
-		lockertest.Eventually(t, "it leads again", func() bool { return e.IsLeader(t.Context()) == nil })
-		ended, end := context.WithCancel(t.Context())
-		end()
-		e.turn <- struct{}{}
-		if err := e.IsLeader(ended); err != context.Canceled {
-			t.Errorf("IsLeader in a queue, with an ended context: %v", err)
-		}
-		<-e.turn
-		if n := len(told.refused); n == 0 || told.refused[n-1] != (Rejected{Err: context.Canceled}) {
-			t.Errorf("the observer was told %v, want the last refusal", told.refused)
 		}
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-	})
+	}
+}
+
+// An instance that loses the lock does not lead any more. The contexts of its
+// tasks end, and later it asks again.
+func TestElectorLoss(test *testing.T) {
+	t := onDatabase(test)
+	var told record
+	e := NewElector(t.session(), key("leader"), told.observer())
+	unled, cancelUnled := e.Bind(t.Context())
+	defer cancelUnled()
+	if err := e.IsLeader(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	bound, cancel := e.Bind(t.Context())
+	defer cancel()
+	t.cut()
+	<-bound.Done()
+	if cause := context.Cause(bound); cause != sqllock.ErrLost || unled.Err() != nil {
+		t.Errorf("a task's context ended with %v, want ErrLost; one of no leader with %v", cause, unled.Err())
+	}
+	lockertest.Eventually(t.T, "it leads again", func() bool { return e.IsLeader(t.Context()) == nil })
+	ended, end := context.WithCancel(t.Context())
+	end()
+	e.turn <- struct{}{}
+	if err := e.IsLeader(ended); err != context.Canceled {
+		t.Errorf("IsLeader in a queue, with an ended context: %v", err)
+	}
+	<-e.turn
+	if n := len(told.refused); n == 0 || told.refused[n-1] != (Rejected{Err: context.Canceled}) {
+		t.Errorf("the observer was told %v, want the last refusal", told.refused)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A rejection is reported each time, unless another instance leads.
@@ -159,38 +148,37 @@ func (r refusing) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error)    {
 
 // Close ends the contexts of tasks first. If a task does not end, the lock is
 // not released.
-func TestElectorCloses(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		other := NewElector(session(t, driver, dsn), key("leader"), Observer{})
-		e := NewElector(session(t, driver, dsn), key("leader"), Observer{})
-		s := scheduler(t, skew.NewClock(0), gocron.WithDistributedElector(e), gocron.WithStopTimeout(time.Millisecond))
-		runs, end := make(chan context.Context, 1), make(chan struct{})
-		newJob(t, s, func(ctx context.Context) {
-			bound, cancel := e.Bind(context.WithoutCancel(ctx))
-			defer cancel()
-			runs <- bound
-			<-end
-		}, gocron.WithSingletonMode(gocron.LimitModeReschedule))
-		s.Start()
-		bound := <-runs
-		if err := e.Shutdown(s); !errors.Is(err, gocron.ErrStopJobsTimedOut) {
-			t.Errorf("leave while a task goes on: %v, want ErrStopJobsTimedOut", err)
-		}
-		if err := other.IsLeader(t.Context()); !errors.Is(err, sqllock.ErrHeld) || bound.Err() != nil {
-			t.Errorf("IsLeader of another while a task goes on: %v, want ErrHeld; the task's context: %v", err, bound.Err())
-		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-		if cause := context.Cause(bound); cause != election.ErrResigned {
-			t.Errorf("a task's context ended with %v, want ErrResigned", cause)
-		}
-		if err := other.IsLeader(t.Context()); err != nil {
-			t.Errorf("IsLeader of another after Close: %v", err)
-		}
-		close(end)
-		if err := other.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+func TestElectorCloses(test *testing.T) {
+	t := onDatabase(test)
+	other := NewElector(t.session(), key("leader"), Observer{})
+	e := NewElector(t.session(), key("leader"), Observer{})
+	s := scheduler(t.T, skew.NewClock(0), gocron.WithDistributedElector(e), gocron.WithStopTimeout(time.Millisecond))
+	runs, end := make(chan context.Context, 1), make(chan struct{})
+	newJob(t.T, s, func(ctx context.Context) {
+		bound, cancel := e.Bind(context.WithoutCancel(ctx))
+		defer cancel()
+		runs <- bound
+		<-end
+	}, gocron.WithSingletonMode(gocron.LimitModeReschedule))
+	s.Start()
+	bound := <-runs
+	if err := e.Shutdown(s); !errors.Is(err, gocron.ErrStopJobsTimedOut) {
+		t.Errorf("leave while a task goes on: %v, want ErrStopJobsTimedOut", err)
+	}
+	if err := other.IsLeader(t.Context()); !errors.Is(err, sqllock.ErrHeld) || bound.Err() != nil {
+		t.Errorf("IsLeader of another while a task goes on: %v, want ErrHeld; the task's context: %v", err, bound.Err())
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if cause := context.Cause(bound); cause != election.ErrResigned {
+		t.Errorf("a task's context ended with %v, want ErrResigned", cause)
+	}
+	if err := other.IsLeader(t.Context()); err != nil {
+		t.Errorf("IsLeader of another after Close: %v", err)
+	}
+	close(end)
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
 }

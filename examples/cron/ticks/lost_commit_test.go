@@ -70,25 +70,24 @@ func (tx *lostReplyTx) Commit() error {
 func TestLostCommit(t *testing.T) {
 	for name, committed := range map[string]bool{"committed": true, "not committed": false} {
 		t.Run(name, func(t *testing.T) {
-			eachDriver(t, func(t *testing.T, driver, dsn string) {
-				db := open(t, driver, dsn)
-				d := &lostReply{under: db.Driver(), dsn: dsn, commit: committed}
+			eachDriver(t, func(t *place) {
+				d := &lostReply{under: t.db.Driver(), dsn: t.dsn, commit: committed}
 				d.next.Store(true)
 				marks := sql.OpenDB(d)
 				t.Cleanup(func() { _ = marks.Close() })
 				clock, s, runs := newHandClock(), Every(time.Minute), 0
 				do := func(db *sql.DB) error {
-					return New(session(t, driver, dsn), db, "cron", WithClock(clock.Now)).
+					return New(t.session(), db, "cron", WithClock(clock.Now)).
 						Do(t.Context(), "report", s, func(context.Context) { runs++ })
 				}
 				err := do(marks)
 				if !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), "not known") || runs != 0 {
 					t.Errorf("the instance whose commit got no reply: %v, %d runs", err, runs)
 				}
-				if n := locks(t, db); n != 0 {
+				if n := t.locks(); n != 0 {
 					t.Errorf("%d locks are held", n)
 				}
-				if err := do(db); committed != (err == watermark.ErrPassed) || committed != (runs == 0) {
+				if err := do(t.db); committed != (err == watermark.ErrPassed) || committed != (runs == 0) {
 					t.Errorf("another, at the same tick: %v, %d runs", err, runs)
 				}
 				before := runs

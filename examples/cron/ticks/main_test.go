@@ -1,97 +1,63 @@
 package ticks
 
 import (
-	"context"
 	"database/sql"
-	"fmt"
-	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in losses that tests cause
-	code := pgtest.Main(m)
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	bound.Lengthen()
+	dbtest.Main(m)
 }
 
 func key(job string) sqllock.Key { return sqllock.Namespace("cron").Key(job) }
 
-// eachDriver runs test with both drivers, each with a database of its own that
-// has the table of marks.
-func eachDriver(t *testing.T, test func(t *testing.T, driver, dsn string)) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.Database(t)
-			create(t, open(t, driver, dsn))
-			test(t, driver, dsn)
-		})
-	}
+// A place is a database with the table of marks, and a driver for it.
+type place struct {
+	*testing.T
+	driver, dsn string
+	db          *sql.DB
 }
 
-func open(t *testing.T, driver, dsn string) *sql.DB {
+func newPlace(t *testing.T, driver, dsn string) *place {
 	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
+	p := &place{t, driver, dsn, dbtest.Open(t, driver, dsn)}
+	dbtest.Create(t, p.db, watermark.Schema(sqllock.PostgreSQL))
+	return p
 }
 
-// create makes the table of marks.
-func create(t *testing.T, db *sql.DB) {
-	t.Helper()
-	for _, statement := range watermark.Schema(sqllock.PostgreSQL) {
-		execute(t, db, statement)
-	}
+// eachDriver runs test with both drivers, each on a database of its own.
+func eachDriver(t *testing.T, test func(t *place)) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) { test(newPlace(t, driver, dsn)) })
 }
 
-func execute(t *testing.T, db *sql.DB, query string) {
-	t.Helper()
-	if _, err := db.Exec(query); err != nil {
-		t.Fatalf("%.40s…: %v", query, err)
-	}
+// onDatabase is a database of the test's own. The test runs beside others.
+func onDatabase(t *testing.T) *place {
+	t.Parallel()
+	return newPlace(t, "pgx", pgtest.Database(t))
 }
 
-func number(t *testing.T, db *sql.DB, query string) (n int) {
-	t.Helper()
-	if err := db.QueryRow(query).Scan(&n); err != nil {
-		t.Fatalf("%.40s…: %v", query, err)
-	}
-	return n
-}
+// session is the locks of an instance.
+func (p *place) session() *sqllock.Session { return dbtest.Session(p, p.driver, p.dsn) }
 
-// locks counts the advisory locks held in db's database.
-func locks(t *testing.T, db *sql.DB) int {
-	t.Helper()
-	return number(t, db, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted
+// instance is the ticks of an instance, with locks of its own.
+func (p *place) instance(opts ...Option) *Ticks { return New(p.session(), p.db, "cron", opts...) }
+
+// locks counts the advisory locks that are held.
+func (p *place) locks() int { return dbtest.AdvisoryLocks(p, p.db) }
+
+// cut has the server end the connections that hold locks.
+func (p *place) cut() {
+	dbtest.Execute(p, p.db, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
-}
-
-func session(t *testing.T, driver, dsn string, opts ...sqllock.Option) *sqllock.Session {
-	t.Helper()
-	s, err := sqllock.Open(context.Background(), open(t, driver, dsn), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
 }
 
 // A handClock is a clock that tests put forward by hand.

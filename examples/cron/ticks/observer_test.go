@@ -44,24 +44,23 @@ func TestLogged(t *testing.T) {
 }
 
 // What Pass begins holds no lock: to end it does no harm.
-func TestPassBegins(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		var told record
-		ticks := New(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(newHandClock().Now), WithObserver(told.observer()))
-		if err := ticks.Pass(t.Context(), "report", Every(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		if err := ticks.Pass(t.Context(), "report", Every(time.Hour)); err != watermark.ErrPassed {
-			t.Errorf("Pass again: %v, want ErrPassed", err)
-		}
-		if err := ticks.Pass(t.Context(), "never", parse(t, "0 0 30 2 *")); err != ErrNotDue {
-			t.Errorf("Pass of a schedule without ticks: %v, want ErrNotDue", err)
-		}
-		if _, err := ticks.Begin(t.Context(), "never", parse(t, "0 0 30 2 *")); err != ErrNotDue {
-			t.Errorf("Begin of a schedule without ticks: %v, want ErrNotDue", err)
-		}
-		if err := told.began[0].End(); err != nil {
-			t.Errorf("End: %v", err)
-		}
-	})
+func TestPassBegins(test *testing.T) {
+	t := onDatabase(test)
+	var told record
+	ticks := t.instance(WithClock(newHandClock().Now), WithObserver(told.observer()))
+	if err := ticks.Pass(t.Context(), "report", Every(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if err := ticks.Pass(t.Context(), "report", Every(time.Hour)); err != watermark.ErrPassed {
+		t.Errorf("Pass again: %v, want ErrPassed", err)
+	}
+	if err := ticks.Pass(t.Context(), "never", parse(t, "0 0 30 2 *")); err != ErrNotDue {
+		t.Errorf("Pass of a schedule without ticks: %v, want ErrNotDue", err)
+	}
+	if _, err := ticks.Begin(t.Context(), "never", parse(t, "0 0 30 2 *")); err != ErrNotDue {
+		t.Errorf("Begin of a schedule without ticks: %v, want ErrNotDue", err)
+	}
+	if err := told.began[0].End(); err != nil {
+		t.Errorf("End: %v", err)
+	}
 }

@@ -3,29 +3,21 @@ package queue
 import (
 	"context"
 	"database/sql"
-	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jmoiron/sqlx"
-	"go.uber.org/goleak"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in outages that tests cause
-	code := pgtest.Main(m)
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			println(err.Error())
-			code = 1
-		}
-	}
-	os.Exit(code)
+	bound.Lengthen()
+	dbtest.Main(m)
 }
 
 // ways are both, as subtests run them.
@@ -37,15 +29,22 @@ var ways = []struct {
 	{"skip locked", SkipLocked},
 }
 
-// eachWay runs test with both ways and both drivers, on a database of its own.
-func eachWay(t *testing.T, test func(t *testing.T, f *fixture)) {
+// eachWay runs test with both ways, each on a database of its own.
+func eachWay(t *testing.T, test func(t *testing.T, f *fixture)) { eachWayOn(t, "pgx", test) }
+
+func eachWayOn(t *testing.T, driver string, test func(t *testing.T, f *fixture)) {
 	for _, way := range ways {
-		for _, driver := range pgtest.Drivers() {
-			t.Run(way.name+", "+driver, func(t *testing.T) {
-				t.Parallel()
-				test(t, newFixture(t, driver, pgtest.Database(t), way.new))
-			})
-		}
+		t.Run(way.name+", "+driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, newFixture(t, driver, pgtest.Database(t), way.new))
+		})
+	}
+}
+
+// eachWayAndDriver is eachWay with both drivers.
+func eachWayAndDriver(t *testing.T, test func(t *testing.T, f *fixture)) {
+	for _, driver := range pgtest.Drivers() {
+		eachWayOn(t, driver, test)
 	}
 }
 
@@ -66,26 +65,8 @@ func newFixture(t *testing.T, driver, dsn string, way func(*Queue, Locks) Way) *
 	return f
 }
 
-func open(t *testing.T, driver, dsn string) *sqlx.DB {
-	t.Helper()
-	db, err := sqlx.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
-
 // locks is a session of its own, as a process has.
-func (f *fixture) locks(opts ...sqllock.Option) *sqllock.Session {
-	f.t.Helper()
-	s, err := sqllock.Open(context.Background(), open(f.t, f.driver, f.dsn).DB, opts...)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { _ = s.Close() })
-	return s
-}
+func (f *fixture) locks() *sqllock.Session { return dbtest.Session(f.t, f.driver, f.dsn) }
 
 func (f *fixture) queue(kinds Kinds, opts ...Option) *Queue {
 	f.t.Helper()

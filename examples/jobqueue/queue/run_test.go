@@ -26,9 +26,9 @@ func record(ctx context.Context, job Job) (Effect, error) {
 }
 
 func TestEachJobOnce(t *testing.T) {
-	eachWay(t, func(t *testing.T, f *fixture) {
+	eachWayAndDriver(t, func(t *testing.T, f *fixture) {
 		f.exec(effects)
-		const jobs = 300
+		const jobs = 60
 		f.exec("INSERT INTO jobs (id, kind) SELECT i, 'k' FROM generate_series(1, $1::int) i", jobs)
 		var mu sync.Mutex
 		worked := map[int64]int{}
@@ -135,7 +135,7 @@ func TestFailures(t *testing.T) {
 		}), "23503"},
 		{"an effect that ends its transaction", effect(func(ctx context.Context, tx *sqlx.Tx) error { return tx.Rollback() }), "ended its transaction"},
 	}
-	eachWay(t, func(t *testing.T, f *fixture) {
+	eachWayAndDriver(t, func(t *testing.T, f *fixture) {
 		f.exec(effects)
 		f.exec("CREATE TABLE known (id bigint PRIMARY KEY); INSERT INTO known VALUES (1)")
 		f.exec("ALTER TABLE effects ADD FOREIGN KEY (job_id) REFERENCES known DEFERRABLE INITIALLY DEFERRED")
@@ -187,7 +187,7 @@ func TestRetrySucceeds(t *testing.T) {
 // TestSingleton: jobs of the kind never overlap, those of another do.
 func TestSingleton(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
-		const jobs = 20
+		const jobs = 8
 		for range jobs {
 			f.enqueue(Job{Kind: "single", Priority: 1})
 		}

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jmoiron/sqlx"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
@@ -68,6 +71,11 @@ func TestTwoSchemas(t *testing.T) {
 			}
 		})
 	}
+}
+
+func open(t *testing.T, driver, dsn string) *sqlx.DB {
+	t.Helper()
+	return sqlx.NewDb(dbtest.Open(t, driver, dsn), driver)
 }
 
 // within is dsn with a search_path.

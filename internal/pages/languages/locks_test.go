@@ -60,7 +60,7 @@ func waits(t *testing.T, s *sqllock.Session) {
 }
 
 // The lock of a killed program is free at once.
-func TestProgramKilled(t *testing.T) {
+func TestLongProgramKilled(t *testing.T) {
 	t.Parallel()
 	eachLanguage(t, func(t *testing.T, l language) {
 		dsn := pgtest.Database(t)
@@ -83,7 +83,7 @@ func TestProgramTerminated(t *testing.T) {
 	eachLanguage(t, func(t *testing.T, l language) {
 		dsn := pgtest.Database(t)
 		db := dbtest.Open(t, "pgx", dsn)
-		h := l.start(t, dsn, "user-1", aShortOne)
+		h := l.start(t, dsn, "user-1", asOnPage)
 		h.holds(t)
 		dbtest.Number(t, db, "SELECT pg_terminate_backend($1)::int", dbtest.Number(t, db, holderPID))
 		h.ends(t, statusLost)
@@ -93,7 +93,7 @@ func TestProgramTerminated(t *testing.T) {
 
 // The server frees the lock of a program that is frozen for longer than its
 // lease. When the program goes on, it does not do the job that waits for it.
-func TestProgramFrozen(t *testing.T) {
+func TestLongProgramFrozen(t *testing.T) {
 	t.Parallel()
 	eachLanguage(t, func(t *testing.T, l language) {
 		dsn := pgtest.Database(t)
@@ -115,7 +115,7 @@ func TestProgramFrozen(t *testing.T) {
 // A program whose server does not respond stops before its lease ends there.
 // If both were frozen, only the program's own check stops it: the server has
 // told it nothing.
-func TestProgramOfFrozenServer(t *testing.T) {
+func TestLongProgramOfFrozenServer(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	eachLanguage(t, func(t *testing.T, l language) {

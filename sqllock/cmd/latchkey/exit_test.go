@@ -44,7 +44,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "a directory", args: "KEY " + dir, want: 69},
 		{name: "a script without a shell", args: "KEY " + script, want: 8},
 		{name: "free, -n", args: "-n KEY true"},
-		{name: "free, -w", args: "-w 5 KEY true"},
+		{name: "free, -w", args: "-w 60 KEY true"},
 		{name: "held, -n", args: "-n KEY true", held: true, want: 1},
 		{name: "held, --nonblock", args: "--nonblock KEY true", held: true, want: 1},
 		{name: "held, -w", args: "-w 0.05 KEY true", held: true, want: 1},
@@ -96,7 +96,7 @@ func TestExitCodes(t *testing.T) {
 					hold := start(t, address, "run", key, "sh", "-c", "echo held; cat")
 					hold.wantLine("held")
 				}
-				start(t, address, append([]string{"run"}, words(tt.args, key)...)...).wantCode(tt.want)
+				start(t, address, append([]string{"run", "--lock-delay", "0s"}, words(tt.args, key)...)...).wantCode(tt.want)
 			})
 		}
 	})

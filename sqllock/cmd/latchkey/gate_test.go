@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
@@ -34,7 +36,7 @@ func childrenOf(pid int) (children []int) {
 
 // A command does not begin before the guard knows its process group. So a kill
 // of latchkey at this moment leaves nothing behind.
-func TestNoCommandWithoutItsGuard(t *testing.T) {
+func TestLongNoCommandWithoutItsGuard(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("killed=%v", killed), func(t *testing.T) {
@@ -44,7 +46,7 @@ func TestNoCommandWithoutItsGuard(t *testing.T) {
 			p := f.run("parent", f.file)
 			guard := guardOf(t, p)
 			f.signal(guard, syscall.SIGSTOP)
-			eventually(t, "it has a command", func() bool { return len(childrenOf(p.cmd.Process.Pid)) == 2 })
+			lockertest.Eventually(t, "it has a command", func() bool { return len(childrenOf(p.cmd.Process.Pid)) == 2 })
 			start(t, address, "run", "-n", "another:key", "true").wantCode(0) // time for the command to begin
 			if got := readWork(t, f.file); got != "" {
 				t.Errorf("while the guard was frozen the command wrote %q", got)
@@ -64,7 +66,7 @@ func TestNoCommandWithoutItsGuard(t *testing.T) {
 
 // A lock delay may be longer than the lease: the guard learns meanwhile that
 // the lease goes on.
-func TestDelayLongerThanLease(t *testing.T) {
+func TestLongDelayLongerThanLease(t *testing.T) {
 	t.Parallel()
 	start(t, pgtest.Database(t), "run", "--lease", "2s", "--lock-delay", "3s", "a:b", "true").wantCode(0)
 }
@@ -97,7 +99,7 @@ func TestFilesOfTheCommand(t *testing.T) {
 
 // A command that is killed with the process of latchkey has this signal from
 // the system also after the gate.
-func TestParentDeathSignal(t *testing.T) {
+func TestLongParentDeathSignal(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, pgtest.Database(t))
 	p, child := f.hold("stubborn")
@@ -106,7 +108,7 @@ func TestParentDeathSignal(t *testing.T) {
 	defer f.signal(guard, syscall.SIGCONT)
 	f.signal(p.cmd.Process.Pid, syscall.SIGKILL)
 	p.wait()
-	eventually(t, "the command has ended", func() bool { return syscall.Kill(child, 0) != nil || isFree(t, f.file) })
+	lockertest.Eventually(t, "the command has ended", func() bool { return syscall.Kill(child, 0) != nil || isFree(t, f.file) })
 }
 
 // A signal that comes while latchkey gets ready ends it, also if the command
@@ -143,7 +145,7 @@ func TestGateOfAPerson(t *testing.T) {
 
 // A signal that reaches the gate is never lost, also if the gate opens at this
 // moment: it ends the gate or the command.
-func TestSignalAtTheGate(t *testing.T) {
+func TestLongSignalAtTheGate(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		c := exec.Command("/bin/cat")
@@ -161,10 +163,10 @@ func TestSignalAtTheGate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the gate waits", func() bool { return reads(c.Process.Pid, theirs) })
+		lockertest.Eventually(t, "the gate waits", func() bool { return reads(c.Process.Pid, theirs) })
 		_ = c.Process.Signal(syscall.SIGTERM)
 		_, _ = unix.Write(ours, []byte{1})
-		lost := time.AfterFunc(5*time.Second, func() { _ = stdin.Close() })
+		lost := time.AfterFunc(30*time.Second, func() { _ = stdin.Close() })
 		_ = c.Wait()
 		lost.Stop()
 		_ = unix.Close(ours)
@@ -186,7 +188,7 @@ func reads(pid, file int) bool {
 // A guard that cannot receive a file of latchkey ends, and latchkey with it.
 // Otherwise it would guard without the lock's connection, or the command would
 // never begin.
-func TestGuardWithoutFiles(t *testing.T) {
+func TestLongGuardWithoutFiles(t *testing.T) {
 	t.Parallel()
 	for file, received := range map[string]bool{"the connection": false, "the gate": true} {
 		t.Run(file, func(t *testing.T) {
@@ -195,7 +197,7 @@ func TestGuardWithoutFiles(t *testing.T) {
 			holder, _ := f.hold("stay")
 			p := f.run("once", f.file+"-next")
 			guard := guardOf(t, p)
-			eventually(t, "the guard waits for orders", func() bool { return ignores(guard, syscall.SIGTERM) })
+			lockertest.Eventually(t, "the guard waits for orders", func() bool { return ignores(guard, syscall.SIGTERM) })
 			files := func() int {
 				open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", guard))
 				return len(open)
@@ -203,7 +205,7 @@ func TestGuardWithoutFiles(t *testing.T) {
 			before := files()
 			if received {
 				_ = holder.stdin.Close()
-				eventually(t, "the guard has the connection", func() bool { return files() > before })
+				lockertest.Eventually(t, "the guard has the connection", func() bool { return files() > before })
 			}
 			if err := unix.Prlimit(guard, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 2, Max: 2}, nil); err != nil {
 				t.Fatal(err)
@@ -214,6 +216,42 @@ func TestGuardWithoutFiles(t *testing.T) {
 				t.Errorf("the command wrote %q, and latchkey says %q", got, p.said())
 			}
 		})
+	}
+}
+
+// A command does not begin under a guard that could not be given the connection
+// of the lock. The connection here has no descriptor.
+func TestGuardWithoutTheConnection(t *testing.T) {
+	g, err := startGuard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.release()
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	if err := g.hold(new(watchedLock), &sockets{all: []net.Conn{here}}); err == nil {
+		t.Error("the guard is said to have a connection")
+	}
+	if err := g.hold(&watchedLock{rows: true}, new(sockets)); err != nil {
+		t.Errorf("a lock in a table: %v", err)
+	}
+}
+
+// The guard has nothing of the caller's: neither the address of the database,
+// nor a standard file but that of errors.
+func TestGuardIsBare(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, pgtest.Database(t))
+	p, _ := f.hold("stay")
+	proc := fmt.Sprintf("/proc/%d/", guardOf(t, p))
+	if env, err := os.ReadFile(proc + "environ"); err != nil || len(env) > 0 {
+		t.Errorf("its environment is %q, %v", env, err)
+	}
+	for _, fd := range []string{"0", "1"} {
+		if file, err := os.Readlink(proc + "fd/" + fd); err != nil || file != os.DevNull {
+			t.Errorf("file %s is %s, %v", fd, file, err)
+		}
 	}
 }
 

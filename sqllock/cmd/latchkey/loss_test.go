@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -28,6 +29,10 @@ type fleet struct {
 func newFleet(t *testing.T, address string, opts ...string) *fleet {
 	return &fleet{t, address, filepath.Join(t.TempDir(), "work"), opts}
 }
+
+// patient is the delay from a grant to the start of its command. A holder whose
+// connection was cut ends its command in half of that time.
+var patient = []string{"--lock-delay", "4s"}
 
 // hold starts a command that stays, and returns its process and its process id.
 func (f *fleet) hold(mode string) (p *process, pid int) {
@@ -75,7 +80,7 @@ func (p *process) wantLost() {
 // guardOf waits until latchkey has a guard, and returns its process id.
 func guardOf(t *testing.T, p *process) (pid int) {
 	t.Helper()
-	eventually(t, "latchkey has a guard", func() bool {
+	lockertest.Eventually(t, "latchkey has a guard", func() bool {
 		for _, child := range childrenOf(p.cmd.Process.Pid) {
 			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
 			if strings.Contains(string(line), "\x00"+guardCommand+"\x00") { // otherwise it may not be executed yet
@@ -88,45 +93,115 @@ func guardOf(t *testing.T, p *process) (pid int) {
 }
 
 // cut has the server end the connection with the lock.
-func cut(t *testing.T, address string) {
-	t.Helper()
-	db, err := openAddress(address, false)
+func (f *fleet) cut() {
+	f.t.Helper()
+	db, err := openAddress(f.address, false)
 	if err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	defer db.Close()
 	var ended bool
 	number := uint64(sqllock.Namespace("a").Key("b").Int64())
-	err = db.QueryRowContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks
+	err = db.QueryRowContext(f.t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks
 		WHERE locktype = 'advisory' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND classid = $1 AND objid = $2 AND objsubid = 1`,
 		number>>32, number&0xffffffff).Scan(&ended)
 	if err != nil || !ended {
-		t.Fatal(ended, err)
+		f.t.Fatal(ended, err)
 	}
 }
 
-// A killed latchkey takes its command with it, and the children of the command.
-// Only then is the lock free.
-func TestKilled(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, address string) {
-		f := newFleet(t, address)
-		p, _ := f.hold("parent") // the line is its child's
-		next := f.run("once", f.file+"-child")
-		f.signal(p.cmd.Process.Pid, syscall.SIGKILL)
-		f.wantNext(next, f.file+"-child", "begin begin end")
-		if got := readWork(t, f.file); got != "begin" || !isFree(t, f.file) {
-			t.Errorf("the command wrote %q", got)
+// A command whose lock is lost is asked to end, and latchkey reports the loss.
+// Then the next command runs.
+func TestConnectionLost(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, pgtest.Database(t), "--kill-after", "1m")
+	p := f.run("signals", f.file)
+	p.wantLine("ready")
+	f.cut()
+	p.wantLine(syscall.SIGTERM.String())
+	p.wantLost()
+	f.wantNext(f.run("once", f.file), f.file, "begin begin end")
+}
+
+// Each fault ends the lock of a command while the next host waits for it. Each
+// time the first command has ended when the next one begins. If latchkey lives
+// on, it reports the loss.
+func TestLongLoss(t *testing.T) {
+	t.Parallel()
+	// A host is latchkey with its command, and what a fault needs to know of it.
+	type host struct {
+		*fleet
+		latchkey int
+		guard    int
+	}
+	kill := func(h *host) { h.signal(h.latchkey, syscall.SIGKILL) }
+	freeze := func(h *host) { h.signal(h.latchkey, syscall.SIGSTOP) }
+	thaw := func(h *host) { h.signal(h.latchkey, syscall.SIGCONT) }
+	cut := func(h *host) { h.cut() }
+	none := func(*host) {}
+	servers, sqlite, postgres := []string{"PostgreSQL", "MariaDB"}, []string{"SQLite"}, []string{"PostgreSQL"}
+	tests := []struct {
+		name         string
+		databases    []string
+		mode         string // of the command; "parent" has a child, which must end as well
+		opts         []string
+		fault, after func(*host) // after comes when the next command has ended
+		says         string
+		killed       bool // latchkey is, and reports nothing
+	}{
+		// The guard does not wait for the lease. In a file of SQLite the lock does.
+		{"killed", servers, "parent", nil, kill, none, "latchkey itself has ended", true},
+		{"killed", sqlite, "parent", []string{"--lease", "5s"}, kill, none, "latchkey itself has ended", true},
+		{"frozen", append(servers, sqlite...), "parent", []string{"--lease", "2s"}, freeze, thaw, "the guard has ended the command", false},
+		{"cut", postgres, "stay", patient, cut, none, "", false},
+		{"cut, SIGTERM is ignored", postgres, "stubborn", patient, cut, none, "", false},
+		{"cut, with a child", postgres, "parent", patient, cut, none, "", false},
+		{"cut, guard frozen", postgres, "stubborn", patient, func(h *host) {
+			h.signal(h.guard, syscall.SIGSTOP)
+			h.cut()
+		}, none, "", false},
+		{"cut while frozen", postgres, "stubborn", append([]string{"--lease", "1m"}, patient...), func(h *host) {
+			freeze(h)
+			h.cut()
+		}, thaw, "", false},
+		// Without its guard a command is not safe.
+		{"guard killed", postgres, "stay", nil, func(h *host) { h.signal(h.guard, syscall.SIGKILL) }, none, "", false},
+	}
+	for _, tt := range tests {
+		for _, database := range tt.databases {
+			t.Run(tt.name+", "+database, func(t *testing.T) {
+				t.Parallel()
+				f := newFleet(t, addresses[database](t), tt.opts...)
+				p, _ := f.hold(tt.mode)
+				h := &host{f, p.cmd.Process.Pid, guardOf(t, p)}
+				file := f.file
+				if tt.mode == "parent" {
+					file += "-child"
+				}
+				next := f.run("once", file)
+				tt.fault(h)
+				f.wantNext(next, file, "begin begin end")
+				if got := readWork(t, f.file); tt.mode == "parent" && (got != "begin" || !isFree(t, f.file)) {
+					t.Errorf("the command wrote %q", got)
+				}
+				tt.after(h)
+				if tt.killed {
+					p.wait()
+				} else {
+					p.wantLost()
+				}
+				if !strings.Contains(p.said(), tt.says) {
+					t.Errorf("it says %q, want %q", p.said(), tt.says)
+				}
+			})
 		}
-		if !strings.Contains(p.said(), "latchkey itself has ended") { // it did not wait for the lease
-			t.Errorf("the guard says %q", p.said())
-		}
-	})
+	}
 }
 
 // The server keeps the lock of a killed latchkey until the guard has ended what
 // the command has started.
-func TestLockOutlivesLatchkey(t *testing.T) {
+func TestLongLockOutlivesLatchkey(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]string{"PostgreSQL": pgtest.Database(t), "MariaDB": mariadbtest.Database(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -146,134 +221,29 @@ func TestLockOutlivesLatchkey(t *testing.T) {
 	}
 }
 
-// While latchkey is frozen, its guard ends the command before the lease is over.
-func TestFrozen(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, address string) {
-		f := newFleet(t, address, "--lease", "2s")
-		p, _ := f.hold("parent")
-		next := f.run("once", f.file+"-child")
-		f.signal(p.cmd.Process.Pid, syscall.SIGSTOP)
-		f.wantNext(next, f.file+"-child", "begin begin end")
-		f.signal(p.cmd.Process.Pid, syscall.SIGCONT)
-		p.wantLost()
-		if !strings.Contains(p.said(), "the guard has ended the command") {
-			t.Errorf("it says %q", p.said())
-		}
-	})
-}
-
 // A frozen command keeps its lock for longer than the lease. It is killed when
 // the lock is lost.
-func TestFrozenCommand(t *testing.T) {
+func TestLongFrozenCommand(t *testing.T) {
 	t.Parallel()
-	address := pgtest.Database(t)
-	f := newFleet(t, address, "--lease", "2s")
+	f := newFleet(t, pgtest.Database(t), append([]string{"--lease", "2s"}, patient...)...)
 	p, child := f.hold("stay")
 	f.signal(child, syscall.SIGSTOP)
-	start(t, address, "run", "-w", "2.5", "a:b", "true").wantCode(1)
+	start(t, f.address, "run", "-w", "2.5", "a:b", "true").wantCode(1)
 	next := f.run("once", f.file)
-	cut(t, address)
+	f.cut()
 	f.wantNext(next, f.file, "begin begin end")
 	p.wantLost()
-}
-
-// A command whose lock is lost ends before the next one starts, also if it
-// ignores SIGTERM.
-func TestConnectionLost(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []string{"stay", "stubborn", "parent"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			address := pgtest.Database(t)
-			f := newFleet(t, address)
-			p, _ := f.hold(mode)
-			file := f.file
-			if mode == "parent" {
-				file += "-child"
-			}
-			next := f.run("once", file)
-			cut(t, address)
-			f.wantNext(next, file, "begin begin end")
-			p.wantLost()
-		})
-	}
-}
-
-// A command is asked to end before it is killed.
-func TestConnectionLostTerminates(t *testing.T) {
-	t.Parallel()
-	address := pgtest.Database(t)
-	f := newFleet(t, address, "--kill-after", "1m")
-	p := f.run("signals", f.file)
-	p.wantLine("ready")
-	cut(t, address)
-	p.wantLine(syscall.SIGTERM.String())
-	p.wantLost()
-}
-
-// Latchkey kills a command that ignores SIGTERM, also if the guard is frozen.
-func TestConnectionLostWithFrozenGuard(t *testing.T) {
-	t.Parallel()
-	address := pgtest.Database(t)
-	f := newFleet(t, address)
-	p, _ := f.hold("stubborn")
-	f.signal(guardOf(t, p), syscall.SIGSTOP)
-	next := f.run("once", f.file)
-	cut(t, address)
-	f.wantNext(next, f.file, "begin begin end")
-	p.wantLost()
-}
-
-// The guard sees a lost connection while latchkey is frozen.
-func TestConnectionLostWhileFrozen(t *testing.T) {
-	t.Parallel()
-	address := pgtest.Database(t)
-	f := newFleet(t, address, "--lease", "1m") // which is not what ends it
-	p, _ := f.hold("stubborn")
-	next := f.run("once", f.file)
-	f.signal(p.cmd.Process.Pid, syscall.SIGSTOP)
-	cut(t, address)
-	f.wantNext(next, f.file, "begin begin end")
-	f.signal(p.cmd.Process.Pid, syscall.SIGCONT)
-	p.wantLost()
-}
-
-// The guard has nothing of the caller's: neither the address of the database,
-// nor a standard file but that of errors.
-func TestGuardIsBare(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, pgtest.Database(t))
-	p, _ := f.hold("stay")
-	proc := fmt.Sprintf("/proc/%d/", guardOf(t, p))
-	if env, err := os.ReadFile(proc + "environ"); err != nil || len(env) > 0 {
-		t.Errorf("its environment is %q, %v", env, err)
-	}
-	for _, fd := range []string{"0", "1"} {
-		if file, err := os.Readlink(proc + "fd/" + fd); err != nil || file != os.DevNull {
-			t.Errorf("file %s is %s, %v", fd, file, err)
-		}
-	}
-}
-
-// Without its guard a command is not safe, so it ends.
-func TestGuardKilled(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, pgtest.Database(t))
-	p, _ := f.hold("stay")
-	f.signal(guardOf(t, p), syscall.SIGKILL)
-	p.wantLost()
-	f.wantNext(f.run("once", f.file), f.file, "begin begin end")
 }
 
 // A restart of the server ends the command with its lock, and other commands run
 // afterwards. A lock in a table outlives the restart, and so does its command.
-func TestRestart(t *testing.T) {
+func TestLongRestart(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]string{"advisory": nil, "table": {"--lease-table"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster := pgtest.New(t)
-			f := newFleet(t, cluster.DSN(""), opts...)
+			f := newFleet(t, cluster.DSN(""), append(opts, patient...)...)
 			p, _ := f.hold("stay")
 			next := f.run("once", f.file) // it waits, or it comes too early and fails
 			if err := cluster.Restart(true); err != nil {
@@ -296,7 +266,7 @@ func TestRestart(t *testing.T) {
 
 // A server that does not respond any more keeps the lock for the lease. The
 // command ends before that, and SIGKILL leaves room for the next.
-func TestServerFrozen(t *testing.T) {
+func TestLongServerFrozen(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	f := newFleet(t, cluster.DSN(""), "--lease", "2s")
@@ -309,4 +279,44 @@ func TestServerFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wantNext(f.run("once", f.file), f.file, "begin begin end")
+}
+
+// Two hosts start a command under one key at the same moment, again and again.
+// Both run, and never at once. In every third round the host that comes first
+// is killed while its command runs, and in another third its connection is cut.
+func TestLongRaces(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, pgtest.Database(t))
+	begun, ended := 0, 0
+	for round := range 12 {
+		f.opts = []string{"--lock-delay", "0s"} // without a cut nothing needs the delay
+		if round%3 == 2 {
+			f.opts = patient
+		}
+		if round%3 == 0 {
+			first, second := f.run("once", f.file), f.run("once", f.file)
+			first.wantCode(0)
+			second.wantCode(0)
+			begun, ended = begun+2, ended+2
+		} else {
+			first, _ := f.hold("stubborn")
+			second := f.run("once", f.file)
+			if round%3 == 1 {
+				f.signal(first.cmd.Process.Pid, syscall.SIGKILL)
+			} else {
+				f.cut()
+				first.wantLost()
+			}
+			second.wantCode(0)
+			begun, ended = begun+2, ended+1
+		}
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+	got := readWork(t, f.file)
+	if strings.Contains(got, "overlap") || strings.Count(got, "begin") != begun || strings.Count(got, "end") != ended {
+		t.Errorf("%d commands began, %d ended and %d overlapped, want %d, %d and 0",
+			strings.Count(got, "begin"), strings.Count(got, "end"), strings.Count(got, "overlap"), begun, ended)
+	}
 }

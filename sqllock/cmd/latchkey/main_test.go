@@ -5,7 +5,7 @@ package main
 import (
 	"bufio"
 	"errors"
-	"fmt"
+	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -16,21 +16,33 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// latchkeyPath is the program under test, which TestMain builds.
+// latchkeyPath is the program under test: a link to this test binary, which is
+// the program if it is called so. Its children are called so, too.
 var latchkeyPath string
 
-// self is this test latchkeyPath, which the tests run as a command: see work.
+// self is this test binary, which the tests run as a command: see work.
 var self string
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == workArgument {
 		os.Exit(work(os.Args[2:]))
 	}
+	bound.Lengthen()
+	if filepath.Base(os.Args[0]) == "latchkey" || isPart(os.Args[1:]) {
+		main()
+	}
 	os.Exit(testMain(m))
+}
+
+// isPart reports whether args are those of a guard or a gate. A test that
+// starts one in its own process is not called latchkey.
+func isPart(args []string) bool {
+	return len(args) > 0 && (args[0] == guardCommand || args[0] == gateCommand)
 }
 
 func testMain(m *testing.M) (code int) {
@@ -39,14 +51,18 @@ func testMain(m *testing.M) (code int) {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	latchkeyPath = filepath.Join(dir, "latchkey")
-	if out, err := exec.Command("go", "build", "-o", latchkeyPath, ".").CombinedOutput(); err != nil {
-		panic(fmt.Sprintf("go build: %v\n%s", err, out))
-	}
 	if self, err = os.Executable(); err != nil {
 		panic(err)
 	}
+	latchkeyPath = filepath.Join(dir, "latchkey")
+	if err := os.Symlink(self, latchkeyPath); err != nil {
+		panic(err)
+	}
 	_ = os.Unsetenv(databaseVariable)
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // most of the time a test waits for other processes
+		panic(err)
+	}
 	code = mariadbtest.Close(pgtest.Main(m))
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
@@ -178,14 +194,4 @@ func (p *process) said() string {
 		p.t.Error(err)
 	}
 	return string(text)
-}
-
-// eventually waits until done returns true.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute not yet: %s", what)
-		}
-	}
 }

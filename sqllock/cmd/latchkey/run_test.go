@@ -13,19 +13,23 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
+// addresses makes a database of each kind.
+var addresses = map[string]func(t *testing.T) string{
+	"PostgreSQL": func(t *testing.T) string { return pgtest.Database(t) },
+	"MariaDB":    func(t *testing.T) string { return mariadbtest.Database(t) },
+	"SQLite":     func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "locks.db") },
+}
+
 // eachDatabase runs test on each kind of database.
 func eachDatabase(t *testing.T, test func(t *testing.T, address string)) {
 	t.Parallel()
-	for name, address := range map[string]func(t *testing.T) string{
-		"PostgreSQL": func(t *testing.T) string { return pgtest.Database(t) },
-		"MariaDB":    func(t *testing.T) string { return mariadbtest.Database(t) },
-		"SQLite":     func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "locks.db") },
-	} {
+	for name, address := range addresses {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, address(t))
@@ -153,12 +157,12 @@ func TestSignalWhileWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	eventually(t, "two sessions", func() bool { return sessions(t, db) == 2 })
+	lockertest.Eventually(t, "two sessions", func() bool { return sessions(t, db) == 2 })
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	p.wantCode(128 + int(syscall.SIGTERM))
-	eventually(t, "one session", func() bool { return sessions(t, db) == 1 })
+	lockertest.Eventually(t, "one session", func() bool { return sessions(t, db) == 1 })
 }
 
 // sessions counts the server processes with a lock of latchkey run, or that wait
@@ -192,14 +196,6 @@ func TestKey(t *testing.T) {
 	if p := start(t, "", "key", "export", "ada"); p.rest() != want {
 		t.Errorf("it printed %q, want %q", p.rest(), want)
 	}
-	p := start(t, "", "key", "export", "-")
-	if _, err := p.stdin.Write([]byte("ada\n")); err != nil {
-		t.Fatal(err)
-	}
-	_ = p.stdin.Close()
-	if got := p.rest(); got != want {
-		t.Errorf("from its input it printed %q, want %q", got, want)
-	}
 	slot := start(t, "", "key", "-q", "--slot", "3", "export", "ada").line()
 	if want := keyText(sqllock.Namespace("export").SlotKey("ada", 3)); slot != want {
 		t.Errorf("slot 3 is %s, want %s", slot, want)
@@ -212,17 +208,18 @@ func TestKey(t *testing.T) {
 // One newline at the end of an id does not count. All else does.
 func TestIDFromInput(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ input, want string }{
-		{"", ""}, {"ada", "ada"}, {"ada\n", "ada"}, {"ada\r\n", "ada"}, {"ada\r", "ada\r"}, {"ada\n\n", "ada\n"}, {"a\x00b\n", "a\x00b"},
+	for input, want := range map[string]string{
+		"": "", "ada": "ada", "ada\n": "ada", "ada\r\n": "ada", "ada\r": "ada\r", "ada\n\n": "ada\n", "a\x00b\n": "a\x00b",
 	} {
-		p := start(t, "", "key", "-q", "export", "-")
-		if _, err := p.stdin.Write([]byte(tt.input)); err != nil {
-			t.Fatal(err)
+		if got := withoutNewline(input); got != want {
+			t.Errorf("%q is the id %q, want %q", input, got, want)
 		}
-		_ = p.stdin.Close()
-		if got, want := p.line(), keyText(sqllock.Namespace("export").Key(tt.want)); got != want {
-			t.Errorf("%q is key %s, want that of %q", tt.input, got, tt.want)
-		}
+	}
+	p := start(t, "", "key", "-q", "export", "-")
+	_, _ = p.stdin.Write([]byte("ada\n"))
+	_ = p.stdin.Close()
+	if got, want := p.line(), keyText(sqllock.Namespace("export").Key("ada")); got != want {
+		t.Errorf("the key is %s, want %s", got, want)
 	}
 }
 
@@ -304,24 +301,17 @@ func TestUI(t *testing.T) {
 	p := start(t, address, "ui", "--listen", "127.0.0.1:0", "--schema", "public", "--long-held", "1ms")
 	url := p.line()
 	number := keyText(sqllock.Namespace("a").Key("b"))
-	eventually(t, "the lock is on the page", func() bool {
-		resp, err := http.Get(url + "locks")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		return err == nil && strings.Contains(string(body), number)
-	})
-	eventually(t, "the lock is held for long", func() bool {
-		resp, err := http.Get(url + "findings")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		return err == nil && strings.Contains(string(body), "held for long")
-	})
+	for path, want := range map[string]string{"locks": number, "findings": "held for long"} {
+		lockertest.Eventually(t, path+" shows "+want, func() bool {
+			resp, err := http.Get(url + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			return err == nil && strings.Contains(string(body), want)
+		})
+	}
 	http.DefaultClient.CloseIdleConnections()
 	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)

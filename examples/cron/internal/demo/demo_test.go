@@ -3,49 +3,16 @@ package demo
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// The demonstration runs, kills two instances, and its account is right. It leaves
-// nothing behind.
-func TestDemonstration(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	c := exec.Command(build(t), "-for", "6s")
-	c.Env = append(os.Environ(), "DATABASE_URL="+dsn)
-	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, want := range []string{
-		"OK:", "Instances killed: 2.", "Ticks run twice: 0.", "though no run was under way: ", "latchkey_watermarks stays",
-		"(killed)", "passed: ", "held: ", "(outlived ",
-	} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("it does not say %q", want)
-		}
-	}
-	db := open(t, dsn)
-	if n := number(t, db, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'cron_example%'"); n != 0 {
-		t.Error("it leaves its table")
-	}
-	if n := number(t, db, "SELECT count(*) FROM latchkey_watermarks"); n != 0 {
-		t.Errorf("it leaves %d marks", n)
-	}
-	if n := locks(t, db); n != 0 {
-		t.Errorf("it leaves %d locks", n)
-	}
-	if t.Failed() {
-		t.Logf("%s", out)
-	}
-}
+func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // The result goes by the rows: it finds what locks and marks are there to prevent.
 func TestResult(t *testing.T) {
@@ -70,10 +37,10 @@ func TestResult(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := open(t, pgtest.Database(t))
-			execute(t, db, fmt.Sprintf(runsTable, runsName("test")))
+			db := dbtest.Open(t, "pgx", pgtest.Database(t))
+			dbtest.Execute(t, db, fmt.Sprintf(runsTable, runsName("test")))
 			for _, r := range tt.rows {
-				execute(t, db, row+r)
+				dbtest.Execute(t, db, row+r)
 			}
 			var out bytes.Buffer
 			err := printResult(t.Context(), &out, &database{db: db, demo: "test"}, events, &fleet{})
@@ -131,27 +98,6 @@ func TestPrintTicks(t *testing.T) {
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no line %q in %s", want, out.String())
-		}
-	}
-}
-
-// A DATABASE_URL that leads nowhere is an error that does not show it.
-func TestDemonstrationWithoutDatabase(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]string{
-		"postgres://clerk:sesame@127.0.0.1:1/nowhere": "database is unavailable",
-		"postgres://clerk:sesame@%zz":                 "DATABASE_URL is not understood",
-	} {
-		c := exec.Command(build(t))
-		c.Env = append(os.Environ(), "DATABASE_URL="+url)
-		out, err := c.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), want) {
-			t.Errorf("%v: %s", err, out)
-		}
-		for _, secret := range []string{"clerk", "sesame", "127.0.0.1", "nowhere"} {
-			if strings.Contains(string(out), secret) {
-				t.Errorf("it shows a part of the URL: %s", out)
-			}
 		}
 	}
 }

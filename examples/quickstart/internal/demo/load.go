@@ -71,9 +71,9 @@ func sendLoad(ctx context.Context, instances []*instance, forHowLong time.Durati
 		for _, user := range users {
 			for _, ask := range []client{overHTTP, overGRPC} {
 				all.Go(func() {
-					for time.Now().Before(stop) && ctx.Err() == nil {
+					for ctx.Err() == nil {
 						admitted, err := ask(ctx, user)
-						if !t.add(user, p.number, admitted, err) {
+						if !t.add(user, p.number, admitted, err) || time.Now().After(stop) {
 							return
 						}
 						pause(ctx, 20*time.Millisecond+rand.N(60*time.Millisecond)) // a client that ignores Retry-After

@@ -1,26 +1,16 @@
 package demo
 
 import (
-	"database/sql"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-func TestMain(m *testing.M) {
-	code := pgtest.Main(m)
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // The accounts notice what is lost and what is done twice.
 func TestAccountsCanFail(t *testing.T) {
@@ -36,16 +26,10 @@ func TestAccountsCanFail(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			url := pgtest.Database(t)
-			db, err := sql.Open("pgx", url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
+			db := dbtest.Open(t, "pgx", url)
 			do := func(statement string, args ...any) {
 				t.Helper()
-				if _, err := db.Exec(statement, args...); err != nil {
-					t.Fatal(err)
-				}
+				dbtest.Execute(t, db, statement, args...)
 			}
 			do("CREATE TABLE processed_events (event_id text)")
 			do("CREATE TABLE ledger (id bigint GENERATED ALWAYS AS IDENTITY, event_id text, account text, amount bigint)")
