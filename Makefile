@@ -11,6 +11,7 @@ DURATION ?= $(HOURS)h
 STORES   ?= all
 EACH     ?= 20
 SLICE    ?= 1/1
+BASE     ?=
 TIMES    ?= 12
 STEPS    ?= .
 
@@ -85,11 +86,14 @@ chaos-soak: deps ## run the fault campaign on STORES (all) for HOURS (1) in all
 failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (1 h)
 	@cd internal/chaos && $(GO) run ./patroni -each $(EACH)
 
-mutants: deps ## plant each known bug in a copy of the tree, check that only then a test fails, and write docs/planted-bugs.md (SLICE=1/8: a part)
-	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 3h -v -run 'TestMutants|TestWithoutMutants' -mutants -page -slice $(SLICE)
+mutants: deps ## plant each known bug, and check that tests and campaigns catch it (2 h; SLICE=1/8: a part)
+	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 3h -parallel 2 -v -run '^(TestMutants|TestCampaigns)$$' -slice $(SLICE)
+
+mutants-changed: deps ## plant the known bugs in files that have changed since BASE (the branch's first commit; 8 min at most)
+	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 30m -v -run '^TestLongMutantsChanged$$' -base '$(BASE)'
 
 repro-%: deps ## plant the known bug of this name in internal/chaos/mutants, and show which test catches it
-	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 30m -v -run '^TestMutants$$/^$*$$' -mutants
+	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 1h -v -run '^(TestMutants|TestCampaigns)$$/^$*$$' -slice 1/1
 
 browser: deps ## test the page of lockui in Chromium with axe-core; both are found or installed
 	@sh internal/browser/deps.sh
@@ -139,4 +143,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-long verify test-loaded test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak failovers mutants browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint
+.PHONY: help demo test test-long verify test-loaded test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak failovers mutants mutants-changed browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint

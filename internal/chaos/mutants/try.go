@@ -174,13 +174,13 @@ func (t tree) run(ctx context.Context, dir string, enough *regexp.Regexp, args .
 	out := &watchedOutput{enough: enough, cancel: cancel}
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
-	return out.String(), err
+	return out.text.String(), err
 }
 
 // A watchedOutput keeps what is written, and calls cancel when that matches
 // enough.
 type watchedOutput struct {
-	bytes.Buffer
+	text   bytes.Buffer
 	enough *regexp.Regexp // may be nil
 	cancel func()
 }
@@ -189,5 +189,5 @@ func (o *watchedOutput) Write(p []byte) (int, error) {
 	if o.enough != nil && o.enough.Match(p) {
 		o.cancel()
 	}
-	return o.Buffer.Write(p)
+	return o.text.Write(p)
 }

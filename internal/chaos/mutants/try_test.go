@@ -104,7 +104,7 @@ func TestRunEnds(t *testing.T) {
 			// "go run" of a shell's script: the go command runs it by -exec.
 			dir := files(t, map[string]string{
 				"main.go": "package main\n\nfunc main() {}\n",
-				"wait.sh": "(trap 'touch asked; exit' TERM; echo begun; touch begun; while :; do sleep 0.1; done) & wait\n",
+				"wait.sh": "(trap 'touch asked; exit' TERM; touch begun; echo begun; while :; do sleep 0.1; done) & wait\n",
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
