@@ -18,11 +18,11 @@ import (
 
 // options are what the flags ask for.
 type options struct {
-	plan             campaign.Plan
-	stores           []fleet.Store
-	mode             func(context.Context, campaign.Plan) (*campaign.Result, error)
-	again            bool   // the histories are there already
-	report, timeline string // files; empty: none
+	plan     campaign.Plan
+	stores   []fleet.Store
+	mode     func(context.Context, campaign.Plan) (*campaign.Result, error)
+	again    bool   // the histories are there already
+	timeline string // a file; empty: none
 }
 
 // parse reads the flags.
@@ -37,7 +37,6 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 	flags.IntVar(&plan.Hogs, "hogs", 0, "with -healthy: how many processors' worth of time to take away")
 	flags.IntVar(&plan.Freezes, "freezes", 0, "freeze processes so often, several at a time, about as long as the lease")
 	again := flags.String("check", "", "check the histories in this directory again, without a fleet; of a campaign that was killed with its -lease")
-	flags.StringVar(&w.report, "report", "", "page into which to write the report of all stores, if all was well; it is made if it is missing")
 	flags.StringVar(&w.timeline, "timeline", "", "file for a picture of one freeze (SVG), if all was well")
 	stores := flags.String("stores", string(fleet.Postgres), "where the locks are, separated by commas, or all; each has its share of the time: "+storeNames())
 	flags.Uint64Var(&plan.Fleet.Seed, "seed", rand.Uint64(), "of all random choices")
@@ -59,7 +58,7 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 	plan.Command = "go run ."
 	flags.Visit(func(f *flag.Flag) {
 		given[f.Name] = true
-		if !slices.Contains([]string{"out", "report", "seed"}, f.Name) {
+		if !slices.Contains([]string{"out", "seed"}, f.Name) {
 			plan.Command += " -" + f.Name + " " + f.Value.String()
 		}
 	})
@@ -102,8 +101,8 @@ func (w *options) choose(healthy time.Duration, given map[string]bool) error {
 		return errors.New("-rows, -faults and -duration do not go with -healthy or -freezes")
 	case given["hogs"] && (!given["healthy"] || w.plan.Hogs < 1):
 		return errors.New("-hogs goes with -healthy, and is positive")
-	case given["healthy"] && (given["timeline"] || given["report"]):
-		return errors.New("without faults there is nothing for -timeline or -report")
+	case given["healthy"] && given["timeline"]:
+		return errors.New("without faults there is nothing for -timeline")
 	case given["healthy"]:
 		if healthy <= 0 {
 			return errors.New("-healthy must be positive")

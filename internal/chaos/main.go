@@ -4,7 +4,7 @@
 //
 //	go run . -rows 1,2,3 -faults 5
 //	go run . -duration 1h -seed 42 -out histories
-//	go run . -stores all -duration 65m -mixed 4 -brisk 2 -report ../../docs/campaign.md
+//	go run . -stores all -duration 65m -mixed 4 -brisk 2
 //	go run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg  # make freeze
 //	go run . -duration 1m -mixed 8   # readers, sets, limits and stacks, too
 //	go run . -duration 1m -services 2 # watermarks, idempotency, election and the registry, too
@@ -57,11 +57,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if w.report != "" {
-		if err := campaign.CheckReport(w.report); err != nil {
-			return err
-		}
-	}
 	plan := &w.plan
 	plan.Progress = stderr
 	temporary := plan.Fleet.Dir == ""
@@ -95,14 +90,9 @@ func (w *options) prepareDir(stdout io.Writer) (err error) {
 	return err
 }
 
-// publish writes the report and the picture that were asked for, after a campaign
-// without a violation.
+// publish writes the picture that was asked for, after a campaign without a
+// violation.
 func (w *options) publish(results campaign.Series) error {
-	if w.report != "" {
-		if err := results.WriteReport(w.report); err != nil {
-			return err
-		}
-	}
 	if w.timeline == "" {
 		return nil
 	}

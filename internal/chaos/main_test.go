@@ -13,13 +13,13 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	w, err := parse(strings.Fields("-rows 1,30 -faults 2 -mixed 5 -services 6 -duration 1m -seed 7 -lease 3s -out x -report y -timeline z"), io.Discard)
+	w, err := parse(strings.Fields("-rows 1,30 -faults 2 -mixed 5 -services 6 -duration 1m -seed 7 -lease 3s -out x -timeline z"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan := w.plan
 	if !slices.Equal(plan.Rows, []int{1, 30}) || plan.Faults != 2 || plan.Duration != time.Minute ||
-		plan.Fleet.Seed != 7 || plan.Fleet.Mixed != 5 || plan.Fleet.Services != 6 || plan.Fleet.Lease != 3*time.Second || plan.Fleet.Dir != "x" || w.report != "y" || w.timeline != "z" {
+		plan.Fleet.Seed != 7 || plan.Fleet.Mixed != 5 || plan.Fleet.Services != 6 || plan.Fleet.Lease != 3*time.Second || plan.Fleet.Dir != "x" || w.timeline != "z" {
 		t.Errorf("parsed %+v", w)
 	}
 	if w, err = parse(nil, io.Discard); err != nil || w.plan.Rows != nil || w.plan.Faults == 0 || w.plan.Fleet.Processes != 4 {
@@ -39,7 +39,7 @@ func TestMode(t *testing.T) {
 		{"-freezes 1000", true, 8},
 		{"-freezes 10 -processes 5", true, 5},
 		{"-check x", true, 4},
-		{"-check x -lease 3s -report y", true, 4},
+		{"-check x -lease 3s", true, 4},
 		{"-check x -rows 3", false, 0},
 		{"-check x -out y", false, 0},
 		{"-rows x", false, 0},
@@ -57,7 +57,7 @@ func TestMode(t *testing.T) {
 		{"-check x -stores leases", false, 0},
 		{"-healthy 5m -freezes 3", false, 0},
 		{"-healthy 5m -rows 3", false, 0},
-		{"-healthy 5m -report x", false, 0},
+		{"-healthy 5m -timeline x", false, 0},
 		{"-freezes 5 -duration 1m", false, 0},
 		{"-freezes 0", false, 0},
 		{"-healthy 0s", false, 0},
@@ -72,22 +72,15 @@ func TestMode(t *testing.T) {
 
 // The command that repeats a campaign has its seed, and no directory.
 func TestCommand(t *testing.T) {
-	w, err := parse(strings.Fields("-seed 7 -out histories -report campaign.md -faults 2 -stores all"), io.Discard)
+	w, err := parse(strings.Fields("-seed 7 -out histories -faults 2 -stores all"), io.Discard)
 	if want := "go run . -faults 2 -stores all -seed 7"; err != nil || w.plan.Command != want {
 		t.Errorf("%q, %v; want %q", w.plan.Command, err, want)
 	}
 }
 
-// What was asked for is written, and what cannot be is an error.
+// What was asked for and cannot be is an error.
 func TestPublish(t *testing.T) {
-	w := options{report: filepath.Join(t.TempDir(), "campaign.md")}
-	if err := w.publish(campaign.Series{new(campaign.Result)}); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := os.ReadFile(w.report); err != nil || !strings.Contains(string(text), "## Results") {
-		t.Errorf("reported %q, %v", text, err)
-	}
-	w = options{timeline: filepath.Join(t.TempDir(), "freeze.svg")}
+	w := options{timeline: filepath.Join(t.TempDir(), "freeze.svg")}
 	if err := w.publish(campaign.Series{new(campaign.Result)}); err == nil {
 		t.Error("a picture of nothing was drawn")
 	}

@@ -29,10 +29,8 @@ type Result struct {
 	Stale         int                   // of them, those after a write with a later token
 	Faults        int
 
-	Took    time.Duration // of work and faults
-	Server  string        // its version
-	Machine string        // that of the run, and how busy it was at the end
-	Ended   time.Time     // the work
+	Took   time.Duration // of work and faults
+	Server string        // its version
 
 	settings    fleet.Settings
 	busy        time.Duration    // see Plan
@@ -165,8 +163,11 @@ func (r *Result) How() string {
 	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, %d mixed and %d brisk callers, %d of each service, lease %v.\n%s, %s, %d processors.",
 		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Brisk, set.Services, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
+	if r.command != "" {
+		how += "\nTo repeat it in internal/chaos: " + r.command
+	}
 	if r.busy > 0 {
-		how += fmt.Sprintf("\nOn a busy machine: bounds on time are %v longer, and one refusal of four may go unjudged.", r.busy)
+		how += fmt.Sprintf("\nOn a busy machine: bounds on time are %v longer, and any refusal may go unjudged.", r.busy)
 	}
 	if r.interrupted {
 		how += "\nThe campaign was interrupted."
