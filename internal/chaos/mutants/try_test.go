@@ -28,7 +28,7 @@ func files(t *testing.T, contents map[string]string) string {
 
 // A trial tells a bug that was caught from one that survived, and both from a
 // trial that failed. The tree stays as it is.
-func TestCaught(t *testing.T) {
+func TestLongCaught(t *testing.T) {
 	t.Parallel()
 	const test = "package tree\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif One() != 1 {\n\t\tt.Fatal(\"not one\")\n\t}\n}\n"
 	tree := files(t, map[string]string{
@@ -96,7 +96,7 @@ func TestSaysViolated(t *testing.T) {
 
 // What a program runs is asked to end with it, and can. A line that is enough
 // ends it, too.
-func TestRunEnds(t *testing.T) {
+func TestLongRunEnds(t *testing.T) {
 	t.Parallel()
 	for name, enough := range map[string]*regexp.Regexp{"context": nil, "enough": regexp.MustCompile("begun")} {
 		t.Run(name, func(t *testing.T) {
