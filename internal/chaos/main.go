@@ -8,10 +8,7 @@
 //	go run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg  # make freeze
 //	go run . -duration 1m -mixed 8   # readers, sets, limits and stacks, too
 //	go run . -duration 1m -services 2 # watermarks, idempotency, election and the registry, too
-//	go run . -healthy 1h             # without faults: no loss may be reported
-//	go run . -healthy 5m -hogs 6     # the same with too little processor time
 //	go run . -check histories        # check the histories of an earlier campaign
-//	go run . -freezes 1000           # does a frozen holder ever act after it lost its lock?
 package main
 
 import (

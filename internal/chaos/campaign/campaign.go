@@ -22,8 +22,6 @@ type Plan struct {
 	Rows     []int         // of the fault table; none: all
 	Faults   int           // of each row
 	Duration time.Duration // go on until then, each row Faults times in a round; 0: one round
-	Hogs     int           // of Healthy: how many processors' worth of time others take
-	Freezes  int           // of Freezes
 	Fleet    fleet.Settings
 	Command  string    // how to repeat it
 	Progress io.Writer // a line for each fault
@@ -139,6 +137,9 @@ func order(rng *rand.Rand, rows []faults.Row, n int) []faults.Row {
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all
 }
+
+// servedWithin is long enough for any process that serves at all.
+const servedWithin = 20 * time.Second
 
 // quiet bounds for how long the load goes on undisturbed between two faults.
 const quiet = 300 * time.Millisecond

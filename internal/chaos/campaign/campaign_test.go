@@ -119,30 +119,8 @@ func (f writerFunc) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A campaign without faults, and one of freezes alone, end and are checked.
-func TestLongOtherCampaigns(t *testing.T) {
-	t.Run("healthy", func(t *testing.T) {
-		plan := campaign.Plan{Duration: 2 * time.Second, Fleet: settings(t, fleet.Postgres, 2), Busy: busy, Progress: t.Output()}
-		result, err := campaign.Healthy(t.Context(), plan)
-		safe(t, result, err)
-		if result.Health == nil {
-			t.Error("no losses were counted")
-		}
-	})
-	t.Run("freezes", func(t *testing.T) {
-		plan := campaign.Plan{Freezes: 8, Fleet: settings(t, fleet.Postgres, 6), Busy: busy, Progress: t.Output()}
-		result, err := campaign.Freezes(t.Context(), plan)
-		safe(t, result, err)
-	})
-}
-
-func TestPlanOfNothing(t *testing.T) {
+func TestUnknownRow(t *testing.T) {
 	if _, err := campaign.Run(t.Context(), campaign.Plan{Rows: []int{99}}); err == nil {
 		t.Error("there is no row 99, and no error")
-	}
-	plan := campaign.Plan{Freezes: 8}
-	plan.Fleet.Processes = 2
-	if _, err := campaign.Freezes(t.Context(), plan); err == nil {
-		t.Error("no process would be left to take a key, and no error")
 	}
 }

@@ -34,8 +34,6 @@ func (r *Result) coverage() error {
 		unmade += len(of.Unmade)
 	}
 	switch {
-	case len(r.Rows) == 0: // there were to be no faults: it is losses that would show something
-		return nil
 	case r.busy == 0 && r.Linearization.Excused > r.Linearization.Refusals/maxUnjudged:
 		return fmt.Errorf("%w: %d of %d refusals were not judged", errCoverage, r.Linearization.Excused, r.Linearization.Refusals)
 	case unmade > r.Faults/maxUnmade:

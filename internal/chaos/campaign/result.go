@@ -23,7 +23,6 @@ type Result struct {
 	Report        *check.Report // nil: the history was not checked
 	Linearization check.Linearization
 	StaleLocks    []StaleLocks
-	Health        *Health               // of Healthy
 	Services      *check.ServicesReport // nil: not checked
 	Stored        int                   // fenced writes in the database
 	Stale         int                   // of them, those after a write with a later token
@@ -35,7 +34,6 @@ type Result struct {
 	settings    fleet.Settings
 	busy        time.Duration    // see Plan
 	command     string           // how to repeat it; empty: not known
-	overlapping bool             // one fault did not wait for the other
 	interrupted bool             // the campaign was ended before its time
 	outcomes    []faults.Outcome // in order of their ends
 	gathered    bool             // whether the database was asked for what follows
@@ -136,9 +134,6 @@ func (r *Result) check(dir string) error {
 		r.fence = r.fenced(events)
 	}
 	err = errors.Join(r.evaluate(events), r.fence, r.checkServices(events))
-	if r.Health != nil {
-		err = errors.Join(err, r.Health.evaluate(r.Report))
-	}
 	if err == nil && !r.interrupted {
 		err = r.coverage()
 	}
@@ -195,9 +190,6 @@ func (r *Result) String() string {
 		for _, why := range of.Unmade {
 			fmt.Fprintf(&b, "\na fault could not be made: %s\n", why)
 		}
-	}
-	if r.Health != nil && r.Report != nil {
-		fmt.Fprintf(&b, "\n%v\n", r.Health)
 	}
 	if r.Report != nil {
 		for _, e := range r.StaleLocks {
