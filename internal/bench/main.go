@@ -1,11 +1,9 @@
 // Command bench measures latchkey next to what people use instead, on a
 // PostgreSQL and a Redis that it starts and removes. `make bench` runs it.
 //
-//	go run .                                       # all of it; writes docs/benchmarks.md with its plots
-//	go run . -quick                                # the main ratios; writes nothing
-//	go run . -render ../../docs/benchmarks.json    # the page again, from saved results
-//
-// The page has contenders and medians. The project's own goals are printed.
+//	go run .                          # all of it: tables in Markdown, and the project's goals
+//	go run . -quick                   # the main ratios
+//	go run . -scenarios pairs,held    # these alone
 package main
 
 import (
@@ -72,19 +70,15 @@ func main() {
 type command struct {
 	plan   plan
 	chosen []string // scenarios
-	out    string
-	render string
 }
 
 func parse(args []string, stderr io.Writer) (c command, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.BoolVar(&c.plan.quick, "quick", false, "print the main ratios in under a minute, and write nothing")
-	only := flags.String("scenarios", "", "run these alone, separated by commas; nothing is written without -out")
+	flags.BoolVar(&c.plan.quick, "quick", false, "print the main ratios in under a minute")
+	only := flags.String("scenarios", "", "run these alone, separated by commas")
 	flags.IntVar(&c.plan.rounds, "rounds", 0, "how often each is measured (5; quick: 2)")
 	flags.DurationVar(&c.plan.measure, "measure", 0, "for how long each time (400ms; quick: 200ms)")
-	flags.StringVar(&c.out, "out", "", "directory of the report (../../docs)")
-	flags.StringVar(&c.render, "render", "", "measure nothing; write the report from the results in this file, and print the goals")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
@@ -93,9 +87,6 @@ func parse(args []string, stderr io.Writer) (c command, err error) {
 	}
 	if c.chosen, err = choose(*only, c.plan.quick); err != nil {
 		return c, err
-	}
-	if c.out == "" && *only == "" && !c.plan.quick {
-		c.out = "../../docs"
 	}
 	rounds, measure := 5, 400*time.Millisecond
 	if c.plan.quick {
@@ -137,16 +128,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if c.render != "" {
-		if c.out == "" {
-			c.out = "../../docs"
-		}
-		r, err := results.Load(c.render)
-		if err != nil {
-			return err
-		}
-		return errors.Join(report.Write(c.out, r), report.Print(stdout, r))
-	}
 	level := slog.LevelInfo
 	if c.plan.quick {
 		level = slog.LevelWarn
@@ -155,11 +136,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if r == nil || ctx.Err() != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
-	err = errors.Join(err, report.Print(stdout, r))
-	if c.out != "" {
-		err = errors.Join(err, report.Write(c.out, r))
-	}
-	return err
+	return errors.Join(err, report.Print(stdout, r))
 }
 
 // measure runs the chosen scenarios on servers of its own. One that fails does

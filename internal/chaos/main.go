@@ -4,14 +4,11 @@
 //
 //	go run . -rows 1,2,3 -faults 5
 //	go run . -duration 1h -seed 42 -out histories
-//	go run . -stores all -duration 65m -mixed 4 -brisk 2 -report ../../docs/campaign.md
+//	go run . -stores all -duration 65m -mixed 4 -brisk 2
 //	go run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg  # make freeze
 //	go run . -duration 1m -mixed 8   # readers, sets, limits and stacks, too
 //	go run . -duration 1m -services 2 # watermarks, idempotency, election and the registry, too
-//	go run . -healthy 1h             # without faults: no loss may be reported
-//	go run . -healthy 5m -hogs 6     # the same with too little processor time
 //	go run . -check histories        # check the histories of an earlier campaign
-//	go run . -freezes 1000           # does a frozen holder ever act after it lost its lock?
 package main
 
 import (
@@ -57,11 +54,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if w.report != "" {
-		if err := campaign.CheckReport(w.report); err != nil {
-			return err
-		}
-	}
 	plan := &w.plan
 	plan.Progress = stderr
 	temporary := plan.Fleet.Dir == ""
@@ -95,14 +87,9 @@ func (w *options) prepareDir(stdout io.Writer) (err error) {
 	return err
 }
 
-// publish writes the report and the picture that were asked for, after a campaign
-// without a violation.
+// publish writes the picture that was asked for, after a campaign without a
+// violation.
 func (w *options) publish(results campaign.Series) error {
-	if w.report != "" {
-		if err := results.WriteReport(w.report); err != nil {
-			return err
-		}
-	}
 	if w.timeline == "" {
 		return nil
 	}

@@ -13,13 +13,13 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	w, err := parse(strings.Fields("-rows 1,30 -faults 2 -mixed 5 -services 6 -duration 1m -seed 7 -lease 3s -out x -report y -timeline z"), io.Discard)
+	w, err := parse(strings.Fields("-rows 1,30 -faults 2 -mixed 5 -services 6 -duration 1m -seed 7 -lease 3s -out x -timeline z"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan := w.plan
 	if !slices.Equal(plan.Rows, []int{1, 30}) || plan.Faults != 2 || plan.Duration != time.Minute ||
-		plan.Fleet.Seed != 7 || plan.Fleet.Mixed != 5 || plan.Fleet.Services != 6 || plan.Fleet.Lease != 3*time.Second || plan.Fleet.Dir != "x" || w.report != "y" || w.timeline != "z" {
+		plan.Fleet.Seed != 7 || plan.Fleet.Mixed != 5 || plan.Fleet.Services != 6 || plan.Fleet.Lease != 3*time.Second || plan.Fleet.Dir != "x" || w.timeline != "z" {
 		t.Errorf("parsed %+v", w)
 	}
 	if w, err = parse(nil, io.Discard); err != nil || w.plan.Rows != nil || w.plan.Faults == 0 || w.plan.Fleet.Processes != 4 {
@@ -27,44 +27,31 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The flags of one campaign do not go with another.
+// The flags of a new campaign do not go with -check.
 func TestMode(t *testing.T) {
 	tests := []struct {
-		flags     string
-		ok        bool
-		processes int
+		flags string
+		ok    bool
 	}{
-		{"-healthy 1h", true, 4},
-		{"-healthy 5m -hogs 6 -processes 2", true, 2},
-		{"-freezes 1000", true, 8},
-		{"-freezes 10 -processes 5", true, 5},
-		{"-check x", true, 4},
-		{"-check x -lease 3s -report y", true, 4},
-		{"-check x -rows 3", false, 0},
-		{"-check x -out y", false, 0},
-		{"-rows x", false, 0},
-		{"more", false, 0},
-		{"-faults 0", false, 0},
-		{"-processes 0", false, 0},
-		{"-mixed -1", false, 0},
-		{"-services -1", false, 0},
-		{"-hogs 6", false, 0},
-		{"-healthy 5m -hogs 0", false, 0},
-		{"-stores leases,sqlite", true, 4},
-		{"-stores all -duration 1h", true, 4},
-		{"-stores oracle", false, 0},
-		{"-stores leases,mariadb -timeline x", false, 0},
-		{"-check x -stores leases", false, 0},
-		{"-healthy 5m -freezes 3", false, 0},
-		{"-healthy 5m -rows 3", false, 0},
-		{"-healthy 5m -report x", false, 0},
-		{"-freezes 5 -duration 1m", false, 0},
-		{"-freezes 0", false, 0},
-		{"-healthy 0s", false, 0},
+		{"-check x", true},
+		{"-check x -lease 3s", true},
+		{"-check x -rows 3", false},
+		{"-check x -out y", false},
+		{"-rows x", false},
+		{"more", false},
+		{"-faults 0", false},
+		{"-processes 0", false},
+		{"-mixed -1", false},
+		{"-services -1", false},
+		{"-stores leases,sqlite", true},
+		{"-stores all -duration 1h", true},
+		{"-stores oracle", false},
+		{"-stores leases,mariadb -timeline x", false},
+		{"-check x -stores leases", false},
 	}
 	for _, tt := range tests {
 		w, err := parse(strings.Fields(tt.flags), io.Discard)
-		if (err == nil) != tt.ok || tt.ok && (w.plan.Fleet.Processes != tt.processes || w.mode == nil) {
+		if (err == nil) != tt.ok || tt.ok && w.mode == nil {
 			t.Errorf("%q: %+v, %v; want ok %v", tt.flags, w, err, tt.ok)
 		}
 	}
@@ -72,22 +59,15 @@ func TestMode(t *testing.T) {
 
 // The command that repeats a campaign has its seed, and no directory.
 func TestCommand(t *testing.T) {
-	w, err := parse(strings.Fields("-seed 7 -out histories -report campaign.md -faults 2 -stores all"), io.Discard)
+	w, err := parse(strings.Fields("-seed 7 -out histories -faults 2 -stores all"), io.Discard)
 	if want := "go run . -faults 2 -stores all -seed 7"; err != nil || w.plan.Command != want {
 		t.Errorf("%q, %v; want %q", w.plan.Command, err, want)
 	}
 }
 
-// What was asked for is written, and what cannot be is an error.
+// What was asked for and cannot be is an error.
 func TestPublish(t *testing.T) {
-	w := options{report: filepath.Join(t.TempDir(), "campaign.md")}
-	if err := w.publish(campaign.Series{new(campaign.Result)}); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := os.ReadFile(w.report); err != nil || !strings.Contains(string(text), "## Results") {
-		t.Errorf("reported %q, %v", text, err)
-	}
-	w = options{timeline: filepath.Join(t.TempDir(), "freeze.svg")}
+	w := options{timeline: filepath.Join(t.TempDir(), "freeze.svg")}
 	if err := w.publish(campaign.Series{new(campaign.Result)}); err == nil {
 		t.Error("a picture of nothing was drawn")
 	}

@@ -26,7 +26,7 @@ const Limiter = "a limiter on latchkey, pgx"
 // the goal that we work towards. A ratio is taken within a round, in which both
 // sides ran shortly after each other.
 //
-// Goals are for the project's own use. Print lists them; the page does not.
+// Goals are for the project's own use. Print lists them after the tables.
 type goal struct {
 	what        string
 	floor, goal float64

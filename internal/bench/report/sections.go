@@ -96,7 +96,7 @@ func (p *page) series(scenario string) (all []*results.Series) {
 	return all
 }
 
-func (p *page) section(s section, drawn []plotFile) {
+func (p *page) section(s section) {
 	all := p.series(s.scenario)
 	if len(all) == 0 {
 		return
@@ -105,11 +105,6 @@ func (p *page) section(s section, drawn []plotFile) {
 		p.line("## %s\n", s.title)
 	}
 	p.line("%s\n", s.text)
-	for _, d := range drawn {
-		if d.scenario == s.scenario {
-			p.line("![%s](%s)\n", d.title, d.file)
-		}
-	}
 	if s.matrix {
 		p.matrices(s, all)
 		return

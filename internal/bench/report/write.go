@@ -1,38 +1,23 @@
-// Package report turns results into docs/benchmarks.md with its plots, and into
-// a list of the project's goals for a terminal.
+// Package report prints results: tables of contenders in Markdown, and a list
+// of the project's goals.
 package report
 
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/latchkey-go/latchkey/internal/bench/results"
 )
 
-// Write writes benchmarks.json, benchmarks.md and the plots into a directory,
-// which it makes if there is none.
-func Write(dir string, r *results.Results) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	if err := r.Save(filepath.Join(dir, "benchmarks.json")); err != nil {
-		return err
-	}
-	var drawn []plotFile
-	for _, p := range plots(r) {
-		if err := p.save(filepath.Join(dir, p.file)); err != nil {
-			return fmt.Errorf("report: %s: %w", p.file, err)
-		}
-		drawn = append(drawn, p)
-	}
-	return os.WriteFile(filepath.Join(dir, "benchmarks.md"), []byte(markdown(r, drawn)), 0o644)
-}
-
-// Print prints the goals.
+// Print prints the tables, and the goals. After a quick run it prints the goals
+// alone.
 func Print(w io.Writer, r *results.Results) error {
+	if !r.Quick {
+		if _, err := fmt.Fprintln(w, markdown(r)); err != nil {
+			return err
+		}
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "what\tfloor\tgoal\tmeasured\t")
 	for _, g := range goals() {

@@ -1,11 +1,6 @@
 package results
 
-import (
-	"path/filepath"
-	"reflect"
-	"testing"
-	"time"
-)
+import "testing"
 
 func rates(values ...float64) *Series {
 	s := &Series{Scenario: "pairs", X: 8}
@@ -49,26 +44,5 @@ func TestFastest(t *testing.T) {
 	}
 	if got := r.Fastest("pairs", 512, []string{"slow", "fast"}); got != nil {
 		t.Errorf("got %+v, want nil", got)
-	}
-}
-
-func TestFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "results.json")
-	s := rates(1.5)
-	s.Rounds[0].P99 = 3 * time.Millisecond
-	s.Rounds[0].Extra = map[string]float64{"connections": 1}
-	want := &Results{
-		Machine: Machine{Cores: 2}, Versions: map[string]string{"Redis": "7"},
-		Started: time.Unix(1, 0).UTC(), Took: time.Second, Series: []*Series{s},
-	}
-	if err := want.Save(file); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

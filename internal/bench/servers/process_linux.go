@@ -13,6 +13,30 @@ import (
 
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
+// reservePort returns a port of loopback that no other process is given until
+// release. A socket is bound to it that does not listen. A server may bind to
+// the same port, if it sets SO_REUSEADDR as this socket does.
+func reservePort() (port int, release func(), err error) {
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, nil, err
+	}
+	release = func() { _ = syscall.Close(socket) }
+	err = syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	if err == nil { // not before: the kernel would choose a port that others reuse
+		err = syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	}
+	var own syscall.Sockaddr
+	if err == nil {
+		own, err = syscall.Getsockname(socket)
+	}
+	if err != nil {
+		release()
+		return 0, nil, err
+	}
+	return own.(*syscall.SockaddrInet4).Port, release, nil
+}
+
 // tick is the kernel's unit of time in /proc/PID/stat on every architecture
 // that Go runs on.
 const tick = 10 * time.Millisecond

@@ -3,6 +3,7 @@
 package servers
 
 import (
+	"net"
 	"syscall"
 	"time"
 )
@@ -17,3 +18,12 @@ func processTime(int) time.Duration { return 0 }
 func familyTime(int) time.Duration { return 0 }
 
 func parentOf(int) int { return 0 }
+
+// reservePort returns a port that is free now.
+func reservePort() (port int, release func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, nil, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, func() {}, l.Close()
+}

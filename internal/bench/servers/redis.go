@@ -20,7 +20,7 @@ import (
 var ErrNoRedis = errors.New("servers: redis-server not found: run `make deps`")
 
 const (
-	startTimeout = 10 * time.Second
+	startTimeout = 30 * time.Second
 	stopTimeout  = 5 * time.Second
 )
 
@@ -60,23 +60,11 @@ func StartRedis(ctx context.Context) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range 10 { // another process may take the port between its choice and its use
-		var r *Redis
-		if r, err = startRedisOnce(ctx, program); err == nil {
-			return r, nil
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, err
-}
-
-func startRedisOnce(ctx context.Context, program string) (*Redis, error) {
-	port, err := freePort()
+	port, release, err := reservePort()
 	if err != nil {
 		return nil, err
 	}
+	defer release() // the server has it then
 	var said bytes.Buffer
 	command := exec.Command(program, "-") //nolint:gosec,noctx // it runs until Close
 	command.Dir = "/"
@@ -97,14 +85,6 @@ func startRedisOnce(ctx context.Context, program string) (*Redis, error) {
 		return nil, fmt.Errorf("servers: redis-server did not start: %w; it said:\n%s", err, said.String())
 	}
 	return r, nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // awaitAnswer waits until the process itself answers, not a stranger on its

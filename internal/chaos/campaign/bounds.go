@@ -71,12 +71,8 @@ func (r *Result) sweepOptions(events []history.Event, excuse func(a, b check.Gra
 }
 
 // recoveryOptions returns the time in which the keys of a victim must be
-// granted again, by row. Where faults overlap there is none: the process that
-// should get the key may be frozen too.
+// granted again, by row.
 func (r *Result) recoveryOptions() (options []check.Option) {
-	if r.overlapping {
-		return nil
-	}
 	for _, p := range r.promises().bounds {
 		for _, row := range p.rows {
 			options = append(options, check.WithRecovery(row, p.from, p.goal+slack+r.busy), check.WithGoal(row, p.goal))
@@ -88,7 +84,7 @@ func (r *Result) recoveryOptions() (options []check.Option) {
 // bounded reports whether there is a bound on the time until the keys of a
 // victim of row are free.
 func (r *Result) bounded(row int) bool {
-	return !r.overlapping && slices.ContainsFunc(r.promises().bounds, func(p bound) bool { return slices.Contains(p.rows, row) })
+	return slices.ContainsFunc(r.promises().bounds, func(p bound) bool { return slices.Contains(p.rows, row) })
 }
 
 // errNotifiedLate reports that holders were told too late.

@@ -22,15 +22,14 @@ type Plan struct {
 	Rows     []int         // of the fault table; none: all
 	Faults   int           // of each row
 	Duration time.Duration // go on until then, each row Faults times in a round; 0: one round
-	Hogs     int           // of Healthy: how many processors' worth of time others take
-	Freezes  int           // of Freezes
 	Fleet    fleet.Settings
 	Command  string    // how to repeat it
 	Progress io.Writer // a line for each fault
 
 	// Busy is added to each bound on time: on notices, on calls, on the return of a
 	// key and on the time without a leader. It is not added to those of the
-	// registry. If it is not 0, more refusals may go unjudged.
+	// registry. If it is not 0, the campaign goes on after a fault whose guarantee
+	// was violated, and any number of refusals may go unjudged.
 	Busy time.Duration
 }
 
@@ -71,7 +70,7 @@ func chosen(store fleet.Store, numbers []int) ([]faults.Row, error) {
 
 // inject injects faults until the plan is fulfilled, or until one has an effect
 // that it may not have.
-func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, result *Result, log *faultLog) error {
+func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, result *Result, log *faultLog) (violated error) {
 	injector := &faults.Injector{Fleet: f}
 	orders := rand.New(rand.NewPCG(plan.Fleet.Seed, 2))
 	begin, n := time.Now(), uint64(0)
@@ -97,18 +96,21 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, r
 			result.add(row, outcome, err)
 			fmt.Fprintf(plan.Progress, "%8s  row %-2d %-38s %3d lost, served again after %v\n",
 				time.Since(begin).Round(time.Millisecond), row.Number, row.Name, outcome.Lost, outcome.Recovery.Round(time.Millisecond))
+			if plan.Busy > 0 && errors.Is(err, faults.ErrViolated) {
+				violated, err = errors.Join(violated, err), nil
+			}
 			if err := errors.Join(err, log.fault(outcome.Fault)); err != nil {
-				return err
+				return errors.Join(violated, err)
 			}
 			if err := worker.Pause(ctx, upTo(injector.Rand, quiet)); err != nil {
-				return err
+				return errors.Join(violated, err)
 			}
 		}
 	}
 	if plan.Fleet.Services > 0 && plan.Fleet.Store.Registry() {
-		return worker.Pause(ctx, registryTimes(plan.Fleet.Lease).Written+calm)
+		return errors.Join(violated, worker.Pause(ctx, registryTimes(plan.Fleet.Lease).Written+calm))
 	}
-	return nil
+	return violated
 }
 
 // unmade returns a fault that could not be made because of failed, which is no
@@ -135,6 +137,9 @@ func order(rng *rand.Rand, rows []faults.Row, n int) []faults.Row {
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all
 }
+
+// servedWithin is long enough for any process that serves at all.
+const servedWithin = 20 * time.Second
 
 // quiet bounds for how long the load goes on undisturbed between two faults.
 const quiet = 300 * time.Millisecond

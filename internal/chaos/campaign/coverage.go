@@ -16,21 +16,17 @@ import (
 var errCoverage = errors.New("campaign: too little happened to show anything")
 
 // Of maxUnjudged refusals, at most one may go unjudged. On a busy machine
-// processes need longer to recover, and it is one of maxUnjudgedBusy. Of maxUnmade
-// faults, at most one may be impossible to make.
+// processes need longer to recover, and all may. Of maxUnmade faults, at most one
+// may be impossible to make.
 const (
-	maxUnjudged     = 10
-	maxUnjudgedBusy = 4
-	maxUnmade       = 20
+	maxUnjudged = 10
+	maxUnmade   = 20
 )
 
 // coverage returns an error if too little happened for the campaign to show
 // anything.
 func (r *Result) coverage() error {
-	rep, unmade, unjudged := r.Report, 0, maxUnjudged
-	if r.busy > 0 {
-		unjudged = maxUnjudgedBusy
-	}
+	rep, unmade := r.Report, 0
 	for _, of := range r.Rows {
 		if of.Times == 0 {
 			return fmt.Errorf("%w: no fault of row %d was made", errCoverage, of.Row.Number)
@@ -38,9 +34,7 @@ func (r *Result) coverage() error {
 		unmade += len(of.Unmade)
 	}
 	switch {
-	case len(r.Rows) == 0: // there were to be no faults: it is losses that would show something
-		return nil
-	case r.Linearization.Excused > r.Linearization.Refusals/unjudged:
+	case r.busy == 0 && r.Linearization.Excused > r.Linearization.Refusals/maxUnjudged:
 		return fmt.Errorf("%w: %d of %d refusals were not judged", errCoverage, r.Linearization.Excused, r.Linearization.Refusals)
 	case unmade > r.Faults/maxUnmade:
 		return fmt.Errorf("%w: %d faults could not be made, and %d were", errCoverage, unmade, r.Faults)

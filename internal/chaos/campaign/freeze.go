@@ -19,6 +19,9 @@ type freeze struct {
 // errNoFreeze: no process lost a lock that another process got meanwhile.
 var errNoFreeze = errors.New("campaign: no freeze for a picture: no other process got the key of a frozen one; run row 2 more often")
 
+// frozenRow is the row in which a process is frozen for longer than its lease.
+const frozenRow = 2
+
 // clearestFreeze returns the freeze in which both holders are seen best.
 func clearestFreeze(events []history.Event) (best freeze, err error) {
 	holds := map[int64]history.Hold{} // of each lock the last line
@@ -32,7 +35,7 @@ func clearestFreeze(events []history.Event) (best freeze, err error) {
 		keys[h.Key] = append(keys[h.Key], h)
 	}
 	for _, e := range events {
-		if e.Fault == nil || e.Fault.Row != frozenRow.Number {
+		if e.Fault == nil || e.Fault.Row != frozenRow {
 			continue
 		}
 		for _, holds := range keys {

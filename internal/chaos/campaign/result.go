@@ -23,21 +23,17 @@ type Result struct {
 	Report        *check.Report // nil: the history was not checked
 	Linearization check.Linearization
 	StaleLocks    []StaleLocks
-	Health        *Health               // of Healthy
 	Services      *check.ServicesReport // nil: not checked
 	Stored        int                   // fenced writes in the database
 	Stale         int                   // of them, those after a write with a later token
 	Faults        int
 
-	Took    time.Duration // of work and faults
-	Server  string        // its version
-	Machine string        // that of the run, and how busy it was at the end
-	Ended   time.Time     // the work
+	Took   time.Duration // of work and faults
+	Server string        // its version
 
 	settings    fleet.Settings
 	busy        time.Duration    // see Plan
 	command     string           // how to repeat it; empty: not known
-	overlapping bool             // one fault did not wait for the other
 	interrupted bool             // the campaign was ended before its time
 	outcomes    []faults.Outcome // in order of their ends
 	gathered    bool             // whether the database was asked for what follows
@@ -138,9 +134,6 @@ func (r *Result) check(dir string) error {
 		r.fence = r.fenced(events)
 	}
 	err = errors.Join(r.evaluate(events), r.fence, r.checkServices(events))
-	if r.Health != nil {
-		err = errors.Join(err, r.Health.evaluate(r.Report))
-	}
 	if err == nil && !r.interrupted {
 		err = r.coverage()
 	}
@@ -165,8 +158,11 @@ func (r *Result) How() string {
 	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, %d mixed and %d brisk callers, %d of each service, lease %v.\n%s, %s, %d processors.",
 		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Brisk, set.Services, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
+	if r.command != "" {
+		how += "\nTo repeat it in internal/chaos: " + r.command
+	}
 	if r.busy > 0 {
-		how += fmt.Sprintf("\nOn a busy machine: bounds on time are %v longer, and one refusal of four may go unjudged.", r.busy)
+		how += fmt.Sprintf("\nOn a busy machine: bounds on time are %v longer, and any refusal may go unjudged.", r.busy)
 	}
 	if r.interrupted {
 		how += "\nThe campaign was interrupted."
@@ -194,9 +190,6 @@ func (r *Result) String() string {
 		for _, why := range of.Unmade {
 			fmt.Fprintf(&b, "\na fault could not be made: %s\n", why)
 		}
-	}
-	if r.Health != nil && r.Report != nil {
-		fmt.Fprintf(&b, "\n%v\n", r.Health)
 	}
 	if r.Report != nil {
 		for _, e := range r.StaleLocks {

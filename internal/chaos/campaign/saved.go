@@ -31,12 +31,8 @@ type saved struct {
 	Left        check.Left       `json:"left"`
 	Stale       int              `json:"stale"`
 	Faults      int              `json:"faults"`
-	Health      *Health          `json:"health,omitempty"`
 	Took        time.Duration    `json:"took"`
 	Server      string           `json:"server"`
-	Machine     string           `json:"machine"`
-	Ended       time.Time        `json:"ended"`
-	Overlapping bool             `json:"overlapping,omitempty"`
 	Interrupted bool             `json:"interrupted,omitempty"`
 }
 
@@ -56,8 +52,8 @@ type savedRow struct {
 // save writes to dir what Recheck needs.
 func (r *Result) save(dir string) error {
 	s := saved{
-		Settings: r.settings, Busy: r.busy, Command: r.command, Outcomes: r.outcomes, Gathered: r.gathered, Writes: r.writes, Left: r.left, Stale: r.Stale, Faults: r.Faults, Health: r.Health,
-		Took: r.Took, Server: r.Server, Machine: r.Machine, Ended: r.Ended, Overlapping: r.overlapping, Interrupted: r.interrupted,
+		Settings: r.settings, Busy: r.busy, Command: r.command, Outcomes: r.outcomes, Gathered: r.gathered, Writes: r.writes, Left: r.left, Stale: r.Stale, Faults: r.Faults,
+		Took: r.Took, Server: r.Server, Interrupted: r.interrupted,
 	}
 	for _, of := range r.Rows {
 		row := savedRow{Number: of.Row.Number, Name: of.Row.Name, Times: of.Times, Lost: of.Lost, Outside: of.Outside, Served: of.Served, Unmade: of.Unmade}
@@ -100,8 +96,8 @@ func Recheck(_ context.Context, plan Plan) (*Result, error) {
 // result returns the saved campaign, and what had gone wrong in it.
 func (s *saved) result() (r *Result, err error) {
 	r = &Result{
-		Stored: len(s.Writes), Stale: s.Stale, Faults: s.Faults, Health: s.Health, Took: s.Took, Server: s.Server, Machine: s.Machine, Ended: s.Ended,
-		settings: s.Settings, busy: s.Busy, command: s.Command, overlapping: s.Overlapping, interrupted: s.Interrupted, outcomes: s.Outcomes, gathered: s.Gathered, writes: s.Writes, left: s.Left,
+		Stored: len(s.Writes), Stale: s.Stale, Faults: s.Faults, Took: s.Took, Server: s.Server,
+		settings: s.Settings, busy: s.Busy, command: s.Command, interrupted: s.Interrupted, outcomes: s.Outcomes, gathered: s.Gathered, writes: s.Writes, left: s.Left,
 	}
 	if s.Interrupted {
 		err = errInterrupted

@@ -42,7 +42,7 @@ func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario
 	}
 	begin := time.Now()
 	err = run(ctx, f, result, log)
-	result.Took, result.Ended, result.Machine = time.Since(begin), time.Now().UTC(), machine()
+	result.Took = time.Since(begin)
 	err = errors.Join(err, endWatch())
 	if ctx.Err() != nil { // what there is, is checked all the same
 		result.interrupted = true
@@ -58,16 +58,16 @@ func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario
 var errInterrupted = errors.New("campaign: interrupted")
 
 // drainWithin bounds the end of the fleet's work.
-const drainWithin = 2 * time.Minute
+const drainWithin = 5 * time.Minute
 
 // goneWithin is how long after a lease traces of calls that gave up may last.
-const goneWithin = 5 * time.Second
+const goneWithin = 30 * time.Second
 
 // watched checks that every process watches its socket, whichever its driver.
 // Otherwise its times say nothing about a closed connection.
 func watched(ctx context.Context, f *fleet.Fleet) error {
 	for _, m := range f.Members {
-		err := fleet.Poll(ctx, 10*time.Second, "a process to watch its socket", func(context.Context) (bool, error) {
+		err := fleet.Poll(ctx, 30*time.Second, "a process to watch its socket", func(context.Context) (bool, error) {
 			s := m.Process.Status()
 			return s.Connected && s.Watched, nil
 		})

@@ -3,7 +3,9 @@ package campaign
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -77,4 +79,29 @@ func covered(row faults.Row) *Result {
 	r.Stored = 1
 	r.Report = &check.Report{Contended: 1, Losses: 1}
 	return r
+}
+
+// A seed determines the order of the faults.
+func TestOrder(t *testing.T) {
+	rows := faults.Rows(fleet.Postgres)
+	of := func(seed uint64) (numbers []int) {
+		for _, row := range order(rand.New(rand.NewPCG(seed, 2)), rows, 2) {
+			numbers = append(numbers, row.Number)
+		}
+		return numbers
+	}
+	if len(of(7)) != 2*len(rows) || !slices.Equal(of(7), of(7)) || slices.Equal(of(7), of(8)) {
+		t.Errorf("with one seed %v and %v, with another %v", of(7), of(7), of(8))
+	}
+}
+
+// What no slow machine excuses is told apart from what one may cause.
+func TestUnsafe(t *testing.T) {
+	late := fmt.Errorf("row 14: %w", errors.Join(faults.ErrViolated, check.ErrSlow, check.ErrLong, errNotifiedLate))
+	if err := Unsafe(late); err != nil {
+		t.Errorf("what is late alone: %v", err)
+	}
+	if err := Unsafe(errors.Join(late, check.ErrOverlap)); !errors.Is(err, check.ErrOverlap) {
+		t.Errorf("two holders: %v", err)
+	}
 }

@@ -117,27 +117,3 @@ func (r *Result) recovery(of *RowResult) *check.Recovery {
 	}
 	return nil
 }
-
-// legend says how the figures of the table are counted.
-const legend = `A holder is told of a loss by Err, by its context or by a hook.
-These times run from the beginning of the fault, for the locks held then and lost to it.
-A row reads "no holder was told" if no holder had a lock to lose, or all had given theirs back or were killed before the news.
-In row 2 a frozen holder is told when it wakes up.
-"Told before the next grant" means before the call that brought the grant returned.
-A key is free again at the next grant that a caller got.
-This is counted from the beginning of the fault.
-Where nothing can happen during the fault, this is counted from its end.
-These are rows 14 to 16 and 31 to 33, and rows 2 and 36 of SQLite.
-In row 14 the end is when the server ends its other connections.
-Time in which a later fault keeps requests away does not count.
-"Locks lost" is what the processes report; a process that is killed then may not have written all of that into its history.`
-
-// table is a line for each row of the faults.
-func (r *Result) table() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
-	for _, of := range r.Rows {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(r.cells(of), " | "))
-	}
-	return b.String()
-}

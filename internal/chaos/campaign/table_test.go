@@ -109,7 +109,7 @@ func TestTable(t *testing.T) {
 					t.Errorf("no %q in\n%s", total, text)
 				}
 			}
-			table := r.table()
+			table := table(r)
 			for _, line := range tt.lines {
 				if !strings.Contains(table, line) {
 					t.Errorf("no %q in\n%s", line, table)
@@ -120,6 +120,15 @@ func TestTable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// table is the table of r, with bars between its cells.
+func table(r *Result) string {
+	var b strings.Builder
+	for _, of := range r.Rows {
+		b.WriteString("| " + strings.Join(r.cells(of), " | ") + " |\n")
+	}
+	return b.String()
 }
 
 func listens(events []history.Event) []history.Event {

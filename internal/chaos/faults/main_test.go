@@ -4,7 +4,11 @@ import (
 	"os"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	bound.Lengthen()
+	os.Exit(pgtest.Main(m))
+}

@@ -39,7 +39,7 @@ func start(t *testing.T) *fleet.Fleet {
 	return f
 }
 
-func TestProcessEnds(t *testing.T) {
+func TestLongProcessEnds(t *testing.T) {
 	f := start(t)
 	if err := f.Members[1].Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestProcessEnds(t *testing.T) {
 	}
 }
 
-func TestFleet(t *testing.T) {
+func TestLongFleet(t *testing.T) {
 	f := start(t)
 	ctx, m := t.Context(), f.Members[0]
 	if f.Members[1].Driver == m.Driver {
@@ -98,7 +98,7 @@ func TestFleet(t *testing.T) {
 }
 
 // A lock that is left when the callers have ended is seen.
-func TestRest(t *testing.T) {
+func TestLongRest(t *testing.T) {
 	f := start(t)
 	conn, err := f.DB.Conn(t.Context())
 	if err != nil {
@@ -114,7 +114,7 @@ func TestRest(t *testing.T) {
 }
 
 // What should not be there is seen.
-func TestStrangers(t *testing.T) {
+func TestLongStrangers(t *testing.T) {
 	f := start(t)
 	conn, err := f.DB.Conn(t.Context())
 	if err != nil {

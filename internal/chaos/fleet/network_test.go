@@ -9,7 +9,7 @@ import (
 )
 
 // A round trip feels what is done to the network of its member.
-func TestRoundTrip(t *testing.T) {
+func TestLongRoundTrip(t *testing.T) {
 	f := start(t)
 	const late = 300 * time.Millisecond
 	fault, err := f.Members[0].Proxy.Latency(late, 0)
@@ -26,7 +26,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // Locks of a server's process are seen until they go.
-func TestReleased(t *testing.T) {
+func TestLongReleased(t *testing.T) {
 	f := start(t)
 	conn, err := f.DB.Conn(t.Context())
 	if err != nil {

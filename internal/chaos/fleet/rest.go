@@ -65,7 +65,7 @@ func (f *Fleet) probe(ctx context.Context) error {
 		if err := m.Process.Probe(); err != nil {
 			return fmt.Errorf("fleet: process %d: %w", m.Process.Config.Process, err)
 		}
-		err := Poll(ctx, time.Minute, "a process to take each key", func(context.Context) (bool, error) { return m.Process.Status().Probed, nil })
+		err := Poll(ctx, 2*time.Minute, "a process to take each key", func(context.Context) (bool, error) { return m.Process.Status().Probed, nil })
 		if err != nil {
 			return fmt.Errorf("process %d: %w", m.Process.Config.Process, err)
 		}

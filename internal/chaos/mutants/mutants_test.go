@@ -3,171 +3,125 @@ package mutants
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
 
 var (
-	all   = flag.Bool("mutants", false, "plant every mutant and see that it is caught, or run the same without")
-	slice = flag.String("slice", "1/1", "with -mutants: only the `i/n`th part of all")
-	page  = flag.Bool("page", false, "write docs/planted-bugs.md, with the times of what was planted")
-	trees = flag.Int("trees", 2, "how many tests run at the same time")
+	slice = flag.String("slice", "", "plant the `i/n`th part of all bugs")
+	base  = flag.String("base", "", "the commit that TestLongMutantsChanged compares the tree with")
 )
 
-const (
-	root     = "../../.."
-	pageName = root + "/docs/planted-bugs.md"
-)
-
-// TestMutants is the gate: what catches bugs must catch these. One of them:
-//
-//	go test ./mutants -run 'TestMutants/^watch-is-deaf$' -v -mutants
+// TestMutants plants the bugs of -slice, and sees that tests catch them.
+// `make mutants` and `make repro-NAME` run it.
 func TestMutants(t *testing.T) {
-	mutants := load(t)
-	taken := 0
-	for _, m := range mutants {
-		if m.From != "" {
-			taken++
+	plantAll(t, sliced(t), 0)
+}
+
+// TestCampaigns plants the bugs that a campaign must catch as well. Campaigns
+// run alone: some of their judgements depend on the machine's speed.
+func TestCampaigns(t *testing.T) {
+	for _, m := range sliced(t) {
+		if len(m.Campaign) == 0 {
+			continue
 		}
-	}
-	if len(mutants) < 90 || taken < 20 {
-		t.Errorf("%d mutants, %d of them from other projects; want 90 and 20 at least", len(mutants), taken)
-	}
-	if !*all { // as in CI: the other tests here see that every patch can be read and applies
-		t.Skip("-mutants plants them; here they were only read")
-	}
-	part := sliced(t, mutants)
-	bench, done := newBench(t), newTimes(t, mutants)
-	planted := 0
-	for _, m := range part {
 		t.Run(m.Name, func(t *testing.T) {
-			planted++
-			t.Parallel()
-			done.note(t, m.Name, plant(t, bench, m))
+			out, err := planted(t, m).violated(t.Context(), m.Campaign)
+			report(t, m, out, err)
 		})
 	}
-	if planted == 0 { // go test passes when nothing is of the name
-		t.Fatalf("there is no such mutant, but there are\n\t%s", strings.Join(names(part), "\n\t"))
-	}
 }
 
-// sliced returns the part of all that the flag names.
-func sliced[E any](t *testing.T, all []E) (part []E) {
+// changedBound is how long TestLongMutantsChanged begins new trials.
+const changedBound = 8 * time.Minute
+
+// TestLongMutantsChanged plants the bugs in files that have changed since a
+// commit: by default where origin/main and this branch parted, or the commit
+// before this one. `make mutants-changed BASE=commit` runs it alone.
+func TestLongMutantsChanged(t *testing.T) {
+	since, changed := changedFiles(t)
+	touched := slices.DeleteFunc(mutants(t), func(m Mutant) bool {
+		return !slices.ContainsFunc(m.Files, func(file string) bool { return slices.Contains(changed, file) })
+	})
+	t.Logf("%d of the planted bugs are in files that have changed since %s", len(touched), since)
+	// Another run begins with other bugs, in case the time is too short for all.
+	rand.Shuffle(len(touched), func(i, j int) { touched[i], touched[j] = touched[j], touched[i] })
+	plantAll(t, touched, changedBound)
+}
+
+// changedFiles returns the files that differ from a commit, and the commit. The
+// test is skipped if there is none.
+func changedFiles(t *testing.T) (since string, files []string) {
 	t.Helper()
-	var i, n int
-	if _, err := fmt.Sscanf(*slice, "%d/%d", &i, &n); err != nil || i < 1 || i > n {
-		t.Fatalf("-slice %s: want i/n", *slice)
+	candidates := []string{*base}
+	if *base == "" {
+		parted, _ := git(t, "merge-base", "origin/main", "HEAD")
+		if head, _ := git(t, "rev-parse", "HEAD"); parted == head {
+			parted = "" // main itself
+		}
+		candidates = []string{parted, "HEAD~1"}
 	}
-	for at, e := range all {
-		if at%n == i-1 {
-			part = append(part, e)
+	for _, since := range candidates {
+		if since == "" {
+			continue
+		}
+		if list, err := git(t, "diff", "--name-only", since); err == nil {
+			return since, strings.Fields(list)
 		}
 	}
-	return part
+	t.Skip("no earlier commit to compare with, as in a shallow clone")
+	return "", nil
 }
 
-// newBench returns a Bench with trees in the user's cache.
-func newBench(t *testing.T) *Bench {
+func git(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	var dirs []string
-	for range *trees {
-		p, err := openPlace()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = p.close() })
-		dirs = append(dirs, p.dir)
-	}
-	return NewBench(root, dirs...)
+	c := exec.CommandContext(t.Context(), "git", args...)
+	c.Dir = root(t)
+	out, err := c.Output()
+	return strings.TrimSpace(string(out)), err
 }
 
-// doneTimes are the times for the page.
-type doneTimes struct {
-	page    *Page
-	mutants []Mutant
-	mu      sync.Mutex // protects times, and the file of the page
-	times   map[string]Times
-}
-
-// newTimes returns the times on the page.
-func newTimes(t *testing.T, mutants []Mutant) *doneTimes {
+// plantAll plants bugs one at a time, two of them beside each other. It begins
+// no more when the time is over; 0 is without end.
+func plantAll(t *testing.T, all []Mutant, within time.Duration) {
 	t.Helper()
-	p, err := OpenPage(pageName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &doneTimes{page: p, mutants: mutants, times: p.Times()}
-}
-
-// note notes the times of a mutant. If that is wanted, it writes the page, so that
-// a run that is broken off has written what it knows.
-func (d *doneTimes) note(t *testing.T, name string, times Times) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.times[name] = times
-	if !*page {
-		return
-	}
-	if err := d.page.Write(d.mutants, d.times); err != nil {
-		t.Error(err)
+	begun := time.Now()
+	for _, m := range all {
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			if within > 0 && time.Since(begun) > within {
+				t.Skipf("left out: %v have passed (make repro-NAME plants one)", within)
+			}
+			out, err := planted(t, m).caught(t.Context(), m)
+			report(t, m, out, err)
+		})
 	}
 }
 
-// plant checks that m is caught by all that should, and returns in which time.
-func plant(t *testing.T, bench *Bench, m Mutant) Times {
-	t.Log(m.Wrong)
-	result, err := bench.Try(t.Context(), m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var times Times
-	times.Test = report(t, m.Catch, result.Test)
-	if len(m.Campaign.Words) > 0 {
-		times.Campaign = report(t, m.Campaign, result.Campaign)
-	}
-	return times
-}
-
-// TestPage sees that the page has the bugs of this folder, with their texts. If
-// it has not, write it again:
-//
-//	go test ./mutants -run TestPage -page
-func TestPage(t *testing.T) {
-	mutants := load(t)
-	p, err := OpenPage(pageName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *page && !*all {
-		if err := p.Write(mutants, p.Times()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !p.Matches(mutants) {
-		t.Error("docs/planted-bugs.md is not about these patches: cd internal/chaos && go test ./mutants -run TestPage -page")
-	}
-}
-
-// report logs how a command ended, and returns how long it took to catch the bug;
-// 0 if it has not.
-func report(t *testing.T, c Command, o Outcome) time.Duration {
+// report fails the test of m if nothing has caught the bug.
+func report(t *testing.T, m Mutant, out string, err error) {
 	t.Helper()
-	if !o.Caught {
-		t.Errorf("survived %v\n%s", c, o.Output)
-		return 0
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case out == "":
+		t.Errorf("this bug survived: %s", m.Wrong)
+	default:
+		t.Logf("%s\n%s", m.Wrong, excerpt(out))
 	}
-	t.Logf("caught by %v in %.1f s\n%s", c, o.Took.Seconds(), excerpt(o.Output))
-	return o.Took
 }
 
-// excerpt is how output begins, where a test says what was wrong, and how it ends, where
-// a campaign does.
+// excerpt returns the beginning and the end of an output: where a test says what
+// is wrong, and where a campaign does.
 func excerpt(output string) string {
 	const few, wide = 8, 200
 	lines := strings.Split(strings.TrimSpace(output), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "=== ") || strings.Contains(line, "--- PASS") })
 	if len(lines) > 2*few {
 		lines = slices.Concat(lines[:few], []string{"…"}, lines[len(lines)-few:])
 	}
@@ -179,64 +133,81 @@ func excerpt(output string) string {
 	return strings.Join(lines, "\n")
 }
 
-func load(t *testing.T) []Mutant {
+// planted returns the tree with m.
+func planted(t *testing.T, m Mutant) tree {
 	t.Helper()
-	mutants, err := Load(".")
+	planted, err := plant(t.Context(), root(t), t.TempDir(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return planted
+}
+
+// sliced returns the mutants that -slice names.
+func sliced(t *testing.T) (part []Mutant) {
+	t.Helper()
+	if *slice == "" {
+		t.Skip("takes two hours: make mutants")
+	}
+	var i, n int
+	if _, err := fmt.Sscanf(*slice, "%d/%d", &i, &n); err != nil || i < 1 || i > n {
+		t.Fatalf("-slice %s: want i/n", *slice)
+	}
+	for at, m := range mutants(t) {
+		if at%n == i-1 {
+			part = append(part, m)
+		}
+	}
+	return part
+}
+
+func mutants(t *testing.T) []Mutant {
+	t.Helper()
+	mutants, err := load(".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return mutants
 }
 
-func names(mutants []Mutant) (all []string) {
-	for _, m := range mutants {
-		all = append(all, m.Name)
-	}
-	return all
-}
-
-// Enough of the mutants are seen by the campaign, not only by a test made for
-// them.
-func TestCampaignSeesMutants(t *testing.T) {
-	t.Parallel()
-	n := 0
-	for _, m := range load(t) {
-		if len(m.Campaign.Words) > 0 {
-			n++
-		}
-	}
-	if n < 8 {
-		t.Errorf("%d mutants are for the campaign, want 8 at least", n)
-	}
-}
-
-// TestPatchesApply sees that no patch has gone stale.
-func TestPatchesApply(t *testing.T) {
-	t.Parallel()
-	copied := t.TempDir()
-	if err := mirror(root, copied); err != nil {
+func root(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../../..")
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range load(t) {
-		if out, err := apply(t.Context(), copied, m.patch, "--check"); err != nil {
-			t.Errorf("%s does not apply cleanly: %v\n%s", m.Name, err, out)
+	return root
+}
+
+// Each patch applies to the tree, and names a package with tests.
+func TestPatchesApply(t *testing.T) {
+	t.Parallel()
+	campaigns := 0
+	for _, m := range mutants(t) {
+		planted(t, m)
+		if tests, err := filepath.Glob(filepath.Join(root(t), m.Run[0], "*_test.go")); err != nil || len(tests) == 0 {
+			t.Errorf("%s: no tests in %s", m.Name, m.Run[0])
 		}
+		if len(m.Campaign) > 0 {
+			campaigns++
+		}
+	}
+	if campaigns < 8 {
+		t.Errorf("campaigns are to catch %d bugs, want 8", campaigns)
 	}
 }
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "caught by: go test\n", "It is wrong.\n", "It is wrong.\ncampaign: go run .\n"} {
-		if _, err := parse(text + "--- a/x\n"); err == nil {
+	const diff = "--- a/x.go\n+++ b/x.go\nrun: no\nfrom: no\n--- a/y.go\n"
+	for _, text := range []string{diff, "run: x\n" + diff, "It is wrong.\n" + diff, "It is wrong.\nrun: x\n"} {
+		if _, err := parse(text); err == nil {
 			t.Errorf("%q: no error", text)
 		}
 	}
-	m, err := parse("It is\nwrong.\nfrom: a/b #1\ncaught by: go test ./x\ndir: y\n--- a/x\ncaught by: no\ncampaign: no\nfrom: no\n")
-	if err != nil || m.Wrong != "It is wrong." || m.From != "a/b #1" || m.Catch.String() != "cd y && go test ./x" || len(m.Campaign.Words) != 0 {
-		t.Errorf("%+v, %v", m, err)
-	}
-	m, err = parse("It is wrong.\ncaught by: go test ./x\ncampaign: go run . -rows 2\n--- a/x\n")
-	if err != nil || m.Catch.String() != "go test ./x" || m.Campaign.String() != "cd internal/chaos && go run . -rows 2" {
-		t.Errorf("%+v, %v", m, err)
+	m, err := parse("It is\nwrong.\nfrom: a/b #1\nrun: x -v\ncampaign: -rows 2\n" + diff)
+	want := Mutant{Wrong: "It is wrong.", From: "a/b #1", Run: []string{"x", "-v"}, Campaign: []string{"-rows", "2"}, Files: []string{"x.go", "y.go"}}
+	if err != nil || fmt.Sprint(m) != fmt.Sprint(want) {
+		t.Errorf("%+v, %v; want %+v", m, err, want)
 	}
 }

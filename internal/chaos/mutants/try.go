@@ -1,14 +1,18 @@
 package mutants
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
-	"sync"
+	"syscall"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
@@ -16,107 +20,120 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 )
 
-// bound is how long a test or a campaign may take to catch a bug.
+// bound is how long the tests of one level, or a campaign, may take to catch a
+// bug. A test that hangs because of the bug fails then.
 const bound = 10 * time.Minute
 
-// A Result is what came of a mutant.
-type Result struct {
-	Test     Outcome
-	Campaign Outcome // of a Mutant that has one
+// ends is how long a program has to end when it is asked to: a campaign ends its
+// processes and servers.
+const ends = 30 * time.Second
+
+// A tree is a source tree, with one mutant or none. The planted files stay out
+// of it: the go command reads them in place of those in the tree.
+type tree struct {
+	root    string // absolute
+	overlay string // the file for the go command's flag -overlay; "" without a mutant
 }
 
-// An Outcome is what came of a command that should notice a bug.
-type Outcome struct {
-	Caught bool
-	Took   time.Duration // with the build
-	Output string
-}
-
-// A Bench is where bugs are tried: trees of which each is for one trial at a
-// time. Tests run beside each other, one in each tree. A campaign runs alone.
-type Bench struct {
-	root  string
-	trees chan string
-	quiet sync.RWMutex // held for reading by tests, for writing by a campaign
-}
-
-// NewBench returns a Bench that tries bugs of the tree at root in these folders.
-func NewBench(root string, trees ...string) *Bench {
-	b := &Bench{root: root, trees: make(chan string, len(trees))}
-	for _, tree := range trees {
-		b.trees <- tree
+// plant returns the tree with m. It writes the planted files to scratch.
+func plant(ctx context.Context, root, scratch string, m Mutant) (tree, error) {
+	replace := map[string]string{}
+	for _, file := range m.Files {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			return tree{}, fmt.Errorf("mutants: %s does not apply: %w", m.Name, err)
+		}
+		planted := filepath.Join(scratch, file)
+		if err := os.MkdirAll(filepath.Dir(planted), 0o700); err != nil {
+			return tree{}, err
+		}
+		if err := os.WriteFile(planted, text, 0o600); err != nil {
+			return tree{}, err
+		}
+		replace[filepath.Join(root, file)] = planted
 	}
-	return b
-}
-
-// inTree calls try with a tree that is equal to the one at root.
-func (b *Bench) inTree(ctx context.Context, try func(tree string) error) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case tree := <-b.trees:
-		defer func() { b.trees <- tree }()
-		if err := mirror(b.root, tree); err != nil {
-			return err
-		}
-		return try(tree)
+	apply := exec.CommandContext(ctx, "git", "apply", m.patch)
+	// In a folder of a repository git would only change what that knows.
+	apply.Dir, apply.Env = scratch, append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(scratch))
+	if out, err := apply.CombinedOutput(); err != nil {
+		return tree{}, fmt.Errorf("mutants: %s does not apply: %w\n%s", m.Name, err, out)
 	}
-}
-
-// Try plants m in a tree, and runs what should catch it. An error is one of the
-// trial: a patch that does not apply, a tree that does not compile, a test that
-// does not end within the bound.
-func (b *Bench) Try(ctx context.Context, m Mutant) (v Result, err error) {
-	err = b.inTree(ctx, func(tree string) error {
-		if out, err := apply(ctx, tree, m.patch); err != nil {
-			return fmt.Errorf("mutants: %s does not apply: %w\n%s", m.Name, err, out)
-		}
-		if v.Test, err = b.notices(ctx, m.Catch, tree); err != nil {
-			return fmt.Errorf("mutants: with %s: %w", m.Name, err)
-		}
-		if len(m.Campaign.Words) == 0 {
-			return nil
-		}
-		if v.Campaign, err = b.notices(ctx, m.Campaign, tree); err != nil {
-			return fmt.Errorf("mutants: with %s: %w", m.Name, err)
-		}
-		// One that could not begin, or was broken off, has found nothing.
-		v.Campaign.Caught = v.Campaign.Caught && violated(v.Campaign.Output)
-		return nil
-	})
-	return v, err
-}
-
-// Without runs c in a tree without bugs.
-func (b *Bench) Without(ctx context.Context, c Command) (o Outcome, err error) {
-	err = b.inTree(ctx, func(tree string) error {
-		o, err = b.notices(ctx, c, tree)
-		return err
-	})
-	return o, err
-}
-
-// notices runs c in a tree when its turn has come.
-func (b *Bench) notices(ctx context.Context, c Command, tree string) (Outcome, error) {
-	if c.Dir == campaignDir {
-		b.quiet.Lock()
-		defer b.quiet.Unlock()
-		return c.inTree(tree).notices(ctx, tree, bound)
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return tree{}, err
 	}
-	b.quiet.RLock()
-	defer b.quiet.RUnlock()
-	return c.notices(ctx, tree, bound)
+	t := tree{root, filepath.Join(scratch, "overlay.json")}
+	return t, os.WriteFile(t.overlay, overlay, 0o600)
 }
 
-// inTree is a campaign that leaves its histories, which one that fails keeps, with the
-// tree.
-func (c Command) inTree(tree string) Command {
-	return Command{slices.Concat(c.Words, []string{"-out", filepath.Join(tree, "histories")}), c.Dir}
+// caught runs the tests that should notice m, which is planted in t: first those
+// of make test, then those of make test-long. It returns what they print, or ""
+// if none fails.
+//
+// A test that also fails without a bug has caught nothing. That is an error.
+func (t tree) caught(ctx context.Context, m Mutant) (string, error) {
+	for _, level := range []string{"-skip=^TestLong", "-run=^TestLong"} {
+		out, failed, err := t.test(ctx, slices.Concat(m.Run, []string{level})...)
+		if err != nil {
+			return "", fmt.Errorf("mutants: with %s: %w", m.Name, err)
+		}
+		if !failed {
+			continue
+		}
+		if name := failedTest.FindStringSubmatch(out); name != nil {
+			clean := tree{root: t.root}
+			args := slices.Concat(m.Run, []string{"-run=^" + name[1] + "$"})
+			if without, failed, err := clean.test(ctx, args...); err != nil || failed {
+				return "", fmt.Errorf("mutants: %s fails without %s, too: %w\n%s", name[1], m.Name, err, without)
+			}
+		}
+		return out, nil
+	}
+	return "", nil
+}
+
+var failedTest = regexp.MustCompile(`--- FAIL: (Test\w*)`)
+
+// test runs tests of the package args[0], and ends them when one has failed.
+func (t tree) test(ctx context.Context, args ...string) (out string, failed bool, err error) {
+	dir := filepath.Join(t.root, args[0])
+	command := slices.Concat([]string{"test", "-v", "-count=1", "-timeout", bound.String(), "."}, args[1:])
+	out, err = t.run(ctx, dir, failedTest, command...)
+	switch exit := (*exec.ExitError)(nil); {
+	case ctx.Err() != nil:
+		return out, false, ctx.Err()
+	case strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"):
+		return out, false, fmt.Errorf("the tests do not compile:\n%s", out)
+	case err != nil && !errors.As(err, &exit):
+		return out, false, err
+	}
+	return out, err != nil, nil
+}
+
+// violated runs a campaign, and returns what it prints if it has found a
+// violation, or "".
+func (t tree) violated(ctx context.Context, flags []string) (string, error) {
+	histories, err := os.MkdirTemp("", "histories-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(histories)
+	bounded, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	dir := filepath.Join(t.root, "internal/chaos")
+	out, err := t.run(bounded, dir, nil, slices.Concat([]string{"run", "."}, flags, []string{"-out", histories})...)
+	if bounded.Err() != nil {
+		return "", fmt.Errorf("mutants: a campaign: %w\n%s", bounded.Err(), out)
+	}
+	if err == nil || !saysViolated(out) {
+		return "", nil
+	}
+	return out, nil
 }
 
 // violations are the words by which a campaign reports a violation: of a row,
-// in its table, or in its last error. A campaign that could not decide has none
-// of them.
+// in its table, or in its last error. A campaign that could not begin, or could
+// not decide, has none of them.
 var violations = []string{
 	"VIOLATED", faults.ErrViolated.Error(), "campaign: holders were told too late", "campaign: losses were reported",
 	fleet.ErrLeftBehind.Error(), fleet.ErrProcessEnded.Error(), check.ErrSetInPart.Error(), check.ErrOverLimit.Error(), check.ErrOvertaken.Error(),
@@ -131,32 +148,46 @@ var violations = []string{
 	check.ErrNotShown.Error(), check.ErrStillShown.Error(), check.ErrWrongSince.Error(), check.ErrWaitHidden.Error(), check.ErrWrongAge.Error(),
 }
 
-func violated(output string) bool {
+func saysViolated(output string) bool {
 	return slices.ContainsFunc(violations, func(words string) bool { return strings.Contains(output, words) })
 }
 
-// notices runs c in the tree at root. The bug is caught if c fails within the
-// time.
-func (c Command) notices(ctx context.Context, root string, within time.Duration) (Outcome, error) {
-	bounded, cancel := context.WithTimeout(ctx, within)
+// run runs the go command, and returns what it and its children print. It asks
+// all of them to end when ctx ends, or when a line matches enough: the go
+// command would not pass that on to what it runs.
+func (t tree) run(ctx context.Context, dir string, enough *regexp.Regexp, args ...string) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	begun := time.Now()
-	out, err := run(bounded, filepath.Join(root, c.Dir), c.Words[0], c.Words[1:]...)
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return Outcome{}, ctx.Err()
-	case bounded.Err() != nil:
-		return Outcome{}, fmt.Errorf("%v: %w within %v\n%s", c, errLate, within, out)
-	case err != nil && !errors.As(err, &exit):
-		return Outcome{}, err
-	case err != nil && (strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]")):
-		return Outcome{}, fmt.Errorf("the tests do not compile:\n%s", out)
-	case strings.Contains(out, "[no tests to run]"):
-		return Outcome{}, fmt.Errorf("%v: there is no such test\n%s", c, out)
+	program := os.Getenv("GO")
+	if program == "" {
+		program = "go"
 	}
-	return Outcome{Caught: err != nil, Took: time.Since(begun), Output: out}, nil
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // what patches of this folder name
+	flags := os.Getenv("GOFLAGS") + " -vet=off"
+	if t.overlay != "" {
+		flags += " -overlay=" + t.overlay // children that build programs build them with the bug, too
+	}
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS="+flags)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = ends
+	out := &watchedOutput{enough: enough, cancel: cancel}
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	return out.text.String(), err
 }
 
-// errLate: neither a failure nor a success.
-var errLate = errors.New("it has not ended")
+// A watchedOutput keeps what is written, and calls cancel when that matches
+// enough.
+type watchedOutput struct {
+	text   bytes.Buffer
+	enough *regexp.Regexp // may be nil
+	cancel func()
+}
+
+func (o *watchedOutput) Write(p []byte) (int, error) {
+	if o.enough != nil && o.enough.Match(p) {
+		o.cancel()
+	}
+	return o.text.Write(p)
+}

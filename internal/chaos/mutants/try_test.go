@@ -1,9 +1,10 @@
 package mutants
 
 import (
-	"errors"
+	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -25,41 +26,49 @@ func files(t *testing.T, contents map[string]string) string {
 	return dir
 }
 
-// try is what comes of one mutant, a patch of this text.
-func try(t *testing.T, tree, text string) (Result, error) {
-	t.Helper()
-	mutants, err := Load(files(t, map[string]string{"one.patch": text}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return NewBench(tree, t.TempDir()).Try(t.Context(), mutants[0])
-}
-
 // A trial tells a bug that was caught from one that survived, and both from a
-// trial that failed.
-func TestTry(t *testing.T) {
+// trial that failed. The tree stays as it is.
+func TestLongCaught(t *testing.T) {
 	t.Parallel()
+	const test = "package tree\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif One() != 1 {\n\t\tt.Fatal(\"not one\")\n\t}\n}\n"
 	tree := files(t, map[string]string{
-		"go.mod":       "module tree\n\ngo 1.25\n",
-		"tree.go":      "package tree\n\nfunc One() int { return 1 }\n",
-		"tree_test.go": "package tree\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {\n\tif One() != 1 {\n\t\tt.Fatal()\n\t}\n}\n",
+		"go.mod":           "module tree\n\ngo 1.25\n",
+		"tree.go":          "package tree\n\nfunc One() int { return 1 }\n",
+		"tree_test.go":     test,
+		"long/tree.go":     "package tree\n\nimport \"tree\"\n\nfunc One() int { return tree.One() }\n",
+		"long/a_test.go":   strings.Replace(test, "TestOne", "TestLongOne", 1),
+		"always/a_test.go": strings.Replace(test, "One() != 1", "true", 1),
 	})
 	const diff = "--- a/tree.go\n+++ b/tree.go\n@@ -1,3 +1,3 @@\n package tree\n \n-func One() int { return 1 }\n+func One() int { return %s }\n"
 	for _, tt := range []struct {
-		name, header, returns string
-		caught, fails         bool
+		name, run, returns string
+		caught             bool
+		fails              string
 	}{
-		{"caught", "It is two.\ncaught by: go test ./...\n", "2", true, false},
-		{"survives", "It is 1 in another way.\ncaught by: go test ./...\n", "2 - 1", false, false},
-		{"does not compile", "It is no number.\ncaught by: go test ./...\n", `"one"`, false, true},
-		{"no such program", "It is two.\ncaught by: no-such-program\n", "2", false, true},
-		{"no such test", "It is two.\ncaught by: go test -run TestTwo ./...\n", "2", false, true},
+		{"caught", ".", "2", true, ""},
+		{"caught by a long test", "long", "2", true, ""},
+		{"survives", ".", "2 - 1", false, ""},
+		{"does not compile", ".", `"one"`, false, "do not compile"},
+		{"no such package", "other", "2", false, "no such file"},
+		{"fails without the bug, too", "always", "2", false, "TestOne fails without one, too"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			result, err := try(t, tree, tt.header+strings.Replace(diff, "%s", tt.returns, 1))
-			if result.Test.Caught != tt.caught || (err != nil) != tt.fails {
-				t.Errorf("caught %t, error %v; want %t, %t", result.Test.Caught, err, tt.caught, tt.fails)
+			patches := files(t, map[string]string{"one.patch": "It is wrong.\nrun: " + tt.run + "\n" + strings.Replace(diff, "%s", tt.returns, 1)})
+			all, err := load(patches)
+			if err != nil {
+				t.Fatal(err)
+			}
+			planted, err := plant(t.Context(), tree, t.TempDir(), all[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := planted.caught(t.Context(), all[0])
+			if tt.fails == "" && err != nil || tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)) {
+				t.Errorf("error %v, want %q", err, tt.fails)
+			}
+			if (out != "") != tt.caught || tt.caught && !strings.Contains(out, "not one") {
+				t.Errorf("caught by %q, want %t", out, tt.caught)
 			}
 		})
 	}
@@ -67,49 +76,64 @@ func TestTry(t *testing.T) {
 
 // A campaign has caught a bug if it says what was violated, and not if it could
 // not be run.
-func TestTryCampaign(t *testing.T) {
+func TestSaysViolated(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name, says, exit string
-		caught           bool
-	}{
-		{"an overlap", "check: two locks of a key were valid at once: 1 times", "1", true},
-		{"the first of several", "chaos: check: a lost lock was valid again: 1 times", "1", true},
-		{"told late", "campaign: holders were told too late: row 7", "1", true},
-		{"a row", "2  frozen longer than the lease  1  3  VIOLATED", "1", true},
-		{"a guarantee of a row", "chaos: row 2, frozen: a guarantee was violated: process 3 has not noticed", "1", true},
-		{"a process that panicked", "chaos: fleet: every process to serve: a process has ended by itself: process 2", "1", true},
-		{"a row that was broken off", "22  PgBouncer, session mode, killed  1  0  broken off", "1", false},
-		{"all is well", "check: two locks of a key were valid at once", "0", false},
-		{"no server", "chaos: pgtest: initdb: no space left", "1", false},
-		{"no time to decide", "check: the time was not enough to decide: 1 keys", "1", false},
+	for says, want := range map[string]bool{
+		"check: two locks of a key were valid at once: 1 times":                          true,
+		"chaos: check: a lost lock was valid again: 1 times":                             true,
+		"2  frozen longer than the lease  1  3  VIOLATED":                                true,
+		"chaos: row 2, frozen: a guarantee was violated: process 3 has not noticed":      true,
+		"chaos: fleet: every process to serve: a process has ended by itself: process 2": true,
+		"22  PgBouncer, session mode, killed  1  0  broken off":                          false,
+		"chaos: pgtest: initdb: no space left":                                           false,
+		"check: the time was not enough to decide: 1 keys":                               false,
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		if saysViolated(says) != want {
+			t.Errorf("%q: want %t", says, want)
+		}
+	}
+}
+
+// What a program runs is asked to end with it, and can. A line that is enough
+// ends it, too.
+func TestLongRunEnds(t *testing.T) {
+	t.Parallel()
+	for name, enough := range map[string]*regexp.Regexp{"context": nil, "enough": regexp.MustCompile("begun")} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tree := files(t, map[string]string{
-				"go.mod":                   "module tree\n\ngo 1.25\n",
-				"tree.go":                  "package tree\n",
-				campaignDir + "/says":      tt.says + "\n",
-				campaignDir + "/play.sh":   "cat says\n[ \"$1\" = -out ] && [ -n \"$2\" ] || exit 0\nexit " + tt.exit + "\n",
-				campaignDir + "/spare.out": "",
+			// "go run" of a shell's script: the go command runs it by -exec.
+			dir := files(t, map[string]string{
+				"main.go": "package main\n\nfunc main() {}\n",
+				"wait.sh": "(trap 'touch asked; exit' TERM; touch begun; echo begun; while :; do sleep 0.1; done) & wait\n",
 			})
-			result, err := try(t, tree, "It is wrong.\ncaught by: true\ncampaign: sh play.sh\n"+
-				"--- a/tree.go\n+++ b/tree.go\n@@ -1 +1,2 @@\n package tree\n+// wrong\n")
-			if err != nil {
-				t.Fatal(err)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := tree{root: dir}.run(ctx, dir, enough, "run", "-exec", "sh wait.sh", "main.go")
+				ended <- err
+			}()
+			await(t, filepath.Join(dir, "begun"))
+			if enough == nil {
+				cancel()
 			}
-			if result.Campaign.Caught != tt.caught || result.Test.Caught || !strings.Contains(result.Campaign.Output, tt.says) {
-				t.Errorf("the result is %+v, want a campaign that caught: %t", result, tt.caught)
+			if err := <-ended; err == nil {
+				t.Error("a program that was broken off has ended well")
 			}
+			await(t, filepath.Join(dir, "asked"))
 		})
 	}
 }
 
-// A command that does not end in time is neither a catch nor a success.
-func TestBound(t *testing.T) {
-	t.Parallel()
-	_, err := Command{Words: []string{"sleep", "30"}}.notices(t.Context(), t.TempDir(), 10*time.Millisecond)
-	if !errors.Is(err, errLate) {
-		t.Errorf("got %v, want that it has not ended", err)
+// await polls for a file.
+func await(t *testing.T, name string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(name); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there is no %s", filepath.Base(name))
+		}
 	}
 }

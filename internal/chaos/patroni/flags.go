@@ -29,7 +29,6 @@ type options struct {
 	others   string        // the flags that were set, but for -seed and what does not change the rounds
 	limit    time.Duration // no round begins later; 0: none
 	dir      string        // absolute; empty: a temporary one
-	table    string
 	lease    time.Duration
 	settings cluster.Settings
 	callers  int
@@ -47,7 +46,6 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags.Uint64Var(&o.seed, "seed", rand.Uint64(), "of all random choices (a random one, or that of -out)")
 	flags.DurationVar(&o.limit, "for", 0, "how long to begin rounds; a later run with the same -out does the rest (no limit)")
 	flags.StringVar(&o.dir, "out", "", "directory for histories and results, where a later run with the same settings goes on (a temporary one, removed when all is well)")
-	flags.StringVar(&o.table, "table", "", "document into which to paste the table, if all was well")
 	flags.DurationVar(&o.lease, "lease", 10*time.Second, "of each Session")
 	flags.DurationVar(&o.settings.TTL, "ttl", 20*time.Second, "Patroni's ttl; Patroni 4 takes none that is shorter")
 	flags.DurationVar(&o.settings.LoopWait, "loop", 2*time.Second, "Patroni's loop_wait")
@@ -63,7 +61,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		switch f.Name {
 		case "seed":
 			o.seeded = true
-		case "out", "table", "for":
+		case "out", "for":
 		default:
 			o.others += fmt.Sprintf(" -%s=%v", f.Name, f.Value)
 		}

@@ -5,7 +5,7 @@
 // killed and cut off. Everything that they saw is checked.
 //
 //	go run ./patroni -each 20
-//	go run ./patroni -each 200 -clusters 3 -round 16 -out patroni/results -table ../../docs/databases/patroni.md
+//	go run ./patroni -each 200 -clusters 3 -round 16 -out results
 //	go run ./patroni -each 3 -rows 4,5 -ttl 30s -loop 10s -retry 10s -lease 10s
 //
 // A campaign with -out goes on where it was interrupted, or where -for ended it.
@@ -51,11 +51,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.table != "" {
-		if err := checkDocument(o.table); err != nil {
-			return err
-		}
-	}
 	var own *temporary
 	if o.dir == "" {
 		if own, err = newTemporary(); err != nil {
@@ -67,9 +62,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(results) > 0 {
 		fmt.Fprintf(stdout, "\n%s\n", o.markdown(results))
 		err = errors.Join(err, violations(results))
-	}
-	if err == nil && o.table != "" {
-		err = writeDocument(o.table, o.markdown(results))
 	}
 	kept := err != nil && len(results) > 0
 	if kept {

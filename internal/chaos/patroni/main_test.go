@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -22,31 +21,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-var failovers = flag.Bool("failovers", false, "inject one fault of each kind; this needs root, Patroni, etcd and HAProxy (3 min)")
-
 func TestMain(m *testing.M) {
 	network.Enter()
 	worker.Main()
 	sandbox.Main(round.Run)
 	subprocess.Main("temporary", holdTemporary)
 	os.Exit(m.Run())
-}
-
-func TestFailovers(t *testing.T) {
-	if !*failovers {
-		t.Skip("without -failovers")
-	}
-	var stdout bytes.Buffer
-	dir := filepath.Join(t.TempDir(), "out")
-	if err := run(t.Context(), []string{"-each", "1", "-seed", "1", "-out", dir}, &stdout, t.Output()); err != nil {
-		t.Error(err)
-	}
-	t.Logf("%s", &stdout)
-	for _, kind := range round.Kinds {
-		if !strings.Contains(stdout.String(), "| "+kind.Name+" | 1 |") {
-			t.Errorf("no fault of the kind %s", kind.Name)
-		}
-	}
 }
 
 func TestFlags(t *testing.T) {
@@ -192,31 +172,6 @@ func TestNothingMissing(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"-each", "2", "-rows", "1", "-out", dir}, &stdout, t.Output()); err == nil || !strings.Contains(err.Error(), "patroni") {
 		t.Errorf("one is missing: %v", err)
-	}
-}
-
-// The table on the page about Patroni is that of the results beside this test.
-func TestPublished(t *testing.T) {
-	o, err := parse([]string{"-clusters", "3", "-each", "200", "-round", "16", "-seed", "20261123", "-out", "results"}, io.Discard)
-	if err == nil {
-		err = o.settle()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := o.resume()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(sameServer(p.results), violations(p.results)); err != nil || p.left() > 0 {
-		t.Errorf("%v, and %d faults are missing", err, p.left())
-	}
-	page, err := os.ReadFile("../../../docs/databases/patroni.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(page), beginMark+"\n\n"+o.markdown(p.results)+"\n"+endMark) {
-		t.Error("the page has another table: paste that of `go run ./patroni -each 200 -clusters 3 -round 16 -out patroni/results`")
 	}
 }
 

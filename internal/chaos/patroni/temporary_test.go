@@ -31,7 +31,7 @@ func holdTemporary(ctx context.Context, _ struct{}) error {
 }
 
 // A temporary directory does not outlive a process that is killed.
-func TestTemporaryOfAKilledProcess(t *testing.T) {
+func TestLongTemporaryOfAKilledProcess(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	p, err := subprocess.Start("temporary", struct{}{})
 	if err != nil {

@@ -84,7 +84,7 @@ func send(t *testing.T, conn net.Conn, text string) {
 func expect(t *testing.T, conn net.Conn, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := io.ReadFull(conn, got); err != nil || string(got) != want {
@@ -112,7 +112,7 @@ func isTimeout(err error) bool {
 // endOf is how conn ends.
 func endOf(t *testing.T, conn net.Conn) error {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -127,7 +127,7 @@ func ended(t *testing.T, e *echo) error {
 	select {
 	case err := <-e.ended:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the server's side does not end")
 		return nil
 	}

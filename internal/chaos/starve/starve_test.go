@@ -26,7 +26,7 @@ func used(t *testing.T) time.Duration {
 }
 
 // It takes the processor, and gives it back.
-func TestStarve(t *testing.T) {
+func TestLongStarve(t *testing.T) {
 	// However busy the machine is, a long enough run gets its share.
 	for d := 50 * time.Millisecond; ; d *= 2 {
 		before := used(t)

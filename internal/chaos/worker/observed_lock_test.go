@@ -89,7 +89,7 @@ func TestObservedLock(t *testing.T) {
 }
 
 // One who holds on notes how far, and all that is noted can be told apart.
-func TestNoted(t *testing.T) {
+func TestLongNoted(t *testing.T) {
 	p := start(t, "pgx")
 	until(t, p, "grants", func(s worker.Status) bool { return s.Granted > 0 })
 	for deadline := time.Now().Add(30 * time.Second); !notedAll(read(t, p)); time.Sleep(20 * time.Millisecond) {

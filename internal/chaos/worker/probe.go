@@ -22,7 +22,7 @@ func (w *work) probeUntil(ctx context.Context, probes <-chan struct{}) {
 }
 
 // probeWithin bounds the attempts to take one key that should be free.
-const probeWithin = 2 * time.Second
+const probeWithin = 30 * time.Second
 
 // probe takes each key that callers may have used, one after the other, and
 // returns the numbers of those that it could not take.

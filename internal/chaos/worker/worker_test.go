@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -18,6 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	worker.Main()
+	bound.Lengthen()
 	code := pgtest.Main(m)
 	if err := goleak.Find(); code == 0 && err != nil {
 		println(err.Error())
@@ -81,7 +83,7 @@ func read(t *testing.T, p *worker.Process) []history.Event {
 
 // A process that is killed leaves a history that can be read, with all that it
 // had told about, and locks that have begun and not ended.
-func TestKilled(t *testing.T) {
+func TestLongKilled(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
@@ -122,7 +124,7 @@ func TestKilled(t *testing.T) {
 }
 
 // A process that is drained holds nothing and leaves nothing.
-func TestDrained(t *testing.T) {
+func TestLongDrained(t *testing.T) {
 	ends := map[string]func(*worker.Process, context.Context) (*worker.Report, error){
 		"command": (*worker.Process).Drain,
 		"SIGTERM": (*worker.Process).Terminate,
@@ -155,7 +157,7 @@ func TestDrained(t *testing.T) {
 }
 
 // A process that is frozen says nothing, and goes on when it is thawed.
-func TestFrozen(t *testing.T) {
+func TestLongFrozen(t *testing.T) {
 	p := start(t, "pgx")
 	until(t, p, "grants", func(s worker.Status) bool { return s.Granted > 10 })
 	if err := p.Freeze(); err != nil {

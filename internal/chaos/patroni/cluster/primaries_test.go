@@ -5,10 +5,12 @@ package cluster
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"net"
 	"net/url"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,17 +101,28 @@ func TestLookWithoutAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err == nil {
-		err = closed.Close()
-	}
+	// A port that is bound, but not listened to, refuses connections.
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer syscall.Close(socket)
+	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	own, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuses := fmt.Sprint("127.0.0.1:", own.(*syscall.SockaddrInet4).Port)
 	errs := map[string]error{}
-	for name, address := range map[string]net.Addr{"silent": silent.Addr(), "refused": closed.Addr()} {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		o := &observer{dsn: "postgres://u@" + address.String() + "/d?sslmode=disable"}
+	for name, address := range map[string]string{"silent": silent.Addr().String(), "refused": refuses} {
+		within := 100 * time.Millisecond
+		if name == "refused" {
+			within = 30 * time.Second
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		o := &observer{dsn: "postgres://u@" + address + "/d?sslmode=disable"}
 		_, errs[name] = o.look(ctx)
 		cancel()
 		if errs[name] == nil || o.conn != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
@@ -20,6 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	worker.Main()
+	bound.Lengthen()
 	os.Exit(m.Run())
 }
 
@@ -76,7 +78,7 @@ func writeHistory(t *testing.T, name string, events ...history.Event) {
 }
 
 // A process that ends by itself is a violation.
-func TestAlive(t *testing.T) {
+func TestLongAlive(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // a server that says nothing
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
@@ -185,7 +186,7 @@ func TestExpect(t *testing.T) {
 		{"an error at last", []error{nil, broken}, 0, broken},
 		{"the only look is cut short", []error{context.DeadlineExceeded}, 0, fleet.ErrTimeout},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r, looks := &run{result: &Result{}}, tt.looks
 			err := r.expectIn(t.Context(), 200*time.Millisecond, "something", func(ctx context.Context) (bool, error) {
 				look := looks[0]
@@ -198,7 +199,7 @@ func TestExpect(t *testing.T) {
 				return false, look
 			})
 			if len(r.result.Violations) != tt.violations || !errors.Is(err, tt.want) || tt.want == nil && err != nil {
-				t.Errorf("%v, %v", err, r.result.Violations)
+				t.Errorf("%s: %v, %v", tt.name, err, r.result.Violations)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ import (
 
 // A holder whose old primary lives on is refused by the new one. What it commits
 // on the old one is lost, or kept, by which of the two databases remains.
-func TestMinority(t *testing.T) {
+func TestLongMinority(t *testing.T) {
 	old := pgtest.New(t)
 	pool, next := openCluster(t, old), (*sql.DB)(nil)
 	for _, statement := range append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema, marksSchema) {

@@ -121,7 +121,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-func TestNetwork(t *testing.T) {
+func TestLongNetwork(t *testing.T) {
 	needRoot(t)
 	file := filepath.Join(t.TempDir(), "result")
 	var stderr strings.Builder
@@ -144,7 +144,7 @@ mended: left reaches third`
 }
 
 // Nothing outlives a sandbox that is killed, or whose parent is.
-func TestKilled(t *testing.T) {
+func TestLongKilled(t *testing.T) {
 	needRoot(t)
 	for _, victim := range []string{"sandbox", "parent"} {
 		t.Run(victim, func(t *testing.T) {
