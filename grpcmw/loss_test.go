@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
@@ -59,7 +60,7 @@ func TestLongDatabaseDown(t *testing.T) {
 	if err := cluster.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	session := dbtest.Session(t, "pgx", cluster.DSN(""), sqllock.WithLazyOpen())
+	session := dbtest.Session(t, "pgx", cluster.DSN(""), sqllock.WithLazyOpen(), sqllock.WithLease(2*time.Second))
 	client := start(t, &service{work: nothing}, limited(ratelimit.OneAtATime(session, namespace), grpcmw.Metadata("user-bin"))...)
 	call := func() error { return kinds[0].call(t.Context(), client, "alice") }
 	for _, when := range []string{"at the start", "later"} {

@@ -29,36 +29,54 @@ func hold(t *testing.T, l *ratelimit.Limiter, id string, d time.Duration) {
 	unlock(t, lock)
 }
 
+// An id of which this process has a hold is told when that one should end. For
+// others the mean of all holds counts.
 func TestRetryAfterLearnt(t *testing.T) {
 	const s = time.Second
+	type holds = []time.Duration
 	tests := []struct {
-		name  string
-		ended []time.Duration // holds that are over
-		ages  []time.Duration // of those held now, falling
-		want  time.Duration   // for an id that another process holds
+		name   string
+		ended  holds // that are over
+		others holds // the ages of those of other ids held now, falling
+		own    holds // the ages of those of the id; nil: another process has it
+		want   time.Duration
 	}{
-		{"nothing known", nil, []time.Duration{0}, s},
-		{"at least a second", []time.Duration{s / 100}, []time.Duration{0}, s},
-		{"at most a minute", []time.Duration{time.Hour}, []time.Duration{0}, time.Minute},
-		{"the first hold is all that is known", []time.Duration{8 * s}, []time.Duration{0}, 8 * s},
-		{"then each counts for an eighth", []time.Duration{8 * s, 16 * s}, []time.Duration{0}, 9 * s},
-		{"and downwards", []time.Duration{8 * s, 16 * s, s}, []time.Duration{0}, 8 * s},
-		{"holders older than what ended", []time.Duration{2 * s}, []time.Duration{7 * s, 5 * s}, 6 * s},
-		{"holders younger than what ended", []time.Duration{9 * s}, []time.Duration{7 * s, 5 * s}, 9 * s},
-		{"only holders", nil, []time.Duration{30 * s, 20 * s, 10 * s}, 20 * s},
-		{"holders without end", nil, []time.Duration{24 * time.Hour}, time.Minute},
+		{"nothing known", nil, holds{0}, nil, s},
+		{"at least a second", holds{s / 100}, holds{0}, nil, s},
+		{"at most a minute", holds{time.Hour}, holds{0}, nil, time.Minute},
+		{"the first hold is all that is known", holds{8 * s}, holds{0}, nil, 8 * s},
+		{"then each counts for an eighth", holds{8 * s, 16 * s}, holds{0}, nil, 9 * s},
+		{"and downwards", holds{8 * s, 16 * s, s}, holds{0}, nil, 8 * s},
+		{"holders older than what ended", holds{2 * s}, holds{7 * s, 5 * s}, nil, 6 * s},
+		{"holders younger than what ended", holds{9 * s}, holds{7 * s, 5 * s}, nil, 9 * s},
+		{"only holders", nil, holds{30 * s, 20 * s, 10 * s}, nil, 20 * s},
+		{"holders without end", nil, holds{24 * time.Hour}, nil, time.Minute},
+
+		{"it has just begun", holds{9 * s}, holds{0}, holds{0}, 9 * s},
+		{"most of it is over", holds{9 * s}, holds{0}, holds{7 * s}, 2 * s},
+		{"it is about to end", holds{9 * s}, holds{0}, holds{9 * s}, s},
+		{"it is late", holds{9 * s}, holds{0}, holds{13 * s}, 4 * s},
+		{"it hangs", holds{9 * s}, holds{0}, holds{49 * s}, 40 * s},
+		{"at most a minute if it hangs", holds{9 * s}, holds{0}, holds{time.Hour}, time.Minute},
+		{"nothing has ended yet", nil, holds{0}, holds{30 * s}, 30 * s},
+		{"the first of two", holds{9 * s}, holds{0}, holds{6 * s, 2 * s}, 3 * s},
+		{"one of two hangs", holds{9 * s}, holds{0}, holds{49 * s, 2 * s}, 7 * s},
+		{"both hang", holds{9 * s}, holds{0}, holds{49 * s, 29 * s}, 20 * s},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				locks := sqllock.NewMemory()
-				l := ratelimit.OneAtATime(locks, "export")
+				l := ratelimit.AtMost(max(len(tt.own), 1), locks, "export")
 				for _, d := range tt.ended {
 					hold(t, l, "ada", d)
 				}
-				holdAges(t, tt.ages, func(i int) { must(t, l, string(rune('a'+i))) })
-				must(t, ratelimit.OneAtATime(locks, "export"), "elsewhere")
-				if got := told(t, l, "elsewhere"); got != tt.want {
+				holdAges(t, tt.others, func(i int) { must(t, l, string(rune('a'+i))) })
+				holdAges(t, tt.own, func(int) { must(t, l, "grace") })
+				if tt.own == nil {
+					must(t, ratelimit.OneAtATime(locks, "export"), "grace")
+				}
+				if got := told(t, l, "grace"); got != tt.want {
 					t.Errorf("got %v, want %v", got, tt.want)
 				}
 			})
@@ -77,44 +95,6 @@ func holdAges(t *testing.T, ages []time.Duration, hold func(i int)) {
 			next = ages[i+1]
 		}
 		time.Sleep(age - next)
-	}
-}
-
-// An id of which this process has a hold is told when that one should end. The
-// holds of other ids do not matter.
-func TestRetryAfterOfAnID(t *testing.T) {
-	const s = time.Second
-	tests := []struct {
-		name  string
-		ended []time.Duration // holds that are over
-		ages  []time.Duration // of the id's own holds, falling
-		want  time.Duration
-	}{
-		{"it has just begun", []time.Duration{9 * s}, []time.Duration{0}, 9 * s},
-		{"most of it is over", []time.Duration{9 * s}, []time.Duration{7 * s}, 2 * s},
-		{"it is about to end", []time.Duration{9 * s}, []time.Duration{9 * s}, s},
-		{"it is late", []time.Duration{9 * s}, []time.Duration{13 * s}, 4 * s},
-		{"it hangs", []time.Duration{9 * s}, []time.Duration{49 * s}, 40 * s},
-		{"at most a minute", []time.Duration{9 * s}, []time.Duration{time.Hour}, time.Minute},
-		{"nothing has ended yet", nil, []time.Duration{30 * s}, 30 * s},
-		{"the first of two", []time.Duration{9 * s}, []time.Duration{6 * s, 2 * s}, 3 * s},
-		{"one of two hangs", []time.Duration{9 * s}, []time.Duration{49 * s, 2 * s}, 7 * s},
-		{"both hang", []time.Duration{9 * s}, []time.Duration{49 * s, 29 * s}, 20 * s},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := ratelimit.AtMost(max(len(tt.ages), 1), sqllock.NewMemory(), "export")
-				for _, d := range tt.ended {
-					hold(t, l, "ada", d)
-				}
-				must(t, l, "another")
-				holdAges(t, tt.ages, func(int) { must(t, l, "grace") })
-				if got := told(t, l, "grace"); got != tt.want {
-					t.Errorf("got %v, want %v", got, tt.want)
-				}
-			})
-		})
 	}
 }
 

@@ -148,6 +148,9 @@ func TestWaiters(t *testing.T) {
 				<-second
 				<-other
 				third := acquire(t.Context(), l, "ada")
+				if got := <-acquire(t.Context(), l, "ada"); !errors.Is(got.err, ratelimit.ErrBusy) {
+					t.Errorf("another one, with two in line: %v, want ErrBusy", got.err)
+				}
 				unlock(t, held[0])
 				if tt.name != "poll" { // there is an order
 					got := <-first

@@ -67,7 +67,7 @@ func TestSequentialCallsAreNeverRejected(t *testing.T) {
 					for _, locks := range []sqllock.Locker{a, b} {
 						servers = append(servers, dial(t, handlers(nothing, limited(ratelimit.OneAtATime(locks, namespace), connectmw.Field("value"))), i))
 					}
-					for n := range 30 {
+					for n := range 10 {
 						if err := kind.call(t.Context(), servers[n%2], alice); err != nil {
 							t.Fatalf("%s, %s, call %d: %v", road.name, kind.name, n, err)
 						}

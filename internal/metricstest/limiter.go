@@ -51,6 +51,7 @@ func results(t *testing.T, start func(*testing.T) Subject) {
 		result string
 		opts   []ratelimit.Option
 		busy   bool // another process holds the id
+		away   bool // the database
 		id     string
 	}{
 		{result: "admitted", id: "ada"},
@@ -58,13 +59,18 @@ func results(t *testing.T, start func(*testing.T) Subject) {
 		{result: "wait_timeout", id: "ada", busy: true, opts: []ratelimit.Option{ratelimit.WithWait(5*time.Millisecond, 1)}},
 		{result: "dry_run", id: "ada", busy: true, opts: []ratelimit.Option{ratelimit.WithDryRun()}},
 		{result: "error", id: ""},
+		{result: "failed_open", id: "ada", away: true, opts: []ratelimit.Option{ratelimit.WithFailOpen()}},
 	}
 	words := []string{"admitted", "busy", "wait_timeout", "canceled", "failed_open", "dry_run", "error"}
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		s := start(t)
 		locks, elsewhere := dbtest.Session(t, driver, dsn), dbtest.Session(t, driver, dsn)
 		for _, tt := range tests {
-			l := limit(s, locks, sqllock.Namespace(tt.result), tt.opts...)
+			var locker sqllock.Locker = locks
+			if tt.away {
+				locker = unavailable{}
+			}
+			l := limit(s, locker, sqllock.Namespace(tt.result), tt.opts...)
 			for _, word := range words {
 				want(t, s, figures{requests(tt.result, word): 0})
 			}
@@ -81,6 +87,13 @@ func results(t *testing.T, start func(*testing.T) Subject) {
 			}
 		}
 	})
+}
+
+// unavailable is a Locker whose database is away.
+type unavailable struct{ sqllock.Locker }
+
+func (unavailable) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+	return nil, sqllock.ErrUnavailable
 }
 
 // A lock that is held is active. When it is released or lost it has a duration.

@@ -49,7 +49,6 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		{"RemovedLimiter", removedLimiter},
 		{"Session", session},
 		{"Idle", idle},
-		{"Away", away},
 		{"LockTable", lockTable},
 		{"WaitCycle", waitCycle},
 		{"Findings", findings},

@@ -46,9 +46,9 @@ func (s subject) SessionOptions(name string) []sqllock.Option {
 
 // The suite looks for the names of package promlatchkey. So it also shows that
 // OpenTelemetry's rules make these names of those of the instruments.
-func TestMetrics(t *testing.T) {
-	metricstest.Run(t, start)
-}
+func TestMetrics(t *testing.T) { metricstest.Run(t, start) }
+
+func TestLongMetrics(t *testing.T) { metricstest.RunLong(t, start) }
 
 func (s subject) Exposition(t *testing.T) string {
 	t.Helper()

@@ -3,7 +3,11 @@ package otellatchkey_test
 import (
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) {
+	bound.Lengthen()
+	dbtest.Main(m)
+}

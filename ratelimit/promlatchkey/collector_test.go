@@ -50,9 +50,9 @@ func (s subject) Exposition(t *testing.T) string {
 	return b.String()
 }
 
-func TestCollector(t *testing.T) {
-	metricstest.Run(t, start)
-}
+func TestCollector(t *testing.T) { metricstest.Run(t, start) }
+
+func TestLongCollector(t *testing.T) { metricstest.RunLong(t, start) }
 
 // The buckets of limiters of one namespace are added up, and each has the values
 // below its bound.
