@@ -101,7 +101,7 @@ browser: deps ## test the page of lockui in Chromium with axe-core; both are fou
 
 screenshots: deps ## take the pictures of the page in docs/ again, in Chromium
 	@sh internal/browser/deps.sh
-	cd internal/browser && LATCHKEY_TEST_BROWSER=required $(GO) test -count 1 -run '^TestScreenshots$$' -screenshots ../../docs .
+	cd internal/browser && LATCHKEY_TEST_BROWSER=required $(GO) test -count 1 -run '^TestLongScreenshots$$' -screenshots ../../docs .
 
 fuzz: deps ## fuzz each Fuzz target for FUZZTIME (10s)
 	@set -e; grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort -u | while IFS=: read -r file func; do \

@@ -40,5 +40,3 @@ func Watching(s *Session) bool {
 	return true
 }
 
-// RingMax is the longest that a Session does not look at its socket for bells.
-const RingMax = ringMax

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
@@ -180,7 +181,7 @@ func TestTimingFigures(t *testing.T) {
 		{"not known yet", nil, false, 0, 0},
 		{"a heartbeat", []Option{WithHeartbeat(time.Second)}, false, 0, time.Second},
 		{"a lease", []Option{WithLease(20 * time.Second)}, false, 20 * time.Second, 4 * time.Second},
-		{"defaults", nil, true, defaultLease, defaultLease / 5},
+		{"defaults", nil, true, bound.Of(defaultLease), bound.Of(defaultLease / 5)},
 		{"both", []Option{WithLease(time.Minute), WithHeartbeat(time.Second)}, true, time.Minute, time.Second},
 	}
 	for _, tt := range tests {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -103,7 +104,8 @@ func TestFloodLeavesRoom(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		observer := open(t, driver, cluster.DSN(""))
 		book := new(logBook)
-		s := session(t, driver, cluster.DSN(""), sqllock.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
+		s := session(t, driver, cluster.DSN(""), sqllock.WithLogger(slog.New(slog.NewTextHandler(book, nil))),
+			sqllock.WithHeartbeat(time.Second)) // a heartbeat sees that there is room again
 		locks := flood(t, s, 0, 4000)
 		used, all := usedPlaces(t, observer)
 		t.Logf("%d of %d entries are in use", used, all)

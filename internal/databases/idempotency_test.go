@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -61,6 +62,10 @@ func TestIdempotencyRefusals(t *testing.T) {
 	})
 }
 
+// shortBounds keeps the bounds of a Middleware short, for a test that reaches
+// them.
+var shortBounds = idempotency.WithMaxIdle(59 * time.Second)
+
 // A request without a lock waits for the transaction of another request with
 // its key, for a bounded time. It then returns that one's response. If there is
 // none, it runs the handler itself.
@@ -71,7 +76,7 @@ func TestIdempotencyWithoutLocks(t *testing.T) {
 			key := fmt.Sprint("k-", n)
 			b.runs.Store(0)
 			inside, leave := make(chan struct{}), make(chan struct{})
-			h := b.unlocked().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := b.unlocked(shortBounds).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if err := b.book(r); err != nil {
 					t.Errorf("book: %v", err)
 				}
@@ -236,7 +241,7 @@ func TestIdempotencySettingsRestored(t *testing.T) {
 				t.Errorf("settings %q after end %d, want %q", after, n, before)
 			}
 		}
-		want := map[sqllock.Dialect]string{sqllock.PostgreSQL: before, sqllock.MySQL: "0 50 60", sqllock.SQLite: "2000"}[b.dialect]
+		want := map[sqllock.Dialect]string{sqllock.PostgreSQL: before, sqllock.MySQL: "0 50 60", sqllock.SQLite: fmt.Sprint(bound.Of(2 * time.Second).Milliseconds())}[b.dialect]
 		if inside != want {
 			t.Errorf("settings %q in the handler, want %q", inside, want)
 		}

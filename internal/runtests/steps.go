@@ -43,7 +43,7 @@ func buildSteps() []step {
 			command: fmt.Sprintf("make mutants SLICE=%d/%d", i+1, slices),
 		})
 	}
-	for _, store := range []string{"postgres", "leases", "leases-pgbouncer", "mariadb", "sqlite"} {
+	for _, store := range []string{"postgres", "leases", "pooled-leases", "mariadb", "sqlite"} {
 		all = append(all, step{
 			name:    "campaign-" + store,
 			shows:   "no double grant and no stale write under faults",
