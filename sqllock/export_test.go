@@ -39,4 +39,3 @@ func Watching(s *Session) bool {
 	}
 	return true
 }
-
