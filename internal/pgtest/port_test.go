@@ -70,7 +70,12 @@ func TestTakePort(t *testing.T) {
 		t.Errorf("port %d was reserved twice", port)
 	}
 	GivePortBack(port)
-	other, err := net.ListenPacket("udp4", address)
-	must(t, err)
-	must(t, other.Close())
+	// A program that another test is just starting has the socket for a moment.
+	must(t, poll(startTimeout, "the port to be free", func() (bool, error) {
+		other, err := net.ListenPacket("udp4", address)
+		if err != nil {
+			return false, nil
+		}
+		return true, other.Close()
+	}))
 }
