@@ -8,7 +8,6 @@ require (
 	github.com/latchkey-go/latchkey v0.0.0
 	github.com/latchkey-go/latchkey/ratelimit/promlatchkey v0.0.0
 	github.com/prometheus/client_golang v1.23.2
-	go.uber.org/goleak v1.3.0
 	google.golang.org/grpc v1.80.0
 	google.golang.org/protobuf v1.36.11
 	modernc.org/sqlite v1.61.1
@@ -33,6 +32,7 @@ require (
 	github.com/prometheus/common v0.66.1 // indirect
 	github.com/prometheus/procfs v0.16.1 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	go.uber.org/goleak v1.3.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.2 // indirect
 	golang.org/x/net v0.49.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect

@@ -1,15 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/latchkey-go/latchkey/examples/quickstart/internal/demo"
 	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -19,12 +17,7 @@ import (
 func TestMain(m *testing.M) {
 	bound.Lengthen()
 	programtest.Main(main)
-	code := mariadbtest.Close(pgtest.Main(m))
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(leaktest.Check(mariadbtest.Close(pgtest.Main(m))))
 }
 
 // A place is where the program keeps its locks.

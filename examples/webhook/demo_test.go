@@ -79,7 +79,10 @@ func TestLongDatabaseAway(t *testing.T) {
 	if !killed || !strings.Contains(all, "400 effects, 0 of them repeated") || !regexp.MustCompile(`(?m)^\d+ +503 `).MatchString(all) {
 		t.Errorf("the database was killed: %v\n%s", killed, all)
 	}
-	if !strings.Contains(stderr.String(), "the database does not respond") {
+	// The first 503 may come before a delivery has its lock, and the handler then
+	// writes nothing. A receiver may have been killed just before. The Session of
+	// the other one loses its connection in each case.
+	if !strings.Contains(stderr.String(), "connection lost") {
 		t.Errorf("receivers do not say why:\n%s", &stderr)
 	}
 }

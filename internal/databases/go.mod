@@ -10,7 +10,6 @@ require (
 	github.com/latchkey-go/latchkey v0.0.0
 	github.com/lib/pq v1.12.3
 	github.com/ngrok/sqlmw v0.0.0-20220520173518-97c9c04efc79
-	go.uber.org/goleak v1.3.0
 	modernc.org/sqlite v1.61.1
 )
 
@@ -31,6 +30,7 @@ require (
 	go.opentelemetry.io/otel v1.46.0 // indirect
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect
 	go.opentelemetry.io/otel/trace v1.46.0 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.41.0 // indirect

@@ -12,10 +12,10 @@ import (
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "github.com/lib/pq"
-	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -28,14 +28,7 @@ func TestMain(m *testing.M) {
 	lockertest.Worker()                            // does not return in a worker of a test with several processes
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // otherwise a failure is lost among the losses that tests cause
 	_ = mysql.SetLogger(&mysql.NopLogger{})
-	code := closePooler(mariadbtest.Close(pgtest.Main(m)))
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			println(err.Error())
-			code = 1
-		}
-	}
-	os.Exit(code)
+	os.Exit(leaktest.Check(closePooler(mariadbtest.Close(pgtest.Main(m)))))
 }
 
 // open opens a pool on dsn, which the end of the test closes.

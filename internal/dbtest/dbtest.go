@@ -21,8 +21,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -32,14 +31,7 @@ import (
 // lost among the lock losses that tests cause.
 func Main(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	code := pgtest.Main(m)
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			println(err.Error())
-			code = 1
-		}
-	}
-	os.Exit(code)
+	os.Exit(leaktest.Check(pgtest.Main(m)))
 }
 
 // EachDriver runs test with both drivers of PostgreSQL, each with a database of

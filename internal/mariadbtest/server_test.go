@@ -8,19 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 func TestMain(m *testing.M) {
 	subprocess.Main(orphanRole, startAndWaitForDeath)
-	code := Main(m)
-	if err := goleak.Find(); err != nil {
-		println(err.Error())
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(leaktest.Check(Main(m)))
 }
 
 func must(t *testing.T, err error) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 )
 
 // open returns a *sql.DB, which the end of the test closes.
@@ -129,7 +131,7 @@ func TestRunningClusterHasNoGoroutine(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	c := New(t)
 	do(t, c.DSN(""), "SELECT 1")
-	if err := goleak.Find(before); err != nil {
+	if err := leaktest.Find(before); err != nil {
 		t.Error(err)
 	}
 }

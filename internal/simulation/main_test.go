@@ -11,9 +11,10 @@
 package simulation
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }

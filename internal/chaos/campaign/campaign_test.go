@@ -15,6 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/starve"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
@@ -27,10 +28,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
 	}
-	if err := goleak.Find(stuck...); code == 0 && err != nil {
-		println(err.Error())
-		code = 1
-	}
+	code = leaktest.Check(code, stuck...)
 	os.Exit(code)
 }
 

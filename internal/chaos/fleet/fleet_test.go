@@ -8,21 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
 	worker.Main()
-	code := m.Run()
-	if err := goleak.Find(); code == 0 && err != nil {
-		println(err.Error())
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(leaktest.Check(m.Run()))
 }
 
 func start(t *testing.T) *fleet.Fleet {

@@ -4,14 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := goleak.Find(); code == 0 && err != nil {
-		println(err.Error())
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(leaktest.Check(m.Run()))
 }

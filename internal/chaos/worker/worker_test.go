@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -20,12 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	worker.Main()
 	bound.Lengthen()
-	code := pgtest.Main(m)
-	if err := goleak.Find(); code == 0 && err != nil {
-		println(err.Error())
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(leaktest.Check(pgtest.Main(m)))
 }
 
 // start starts a process on a database of its own.

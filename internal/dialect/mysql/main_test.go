@@ -1,9 +1,10 @@
 package mysql
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }

@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
@@ -64,13 +63,7 @@ func testMain(m *testing.M) (code int) {
 		panic(err)
 	}
 	code = mariadbtest.Close(pgtest.Main(m))
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			println(err.Error())
-			code = 1
-		}
-	}
-	return code
+	return leaktest.Check(code)
 }
 
 // A process is a program that a test has started.
