@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // Of many requests that queue up, half go in one statement, and the others while
@@ -51,33 +50,5 @@ func TestHalves(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-// Two statements are better than one if the callers take longer than a round trip.
-func TestPace(t *testing.T) {
-	var p batchStats
-	p.roundTrip = 100 * time.Microsecond
-	if p.halves(1000) {
-		t.Error("halves is true before anything is known of the callers")
-	}
-	for range 100 {
-		p.observe(100, 100*time.Microsecond)
-	}
-	tests := []struct {
-		callers   int
-		roundTrip time.Duration
-		want      bool
-	}{
-		{512, 100 * time.Microsecond, true},
-		{512, time.Millisecond, false},
-		{50, 100 * time.Microsecond, false},
-		{5000, time.Millisecond, true},
-	}
-	for _, tt := range tests {
-		p.roundTrip = tt.roundTrip
-		if got := p.halves(tt.callers); got != tt.want {
-			t.Errorf("%d callers of 1 µs each, round trip %v: halves is %v", tt.callers, tt.roundTrip, got)
-		}
 	}
 }

@@ -10,36 +10,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// While a statement has no response, calls fail within a second and the locks
-// stay. A grant that comes later is given back.
-func TestStalledStatement(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		asked := time.Now()
-		inFlight := beginTry(background, s, ID(2))
-		queued := beginTry(background, s, ID(3))
-		unlocking := beginUnlock(lock)
-		wantErr(t, "in flight", <-inFlight, ErrUnavailable)
-		wantErr(t, "queued", <-queued, ErrUnavailable)
-		wantErr(t, "Unlock", <-unlocking, ErrUnavailable)
-		if waited := time.Since(asked); waited > time.Second {
-			t.Errorf("failed after %v, want within a second", waited)
-		}
-		wantErr(t, "while it stalls", returned(t, "TryLock", beginTry(background, s, ID(4))), ErrUnavailable)
-		resume()
-		synctest.Wait()
-		if n := server.held(); n != 0 {
-			t.Errorf("%d locks are left in the database", n)
-		}
-		mustUnlock(t, mustTry(t, s, ID(2)))
-		if got := s.Stats().Losses; got != 0 {
-			t.Errorf("%d losses", got)
-		}
-	})
-}
-
 // If a statement has no response for the lease, all locks are lost. The lease
 // counts from the moment at which the last answered statement was sent.
 func TestLeaseRunsOut(t *testing.T) {
@@ -70,27 +40,6 @@ func TestLeaseRunsOut(t *testing.T) {
 		defer db.mu.Unlock()
 		if !db.aborted {
 			t.Error("the socket under the stuck statement was not closed")
-		}
-	})
-}
-
-// Err decides by the clock. A process that was frozen has not run its timers yet.
-func TestErrByTheClock(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		other := mustTry(t, s, ID(2))
-		bound, cancel := other.Bind(background)
-		defer cancel()
-		// The clock seems to have moved on while no goroutine ran.
-		lock.life.(*connection).deadline.Store(int64(now()))
-		if err := lock.Err(); err != ErrLost {
-			t.Errorf("Err: %v, want ErrLost", err)
-		}
-		if bound.Err() == nil || context.Cause(bound) != ErrLost {
-			t.Errorf("a bound context of another lock of the connection: %v, cause %v", bound.Err(), context.Cause(bound))
-		}
-		if err := lock.Unlock(); err != ErrLost {
-			t.Errorf("Unlock: %v, want ErrLost", err)
 		}
 	})
 }
@@ -150,49 +99,6 @@ func TestStatementFailsHalfWay(t *testing.T) {
 		}
 		mustUnlock(t, kept)
 		mustUnlock(t, mustTry(t, s, ID(5)))
-	})
-}
-
-// A session that does not hold all its locks is given up.
-func TestStatementFailsAndLocksAreGone(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		server.session(0).hooks(nil, func() error {
-			server.giveUp(ID(1))
-			return &dialect.Failure{Kind: dialect.Statement, Reason: "failed"}
-		})
-		if _, err := s.TryLock(background, ID(2)); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("TryLock: %v, want ErrUnavailable", err)
-		}
-		synctest.Wait()
-		if err := lock.Err(); err != ErrLost {
-			t.Errorf("Err: %v, want ErrLost", err)
-		}
-	})
-}
-
-// If a response is lost, the connection is lost, and none of its locks comes back.
-func TestReplyLost(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		db := server.session(0)
-		held, released := mustTry(t, s, ID(1)), mustTry(t, s, ID(2))
-		db.hooks(nil, func() error { return errGone })
-		if err := released.Unlock(); err != ErrLost {
-			t.Errorf("Unlock whose reply was lost: %v, want ErrLost", err)
-		}
-		synctest.Wait()
-		if err := held.Err(); err != ErrLost {
-			t.Errorf("Err: %v, want ErrLost", err)
-		}
-		if n := server.held(); n != 0 {
-			t.Errorf("%d locks are left in the database", n)
-		}
-		server.session(1).hooks(nil, func() error { return errGone })
-		if _, err := s.TryLock(background, ID(3)); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("TryLock whose reply was lost: %v, want ErrUnavailable", err)
-		}
-		synctest.Wait()
-		mustUnlock(t, mustTry(t, s, ID(3)))
 	})
 }
 
@@ -297,26 +203,6 @@ func TestAnswerAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// A lock whose lease has passed is not handed on to a waiter.
-func TestNoHandOverOfWhatIsLost(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		blocker := beginTry(background, s, ID(2))
-		unlocked := beginUnlock(lock) // waits for the next statement
-		lock.life.(*connection).deadline.Store(int64(now()))
-		next := beginTry(background, s, ID(1))
-		resume()
-		synctest.Wait()
-		if got := returned(t, "TryLock", next); got.err == nil && got.lock.life == lock.life {
-			t.Error("a key of a lease that has run out was handed on")
-		}
-		wantErr(t, "Unlock", returned(t, "Unlock", unlocked), ErrLost)
-		_ = returned(t, "blocker", blocker)
-	})
-}
-
 // After a stall a new call has its full time.
 func TestAfterAStall(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
@@ -336,27 +222,6 @@ func TestAfterAStall(t *testing.T) {
 	})
 }
 
-// If connections die before their first response, the Session opens new ones at
-// growing intervals.
-func TestConnectionsThatDieAtOnce(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		server.onSession = func(db *fakeSession) { db.before = func() error { return errGone } }
-		server.session(0).hooks(nil, func() error { return errGone })
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-			_, _ = s.TryLock(background, ID(1))
-			time.Sleep(time.Millisecond)
-		}
-		if server.opens > 30 {
-			t.Errorf("%d connections were opened in ten seconds", server.opens)
-		}
-		server.mu.Lock()
-		server.onSession = nil
-		server.mu.Unlock()
-		time.Sleep(ticks)
-		mustUnlock(t, mustTry(t, s, ID(1)))
-	})
-}
-
 // The engine's own time limit for connecting is not reported as the end of the
 // caller's context.
 func TestOwnDeadlineIsNotTheCallers(t *testing.T) {
@@ -370,53 +235,6 @@ func TestOwnDeadlineIsNotTheCallers(t *testing.T) {
 		_, err := s.TryLock(background, ID(1))
 		if !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("TryLock: %v, want ErrUnavailable and no context's error", err)
-		}
-	})
-}
-
-// A TryLock of a key that is being given back returns in time, whether the
-// statement stalls or the release has not been sent.
-func TestTryLockMeetsReleaseThatStalls(t *testing.T) {
-	for _, sent := range []bool{false, true} {
-		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-			lock := mustTry(t, s, ID(1))
-			time.Sleep(2 * time.Second) // it may not be handed over any more
-			hook, _ := hold(t)
-			server.session(0).hooks(hook, nil)
-			if !sent {
-				_ = beginTry(background, s, ID(99))
-			}
-			_ = beginUnlock(lock)
-			asked := time.Now()
-			if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrUnavailable) {
-				t.Errorf("TryLock: %v, want ErrUnavailable", err)
-			}
-			if waited := time.Since(asked); waited > time.Second {
-				t.Errorf("it took %v", waited)
-			}
-		})
-	}
-}
-
-// The time for which callers of a process hand a key on among themselves begins
-// with a grant. The time of a grant that was lost does not count.
-func TestHandOverTimeBeginsAnewAfterALoss(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		mustTry(t, s, ID(1))
-		first := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
-		second := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
-		time.Sleep(fairness / 2)
-		server.onOpen = func(int) error { time.Sleep(fairness * 2 / 3); return nil }
-		server.session(0).hooks(nil, func() error { return errGone })
-		beginTry(background, s, ID(2)) // finds the loss
-		got := <-first
-		wantErr(t, "Lock after the loss", got, nil)
-		synctest.Wait()
-		statements := len(server.session(1).sent())
-		mustUnlock(t, got.lock)
-		wantErr(t, "the next waiter", returned(t, "Lock", second), nil)
-		if n := len(server.session(1).sent()) - statements; n != 0 {
-			t.Errorf("the hand-over took %d statements, want none", n)
 		}
 	})
 }

@@ -51,25 +51,6 @@ func wantKeys(t *testing.T, list string, got []Key, want ...Key) {
 	}
 }
 
-// Secrets that a connection uses are counted, and each connection has its own
-// keys.
-func TestConnectionsOfSeveral(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		twoConnections(t, s)
-		mustTry(t, s, Namespace("a").Keyed([]byte("x")).Key("1"))
-		got := s.Connections()
-		if len(got) != 2 {
-			t.Fatalf("%d connections, want 2", len(got))
-		}
-		if n := len(got[0].Held) + len(got[1].Held); n != 4 || got[0].PID == got[1].PID {
-			t.Errorf("%d keys on the connections, want 4: %+v", n, got)
-		}
-		if n := got[0].SecretChecks + got[1].SecretChecks; n != 1 {
-			t.Errorf("%d secret checks, want 1", n)
-		}
-	}, withPerConn(2), WithMaxConns(2))
-}
-
 // checkConnections compares what s believes of its connections with what the
 // server has, at one moment.
 func checkConnections(t *testing.T, s *Session, server *fakeServer) {

@@ -3,8 +3,6 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,85 +46,6 @@ func TestLocksEndTogether(t *testing.T) {
 			})
 		})
 	}
-}
-
-// While a connection ends, holders look on and give their locks back. A holder
-// that has found one lock lost finds that all are, with their contexts.
-func TestEndSeenByHolders(t *testing.T) {
-	const rounds, n = 20, 64
-	for range rounds {
-		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-			var locks []*Lock
-			var contexts []context.Context
-			causes := make([]error, n)
-			for i := range n {
-				l := mustTry(t, s, ID(int64(i)))
-				bound, cancel := l.Bind(background)
-				defer cancel()
-				if i%2 == 0 {
-					_ = bound.Done() // somebody waits for it
-				}
-				l.OnEnd(func(cause error) { causes[i] = cause })
-				locks, contexts = append(locks, l), append(contexts, bound)
-			}
-			conn := locks[0].life.(*connection)
-			var holders sync.WaitGroup
-			for i := range 2 { // holders of two locks each
-				first, second := i, n-1-i
-				holders.Go(func() {
-					for locks[first].Err() == nil {
-					}
-					if err := contexts[first].Err(); err == nil {
-						t.Error("Err of a lock says that it is lost, and its context has not ended")
-					}
-					if err := context.Cause(contexts[first]); err != ErrLost {
-						t.Errorf("the cause is %v, want ErrLost", err)
-					}
-					if err := locks[second].Unlock(); err != ErrLost {
-						t.Errorf("Unlock: %v, want ErrLost", err)
-					}
-					if err := contexts[second].Err(); err == nil {
-						t.Error("the context of the other lock has not ended")
-					}
-				})
-			}
-			runtime.Gosched()
-			conn.loseConnection(lossLease)
-			holders.Wait()
-			for i, cause := range causes {
-				if cause != ErrLost {
-					t.Errorf("lock %d ended with %v, want ErrLost", i, cause)
-				}
-			}
-		})
-	}
-}
-
-// An Unlock does not release a lock whose connection is about to end it.
-func TestUnlockWhileTheConnectionEnds(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		conn := lock.life.(*connection)
-		var told error
-		lock.OnEnd(func(cause error) { told = cause })
-		begun, unlocked := make(chan struct{}), make(chan error)
-		s.table.mu.Lock()
-		conn.markDeadLocked()
-		go func() {
-			close(begun)
-			unlocked <- lock.Unlock()
-		}()
-		<-begun
-		for range 1000 {
-			runtime.Gosched()
-		}
-		ended := endAllLocked([]*Lock{lock}, endLost)
-		s.table.mu.Unlock()
-		ended.announce()
-		if err := <-unlocked; err != ErrLost || told != ErrLost {
-			t.Errorf("Unlock: %v, and the holder was told %v; want ErrLost twice", err, told)
-		}
-	})
 }
 
 // The context of a lock ends with it, also while the goroutine that ends the

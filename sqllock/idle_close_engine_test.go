@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,37 +158,6 @@ func TestIdleCloseWhileNeeded(t *testing.T) {
 	}
 }
 
-// A call at the very moment of the close, or while it lasts, gets its lock.
-func TestCallAtIdleClose(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		offsets := []time.Duration{-time.Microsecond, -1, 0, 1, time.Microsecond, 20 * time.Millisecond}
-		for i := range 600 {
-			time.Sleep(idleTime + offsets[i%len(offsets)])
-			var all sync.WaitGroup
-			for k := range i%3 + 1 {
-				all.Go(func() {
-					lock, err := s.TryLock(background, ID(int64(k)))
-					if err != nil {
-						t.Errorf("TryLock: %v", err)
-						return
-					}
-					if err := errors.Join(lock.Err(), lock.Unlock()); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			all.Wait()
-		}
-		if got := s.Stats(); got.Losses != 0 || got.Failed != 0 {
-			t.Errorf("%d losses, %d calls failed", got.Losses, got.Failed)
-		}
-		t.Logf("%d connections", server.attempts())
-		if server.attempts() < 200 {
-			t.Errorf("only %d connections: the calls came too early", server.attempts())
-		}
-	}, WithIdleClose(idleTime))
-}
-
 // A call waits for the connection that it opens. If the database is away, it
 // fails as after a loss. The Session goes on trying, and sleeps again once it has
 // connected.
@@ -257,30 +225,6 @@ func TestCloseWhileAsleep(t *testing.T) {
 			}
 		}, WithIdleClose(idleTime))
 	}
-}
-
-// All connections of a Session close. The first one waits for the others.
-func TestIdleCloseOfSeveralConnections(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		for range 3 {
-			var locks []*Lock
-			for i := range int64(8) {
-				locks = append(locks, mustTry(t, s, ID(i)))
-				synctest.Wait()
-			}
-			if got := s.Stats().Connections; got != 3 {
-				t.Fatalf("%d connections, want 3", got)
-			}
-			for _, l := range locks[:7] {
-				mustUnlock(t, l)
-			}
-			time.Sleep(3 * idleTime)
-			awake(t, s, "with a lock on one of them")
-			mustUnlock(t, locks[7])
-			time.Sleep(idleTime)
-			asleep(t, s, server)
-		}
-	}, WithIdleClose(idleTime), withPerConn(2), WithMaxConns(3))
 }
 
 // Bad values are told at once.

@@ -17,16 +17,6 @@ type calledAll struct {
 	err   error
 }
 
-func beginAll(ctx context.Context, s *Session, keys ...Key) <-chan calledAll {
-	c := make(chan calledAll, 1)
-	go func() {
-		locks, err := s.TryLockAll(ctx, keys...)
-		c <- calledAll{locks, err}
-	}()
-	synctest.Wait()
-	return c
-}
-
 // A set takes one statement to acquire and one to give back, in any order of its
 // keys. A key that is in the set twice is taken once.
 func TestLockAllInOneStatement(t *testing.T) {
@@ -79,76 +69,6 @@ func TestLockAllOrNone(t *testing.T) {
 	})
 }
 
-// A set waits for a key that another call requests, and is granted or denied with
-// that request.
-func TestLockAllJoinsQuestions(t *testing.T) {
-	tests := []struct {
-		name string
-		also func(s *Session, server *fakeServer, ctx context.Context) // beside a set of 1 and 2, while 2 is being asked for by ctx's caller
-		set  error
-	}{
-		{"granted to the other", func(*Session, *fakeServer, context.Context) {}, ErrHeld},
-		{"held elsewhere", func(_ *Session, server *fakeServer, _ context.Context) { server.steal(ID(2)) }, ErrHeld},
-	}
-	for _, tt := range tests {
-		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-			hook, resume := hold(t)
-			server.session(0).hooks(hook, nil)
-			asking := beginTry(background, s, ID(2))
-			set := beginAll(background, s, ID(1), ID(2))
-			behind := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
-			tt.also(s, server, background)
-			resume()
-			_ = returned(t, "who asks", asking)
-			synctest.Wait()
-			if got := <-set; !errors.Is(got.err, tt.set) {
-				t.Errorf("%s: the set: %v, want %v", tt.name, got.err, tt.set)
-			}
-			wantErr(t, tt.name+": who stood behind the set", returned(t, "Lock", behind), nil)
-		})
-	}
-	// The other call gives up. Its grant goes back, and the set continues.
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		ctx, cancel := context.WithCancel(background)
-		asking := beginTry(ctx, s, ID(2))
-		set := beginAll(background, s, ID(1), ID(2))
-		crossing := beginAll(background, s, ID(2), ID(1))
-		cancel()
-		wantErr(t, "who gave up", returned(t, "TryLock", asking), context.Canceled)
-		resume()
-		synctest.Wait()
-		got, crossed := <-set, <-crossing
-		if got.err != nil || !errors.Is(crossed.err, ErrHeld) {
-			t.Errorf("two sets that cross: %v and %v, want the first to get it", got.err, crossed.err)
-		}
-	})
-}
-
-// A caller that gives up a set while it is requested leaves no lock behind.
-func TestLockAllGivesUp(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		ctx, cancel := context.WithCancel(background)
-		set := beginAll(ctx, s, ID(1), ID(2))
-		joined := beginTry(background, s, ID(2))
-		cancel()
-		if got := <-set; !errors.Is(got.err, context.Canceled) {
-			t.Errorf("TryLockAll: %v", got.err)
-		}
-		resume()
-		got := returned(t, "TryLock", joined)
-		wantErr(t, "who joined it", got, nil)
-		mustUnlock(t, got.lock)
-		time.Sleep(time.Second)
-		if n := server.held(); n != 0 {
-			t.Errorf("%d locks are left", n)
-		}
-	})
-}
-
 // LockAll holds no lock while it waits. It returns when its context ends.
 func TestLockAllWaits(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
@@ -191,50 +111,6 @@ func TestLockAllCapacity(t *testing.T) {
 			t.Error("a set of no keys: no error")
 		}
 	}, WithMaxHeld(3))
-}
-
-// After a statement that fails half-way, the locks that were taken of a set go
-// back.
-func TestLockAllIsReconciled(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		times := 0
-		server.session(0).hooks(nil, func() error {
-			if times++; times == 1 {
-				return &failedStatement
-			}
-			return nil
-		})
-		locks, err := s.TryLockAll(background, ID(1), ID(2))
-		if err == nil {
-			err = locks.Unlock()
-		}
-		time.Sleep(time.Second)
-		if n := server.held(); n != 0 || s.Stats().Held != 0 {
-			t.Errorf("%v; %d locks are left in the database, %d here", err, n, s.Stats().Held)
-		}
-		locks, err = s.TryLockAll(background, ID(1), ID(2))
-		wantErr(t, "after it", called{err: err}, nil)
-		wantErr(t, "given back", called{err: locks.Unlock()}, nil)
-	})
-}
-
-// A set does not overtake a waiter for one of its keys. It is denied without a
-// statement.
-func TestLockAllStandsBack(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		server.steal(ID(1))
-		waits := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
-		_, err := s.TryLockAll(background, ID(1), ID(2))
-		wantErr(t, "a set with a key that somebody waits for", called{err: err}, ErrHeld)
-		for _, b := range server.session(0).sent() {
-			if len(b.All) > 0 {
-				t.Error("the set was asked for")
-			}
-		}
-		server.giveUp(ID(1))
-		time.Sleep(time.Second)
-		wantErr(t, "who waits", returned(t, "Lock", waits), nil)
-	})
 }
 
 // LockAll waits on while the database is away or there is no room. Its error
@@ -298,35 +174,6 @@ func TestLocksTellOfAny(t *testing.T) {
 		}
 		if (Locks)(nil).Err() != nil || (Locks)(nil).Unlock() != nil {
 			t.Error("no locks tell of a loss")
-		}
-	})
-}
-
-// Close ends all locks with ErrClosed, also those that their holders look at
-// before their turn.
-func TestCloseEndsAllLocksAsClosed(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
-		locks, err := s.TryLockAll(background, ID(1), ID(2), ID(3))
-		wantErr(t, "TryLockAll", called{err: err}, nil)
-		bound, done := locks.Bind(background)
-		defer done()
-		var causes []error
-		for _, l := range locks {
-			l.OnEnd(func(cause error) {
-				causes = append(causes, cause)
-				for _, other := range locks {
-					if err := other.Err(); err != ErrLost {
-						t.Errorf("Err of a lock while Close ends another one: %v", err)
-					}
-				}
-			})
-		}
-		_ = s.Close()
-		if len(causes) != 3 || causes[0] != ErrClosed || causes[1] != ErrClosed || causes[2] != ErrClosed {
-			t.Errorf("the locks ended with %v, want ErrClosed three times", causes)
-		}
-		if cause := context.Cause(bound); cause != ErrClosed {
-			t.Errorf("cause of the bound context: %v, want ErrClosed", cause)
 		}
 	})
 }

@@ -3,15 +3,10 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
-
-func beginRead(ctx context.Context, s *Session, key Key) <-chan called {
-	return begin(func() (*Lock, error) { return s.TryRLock(ctx, key) })
-}
 
 func mustRead(t *testing.T, s *Session, key Key) *Lock {
 	t.Helper()
@@ -76,29 +71,6 @@ func TestReadersDoNotOvertake(t *testing.T) {
 	})
 }
 
-// The same holds for a reader that came before the request for the exclusive lock
-// was sent, and goes into the same statement behind it.
-func TestReaderBehindOneAlone(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		other, err := Open(background, s.db, withFake(server), withoutLog())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer other.Close()
-		elsewhere := mustRead(t, other, ID(1))
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		blocker := beginTry(background, s, ID(2))
-		alone := beginTry(background, s, ID(1))
-		reads := beginRead(background, s, ID(1))
-		resume()
-		wantErr(t, "blocker", returned(t, "TryLock", blocker), nil)
-		wantErr(t, "who wants it alone", returned(t, "TryLock", alone), ErrHeld)
-		wantErr(t, "the reader", returned(t, "TryRLock", reads), nil)
-		mustUnlock(t, elsewhere)
-	})
-}
-
 // Readers that waited for the holder of the exclusive lock read together. The
 // exclusive lock is not handed on to the first of them.
 func TestReadersAfterOneAlone(t *testing.T) {
@@ -145,35 +117,6 @@ func TestReadersAreLost(t *testing.T) {
 	})
 }
 
-// After a statement that fails half-way, the locks that it took have the mode in
-// which they were requested.
-func TestReadersAreReconciled(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		kept := mustRead(t, s, ID(1))
-		server.session(0).hooks(nil, func() error { return &failedStatement })
-		lock, err := s.TryRLock(background, ID(2))
-		if err != nil {
-			t.Fatalf("TryRLock that the server granted, and then failed: %v", err)
-		}
-		server.session(0).hooks(nil, nil)
-		if kept.Err() != nil {
-			t.Errorf("a lock from before: %v", kept.Err())
-		}
-		failures := 0
-		server.session(0).hooks(func() error { // nothing is given back the first time
-			if failures++; failures == 1 {
-				return &failedStatement
-			}
-			return nil
-		}, nil)
-		mustUnlock(t, lock)
-		mustUnlock(t, kept)
-		if n := server.held(); n != 0 || failures < 2 {
-			t.Errorf("%d locks are left in the database after %d statements", n, failures)
-		}
-	})
-}
-
 // If the database has no shared locks, RLock and TryRLock return an error at
 // once, and other calls go on.
 func TestNoReaders(t *testing.T) {
@@ -195,39 +138,4 @@ func TestNoReaders(t *testing.T) {
 		wantErr(t, "RLock", returned(t, "RLock", reads2), errors.ErrUnsupported)
 		wantErr(t, "Lock", returned(t, "Lock", alone), nil)
 	})
-}
-
-// Close grants nothing, not even to a reader behind a waiter whose wait it ends.
-func TestCloseAdmitsNoReaders(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
-		first := mustRead(t, s, ID(1))
-		alone := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
-		behind := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
-		_ = s.Close()
-		wantErr(t, "who waited to have it alone", returned(t, "Lock", alone), ErrClosed)
-		wantErr(t, "the reader behind him", returned(t, "RLock", behind), ErrClosed)
-		if first.Err() != ErrLost {
-			t.Errorf("the reader: %v", first.Err())
-		}
-	})
-}
-
-// Unlock reports a loss that only the clock shows, even if it is not that of the
-// last reader.
-func TestReadersUnlockAfterSuspend(t *testing.T) {
-	var asleep atomic.Int64
-	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
-		first := mustRead(t, s, ID(1))
-		_ = mustRead(t, s, ID(1))
-		asleep.Add(int64(s.options.validFor()))
-		if err := first.Unlock(); err != ErrLost {
-			t.Errorf("Unlock: %v, want ErrLost", err)
-		}
-		synctest.Wait()
-		alone := mustTry(t, s, ID(1))
-		if first.Unlock() != ErrLost || alone.state.heldBy(first) || alone.Err() != nil {
-			t.Error("a reader from before a loss holds what somebody has alone")
-		}
-		mustUnlock(t, alone)
-	}, func(o *options) { o.bootTime = func() time.Duration { return now() + time.Duration(asleep.Load()) } })
 }

@@ -42,57 +42,6 @@ func TestReleaseIsSentAgainAfterAnError(t *testing.T) {
 	})
 }
 
-// The time that a caller waits for an answer includes statements that failed. To
-// send a release again gives the Unlock no more time, nor a TryLock of its key.
-func TestReleaseSentAgainHasTheTimeThatIsLeft(t *testing.T) {
-	for _, async := range []bool{false, true} {
-		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-			lock := mustTry(t, s, ID(1))
-			time.Sleep(2 * fairness) // it may not be handed over any more
-			db := server.session(0)
-			db.hooks(func() error {
-				time.Sleep(answerTimeout * 2 / 3)
-				return &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"}
-			}, nil)
-			began := time.Now()
-			unlocked := beginUnlock(lock)
-			tried := beginTry(background, s, ID(1))
-			wantErr(t, "TryLock", <-tried, ErrUnavailable)
-			if !async {
-				wantErr(t, "Unlock", <-unlocked, ErrUnavailable)
-			}
-			if took := time.Since(began); took > answerTimeout {
-				t.Errorf("async %v: the calls returned after %v, want within %v", async, took, answerTimeout)
-			}
-			db.hooks(nil, nil)
-			time.Sleep(answerTimeout)
-			mustUnlock(t, mustTry(t, s, ID(1)))
-			if n := s.Stats().Losses; n != 0 {
-				t.Errorf("async %v: %d connections were lost", async, n)
-			}
-		}, func(o *options) { o.async = async })
-	}
-}
-
-// A release without a caller that waits for it does not take from the time of the
-// calls that are queued with it.
-func TestReleaseWithoutAWaiterLeavesOthersTheirTime(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		db := server.session(0)
-		slow := func() error { time.Sleep(answerTimeout * 2 / 3); return nil }
-		db.hooks(func() error {
-			_ = slow()
-			db.hooks(slow, nil)
-			return &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"}
-		}, nil)
-		mustUnlock(t, lock)
-		synctest.Wait()
-		time.Sleep(answerTimeout / 2)
-		mustUnlock(t, mustTry(t, s, ID(2)))
-	}, WithAsyncUnlock())
-}
-
 // A fakeProcesses is a fake server whose sessions have server processes. It
 // counts the statements that end those, and rejects the first ones.
 type fakeProcesses struct {

@@ -118,55 +118,6 @@ func TestSecretIsDroppedAtTheBound(t *testing.T) {
 	}, WithMaxHeld(10*maxSecrets))
 }
 
-// A check that fails is not made, also if it has taken effect: no key is requested
-// under it. It is made again after a pause, and the locks stay.
-func TestFailedSecretCheck(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		held := mustTry(t, s, ID(1))
-		session := server.session(0)
-		session.mu.Lock()
-		session.onUse = func() error { return &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"} }
-		session.mu.Unlock()
-		sent := len(session.sent())
-		for range 2 {
-			if _, err := s.TryLock(background, tenantKey(1)); !errors.Is(err, ErrUnavailable) {
-				t.Fatalf("TryLock: %v, want ErrUnavailable", err)
-			}
-		}
-		if n := len(session.sent()) - sent; n != 0 || session.asked != 1 {
-			t.Errorf("%d batches, %d checks, want none and 1", n, session.asked)
-		}
-		session.mu.Lock()
-		session.onUse = nil
-		session.mu.Unlock()
-		time.Sleep(secretPause)
-		mustUnlock(t, mustTry(t, s, tenantKey(1)))
-		mustUnlock(t, held)
-	})
-}
-
-// Close ends while a check is under way, and no key is granted.
-func TestCloseDuringASecretCheck(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		session := server.session(0)
-		session.mu.Lock()
-		session.onUse = hook
-		session.mu.Unlock()
-		caller := beginTry(background, s, tenantKey(1))
-		pending(t, "TryLock", caller)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		wantErr(t, "TryLock", returned(t, "TryLock", caller), ErrClosed)
-		resume()
-		synctest.Wait()
-		if n := server.held(); n != 0 {
-			t.Errorf("%d locks in the database", n)
-		}
-	})
-}
-
 // A statement that changes no lock may show, when it fails, that all locks are lost.
 func TestSecretAndTokenFindLoss(t *testing.T) {
 	for name, ask := range map[string]func(s *Session, held *Lock){

@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,45 +41,6 @@ func twoConnections(t *testing.T, s *Session) {
 	if got := s.Stats().Connections; got != 2 {
 		t.Fatalf("%d connections, want 2", got)
 	}
-}
-
-// A call for a key that is under way on a stalled connection fails in time, even
-// if another connection works.
-func TestOneConnectionStalls(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		twoConnections(t, s)
-		s.table.mu.Lock()
-		lock := s.table.keys.of(ID(0).id()).lock
-		s.table.mu.Unlock()
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		if err := lock.Unlock(); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("Unlock on the stalled connection: %v", err)
-		}
-		asked := time.Now()
-		if _, err := s.TryLock(background, ID(0)); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("TryLock of the key that is reserved: %v, want ErrUnavailable", err)
-		}
-		if waited := time.Since(asked); waited > time.Second {
-			t.Errorf("it took %v", waited)
-		}
-		mustUnlock(t, mustTry(t, s, ID(5))) // on the other connection
-		resume()
-	}, withPerConn(2), WithMaxConns(2))
-}
-
-// While one connection is lost, new locks go to the other.
-func TestOneConnectionIsLost(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		twoConnections(t, s)
-		server.onOpen = func(int) error { time.Sleep(time.Second); return errGone }
-		server.session(0).hooks(nil, func() error { return errGone })
-		time.Sleep(3 * time.Second) // a heartbeat notices the loss
-		if got := s.Stats(); got.Losses != 1 || got.Connections != 1 {
-			t.Fatalf("%d losses, %d connections", got.Losses, got.Connections)
-		}
-		mustUnlock(t, mustTry(t, s, ID(5)))
-	}, withPerConn(2), WithMaxConns(2), WithHeartbeat(2*time.Second))
 }
 
 // A Session does not open another connection if the pool has no room for it and

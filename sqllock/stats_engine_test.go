@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
@@ -168,32 +167,6 @@ func TestLeaseRemaining(t *testing.T) {
 		resume()
 		<-called
 	}, WithHeartbeat(2*time.Second), suspended(&asleep))
-}
-
-// The settings in use are known with the dialect, or when they were given.
-func TestTimingFigures(t *testing.T) {
-	tests := []struct {
-		name             string
-		opts             []Option
-		known            bool
-		lease, heartbeat time.Duration
-	}{
-		{"not known yet", nil, false, 0, 0},
-		{"a heartbeat", []Option{WithHeartbeat(time.Second)}, false, 0, time.Second},
-		{"a lease", []Option{WithLease(20 * time.Second)}, false, 20 * time.Second, 4 * time.Second},
-		{"defaults", nil, true, bound.Of(defaultLease), bound.Of(defaultLease / 5)},
-		{"both", []Option{WithLease(time.Minute), WithHeartbeat(time.Second)}, true, time.Minute, time.Second},
-	}
-	for _, tt := range tests {
-		o := newOptions(tt.opts)
-		if tt.known {
-			o.dialect = newFakeServer()
-			o.suit()
-		}
-		if lease, heartbeat := o.timing(); lease != tt.lease || heartbeat != tt.heartbeat {
-			t.Errorf("%s: lease %v, heartbeat %v; want %v and %v", tt.name, lease, heartbeat, tt.lease, tt.heartbeat)
-		}
-	}
 }
 
 // The use of the lock table is as last measured. It is not known any more when

@@ -44,26 +44,6 @@ func TestSuspend(t *testing.T) {
 	}, suspended(&asleep))
 }
 
-// The lease counts from the moment at which the statement was sent, by the boot
-// clock as well. The server may count from then.
-func TestSuspendAfterSlowResponse(t *testing.T) {
-	var asleep atomic.Int64
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		const slow = 500 * time.Millisecond
-		server.session(0).hooks(nil, func() error { time.Sleep(slow); return nil })
-		lock := mustTry(t, s, ID(1))
-		validFor := s.options.validFor()
-		asleep.Add(int64(validFor - slow - 1))
-		if err := lock.Err(); err != nil {
-			t.Fatalf("Err just before the deadline: %v", err)
-		}
-		asleep.Add(1)
-		if err := lock.Err(); err != ErrLost {
-			t.Errorf("Err at the deadline: %v, want ErrLost", err)
-		}
-	}, suspended(&asleep))
-}
-
 // A lock that a suspend has ended is not handed on to a waiter of this process.
 func TestUnlockAfterSuspend(t *testing.T) {
 	for _, opt := range [][]Option{nil, {WithAsyncUnlock()}} {
@@ -104,20 +84,5 @@ func TestShortSuspends(t *testing.T) {
 			t.Errorf("%d losses", n)
 		}
 		mustUnlock(t, lock)
-	}, suspended(&asleep))
-}
-
-// The next heartbeat notices a loss in a suspend, even if no caller calls Err.
-func TestSuspendUnwatched(t *testing.T) {
-	var asleep atomic.Int64
-	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
-		lock := mustTry(t, s, ID(1))
-		work := lock.Context()
-		asleep.Add(int64(s.options.lease))
-		select {
-		case <-work.Done():
-		case <-time.After(s.options.heartbeat + time.Millisecond):
-			t.Error("the context of the work did not end within a heartbeat")
-		}
 	}, suspended(&asleep))
 }

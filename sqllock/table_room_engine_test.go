@@ -76,52 +76,6 @@ func withTable(t *testing.T, size, peers int, test func(t *testing.T, s *Session
 	})...)
 }
 
-// takeUntilFull takes keys from first on until there is no room. It returns how
-// many it took.
-func takeUntilFull(t *testing.T, s *Session, first int64) (locks []*Lock) {
-	t.Helper()
-	for n := first; ; n++ {
-		lock, err := s.TryLock(t.Context(), ID(n))
-		if errors.Is(err, ErrCapacity) {
-			return locks
-		}
-		if err != nil {
-			t.Fatalf("TryLock: %v", err)
-		}
-		locks = append(locks, lock)
-	}
-}
-
-// Keys are denied when the table is 60 % full. The locks of other clients count.
-func TestRoomInTheLockTable(t *testing.T) {
-	withTable(t, 6400, 1, func(t *testing.T, s *Session, table *fakeTable) {
-		locks := takeUntilFull(t, s, 0)
-		if n := len(locks); n > 3840 || n < 3800 {
-			t.Errorf("%d keys of a table of 6400 were granted, want nearly 3840", n)
-		}
-		if n := table.looked(); n > 400 {
-			t.Errorf("%d looks for %d keys", n, len(locks))
-		}
-		before := table.looked()
-		for range 1000 {
-			if _, err := s.TryLock(t.Context(), ID(-1)); !errors.Is(err, ErrCapacity) {
-				t.Fatalf("TryLock while the table is full: %v", err)
-			}
-		}
-		if n := table.looked() - before; n > 1 {
-			t.Errorf("%d looks for calls that are denied at once", n)
-		}
-		for _, lock := range locks[:1300] {
-			mustUnlock(t, lock)
-		}
-		table.change(func() { table.others = 1000 })
-		time.Sleep(ticks)
-		if n := len(takeUntilFull(t, s, 10_000)); n > 340 || n < 280 {
-			t.Errorf("%d keys were granted, want about 300: others have come", n)
-		}
-	})
-}
-
 // Each Session of a fleet takes only a small part of the room before it reads the
 // table again. So all of them together cannot fill it.
 func TestShareOfTheLockTable(t *testing.T) {
@@ -170,22 +124,6 @@ func TestLookFails(t *testing.T) {
 		if err := lock.Err(); err != nil {
 			t.Errorf("a lock from before, after looks that failed: %v", err)
 		}
-	})
-}
-
-// A table has no room if it is so full that the statement that reads it fails.
-func TestLookAtAFullTable(t *testing.T) {
-	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {
-		table.change(func() {
-			table.onLook = func() error { return &dialect.Failure{Kind: dialect.Full, Reason: "full"} }
-		})
-		time.Sleep(2 * s.options.heartbeat)
-		if _, err := s.TryLock(t.Context(), ID(1)); !errors.Is(err, ErrCapacity) {
-			t.Errorf("TryLock: %v, want ErrCapacity", err)
-		}
-		table.change(func() { table.onLook = nil })
-		time.Sleep(lookPause)
-		mustTry(t, s, ID(1))
 	})
 }
 

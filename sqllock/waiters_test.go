@@ -4,29 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 )
-
-// A TryLock that meets a release under way goes into the next statement.
-func TestTryLockMeetsRelease(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		db := server.session(0)
-		lock := mustTry(t, s, ID(1))
-		hook, resume := hold(t)
-		db.hooks(nil, hook)
-		unlocked := beginUnlock(lock)
-		next := beginTry(background, s, ID(1))
-		pending(t, "Unlock", unlocked)
-		pending(t, "TryLock", next)
-		resume()
-		wantErr(t, "Unlock", returned(t, "Unlock", unlocked), nil)
-		wantErr(t, "TryLock", returned(t, "TryLock", next), nil)
-		if n := len(db.sent()); n != 3 {
-			t.Errorf("%d statements, want 3", n)
-		}
-	})
-}
 
 // A TryLock that meets a request under way for its key gets the grant if the
 // first caller has given up. A denial may be older than the call. So the key is
@@ -79,28 +58,6 @@ func TestTryLockJoins(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A grant that no call waits for any more is given back.
-func TestLateGrantIsGivenBack(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		hook, resume := hold(t)
-		server.session(0).hooks(hook, nil)
-		ctx, cancel := context.WithCancel(background)
-		c := beginTry(ctx, s, ID(1))
-		several := begin(func() (*Lock, error) { return s.TryAny(ctx, ID(2), ID(3)) })
-		cancel()
-		wantErr(t, "TryLock", returned(t, "TryLock", c), context.Canceled)
-		wantErr(t, "TryAny", returned(t, "TryAny", several), context.Canceled)
-		resume()
-		synctest.Wait()
-		if n := server.held(); n != 0 {
-			t.Errorf("%d locks are left in the database", n)
-		}
-		if got := s.Stats(); got.Held != 0 || s.table.keys.len() != 0 {
-			t.Errorf("the table still holds %d and knows %d", got.Held, s.table.keys.len())
-		}
-	})
 }
 
 // The callers of a process hand a key on among themselves for a second. Then they
