@@ -110,7 +110,7 @@ func (s *Session) readAges(wait time.Duration) {
 		if !ok {
 			return
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, agesPause)
+		ctx, cancel := context.WithTimeout(s.ctx, s.options.bound(agesPause))
 		began := now()
 		ages, err := s.ages.read(ctx, keys)
 		cancel()

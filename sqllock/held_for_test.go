@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -46,7 +45,7 @@ func TestHeldForInTheRegistry(t *testing.T) {
 			t.Errorf("the holder's own: %v, %t", age, ok)
 		}
 		for _, lock := range locks {
-			dbtest.Unlock(t, lock)
+			unlock(t, lock)
 		}
 		for _, key := range keys {
 			lockertest.Eventually(t, "the key has no age after Unlock", func() bool { _, ok := asker.HeldFor(key); return !ok })

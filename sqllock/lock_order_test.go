@@ -18,8 +18,6 @@ func TestOneOrderOfKeysHasNoDeadlock(t *testing.T) {
 	const callers, rounds, names = 8, 25, 4
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		sessions := []*sqllock.Session{session(t, driver, dsn), session(t, driver, dsn)}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
 		ended := make(chan error, callers)
 		for i := range callers {
 			go func() {
@@ -30,7 +28,7 @@ func TestOneOrderOfKeysHasNoDeadlock(t *testing.T) {
 						keys = append(keys, sqllock.Namespace("account").Key(string(rune('a'+n))))
 					}
 					slices.SortFunc(keys, func(a, b sqllock.Key) int { return cmp.Compare(a.Int64(), b.Int64()) })
-					err = errors.Join(err, lockInTurn(ctx, sessions[i%len(sessions)], keys))
+					err = errors.Join(err, lockInTurn(t.Context(), sessions[i%len(sessions)], keys))
 				}
 				ended <- err
 			}()
@@ -49,7 +47,9 @@ func lockInTurn(ctx context.Context, l sqllock.Locker, keys []sqllock.Key) error
 	if len(keys) == 0 {
 		return nil
 	}
-	lock, err := l.Lock(ctx, keys[0])
+	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	lock, err := l.Lock(limited, keys[0])
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,6 @@ func TestSetsThatCross(t *testing.T) {
 		inside [keys]atomic.Int32
 		wg     sync.WaitGroup
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	for i := range 12 {
 		s := sessions[i%2]
 		wg.Go(func() {
@@ -38,7 +36,9 @@ func TestSetsThatCross(t *testing.T) {
 						set[j] = sqllock.ID(int64(-n))
 					}
 				}
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				locks, err := s.LockAll(ctx, set...)
+				cancel()
 				if err != nil {
 					t.Errorf("LockAll: %v", err)
 					return

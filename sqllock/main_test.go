@@ -3,6 +3,8 @@ package sqllock_test
 import (
 	"context"
 	"database/sql"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,7 +30,6 @@ var (
 	transaction   = dbtest.Transaction
 	connection    = dbtest.Conn
 	mustLock      = dbtest.Lock
-	lockOf        = dbtest.Lock
 	unlock        = dbtest.Unlock
 	create        = dbtest.Create
 	execute       = dbtest.Execute
@@ -74,3 +75,24 @@ func terminate(tb testing.TB, db *sql.DB) {
 // shortLease is for Sessions in whose tests a bound is reached: their bounds are
 // not lengthened.
 func shortLease() sqllock.Option { return sqllock.WithLease(2 * time.Second) }
+
+// A lockedBuffer keeps a log.
+type lockedBuffer struct {
+	mu   sync.Mutex // protects text
+	text strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// count returns how often the log contains s.
+func (l *lockedBuffer) count(s string) int { return strings.Count(l.String(), s) }

@@ -106,15 +106,16 @@ func TestPerTxFuncFails(t *testing.T) {
 	for name, tt := range map[string]struct {
 		begin func(context.Context) (sqllock.Tx, error)
 		want  error
+		opts  []sqllock.Option
 	}{
-		"an error":       {func(context.Context) (sqllock.Tx, error) { return nil, driver.ErrBadConn }, sqllock.ErrUnavailable},
-		"no transaction": {func(context.Context) (sqllock.Tx, error) { return nil, nil }, sqllock.ErrConfig},
+		"an error":       {func(context.Context) (sqllock.Tx, error) { return nil, driver.ErrBadConn }, sqllock.ErrUnavailable, nil},
+		"no transaction": {func(context.Context) (sqllock.Tx, error) { return nil, nil }, sqllock.ErrConfig, nil},
 		"stuck": {func(ctx context.Context) (sqllock.Tx, error) {
 			<-stuck
 			return db.BeginTx(ctx, nil)
-		}, sqllock.ErrUnavailable},
+		}, sqllock.ErrUnavailable, []sqllock.Option{shortLease()}},
 	} {
-		_, err := sqllock.PerTxFunc(tt.begin, shortLease()).TryLock(t.Context(), sqllock.ID(1))
+		_, err := sqllock.PerTxFunc(tt.begin, tt.opts...).TryLock(t.Context(), sqllock.ID(1))
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}

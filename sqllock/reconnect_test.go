@@ -36,11 +36,11 @@ func reconnectWhileAnAttemptHangs(t *testing.T, driver, dsn string, pool int) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, through := startLossyProxy(t, dsn)
-			book := new(logBook)
+			var log lockedBuffer
 			db := open(t, driver, through)
 			db.SetMaxOpenConns(pool)
 			db.SetMaxIdleConns(0) // each attempt opens connections of its own
-			s := sessionOn(t, db, shortLease(), sqllock.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
+			s := sessionOn(t, db, shortLease(), sqllock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 			w.change(func(w *lossyProxy) { cut(w, true) })
 			lockertest.Eventually(t, "the connection is lost", func() bool { return s.Stats().Losses == 1 })
 			// pgx first sends a request to cancel, on a connection of its own.
@@ -50,7 +50,7 @@ func reconnectWhileAnAttemptHangs(t *testing.T, driver, dsn string, pool int) {
 				_, err := s.TryLock(context.Background(), sqllock.ID(1))
 				return err == nil
 			})
-			if n := book.count("cannot connect"); n != 0 {
+			if n := log.count("cannot connect"); n != 0 {
 				t.Error("the attempt that hung had to fail first")
 			}
 		})

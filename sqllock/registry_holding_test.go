@@ -16,11 +16,11 @@ func TestRegistryForgetsWhatEndsDuringTheWait(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := registry(t, driver, dsn)
 		s, other := registering(t, driver, dsn), open(t, driver, dsn)
-		conn := dbtest.Conn(t, other)
-		busy := lockOf(t, s, sqllock.ID(1))
-		release := func(l *sqllock.Lock) { dbtest.Unlock(t, l) }
+		conn := connection(t, other)
+		busy := mustLock(t, s, sqllock.ID(1))
+		release := func(l *sqllock.Lock) { unlock(t, l) }
 		kill := func(*sqllock.Lock) {
-			dbtest.Execute(t, db, "SELECT pg_terminate_backend($1)", dbtest.BackendPID(t, conn))
+			execute(t, db, "SELECT pg_terminate_backend($1)", dbtest.BackendPID(t, conn))
 		}
 		for _, tt := range []struct {
 			name string
@@ -49,7 +49,7 @@ func TestRegistryForgetsWhatEndsDuringTheWait(t *testing.T) {
 			w.stop()
 			<-w.err
 		}
-		dbtest.Unlock(t, busy)
+		unlock(t, busy)
 	})
 }
 
@@ -59,7 +59,7 @@ func TestRegistryCountsACallerOnce(t *testing.T) {
 		db := registry(t, driver, dsn)
 		s := registering(t, driver, dsn)
 		for name, l := range map[string]sqllock.Locker{"the Session": s, "a transaction": sqllock.PerTx(open(t, driver, dsn))} {
-			lock := lockOf(t, s, sqllock.ID(2))
+			lock := mustLock(t, s, sqllock.ID(2))
 			ctx, cancel := context.WithCancel(lock.Context())
 			bound, unbind := lock.Bind(ctx)
 			done := make(chan error)
@@ -74,7 +74,7 @@ func TestRegistryCountsACallerOnce(t *testing.T) {
 			cancel()
 			<-done
 			unbind()
-			dbtest.Unlock(t, lock)
+			unlock(t, lock)
 			lockertest.Eventually(t, name+": the wait is over", func() bool { return number(t, db, "SELECT count(*) FROM latchkey_waits") == 0 })
 		}
 	})

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -68,10 +67,10 @@ func TestRegistryShowsCyclesThroughOtherLockers(t *testing.T) {
 		}{
 			{"a transaction", sqllock.PerTx(other)},
 			{"a transaction of a function", perTxFunc(other)},
-			{"a connection", sqllock.OnConn(dbtest.Conn(t, other))},
+			{"a connection", sqllock.OnConn(connection(t, other))},
 		} {
 			a, b := sqllock.Namespace("ring").Key(tt.name), sqllock.ID(-5)
-			onSession := lockOf(t, s, a)
+			onSession := mustLock(t, s, a)
 			onOther, err := tt.l.TryLock(t.Context(), b)
 			if err != nil {
 				t.Fatal(err)
@@ -126,14 +125,14 @@ func TestRegistryKnowsNoOtherDatabase(t *testing.T) {
 		db := registry(t, driver, dsn)
 		s := registering(t, driver, dsn)
 		elsewhere := open(t, driver, pgtest.Database(t))
-		for _, l := range []sqllock.Locker{sqllock.PerTx(elsewhere), perTxFunc(elsewhere), sqllock.OnConn(dbtest.Conn(t, elsewhere))} {
+		for _, l := range []sqllock.Locker{sqllock.PerTx(elsewhere), perTxFunc(elsewhere), sqllock.OnConn(connection(t, elsewhere))} {
 			a, b := sqllock.ID(1), sqllock.ID(2)
-			onSession := lockOf(t, s, a)
+			onSession := mustLock(t, s, a)
 			onOther, err := l.TryLock(t.Context(), b)
 			if err != nil {
 				t.Fatal(err)
 			}
-			witness, decoy := lockOf(t, s, sqllock.ID(3)), lockOf(t, s, b) // the same key here is another lock
+			witness, decoy := mustLock(t, s, sqllock.ID(3)), mustLock(t, s, b) // the same key here is another lock
 			waits := []waitingCaller{waitFor(t, onSession, l, b), waitFor(t, onOther, s, a), waitFor(t, witness, s, a)}
 			// The witness holds a lock of this Session. What the other caller of it holds
 			// is not known here.
@@ -165,15 +164,15 @@ func TestRegistryShowsLockTx(t *testing.T) {
 		db := registry(t, driver, dsn)
 		s := registering(t, driver, dsn)
 		a := sqllock.Pair(4, -2)
-		lock := lockOf(t, s, a)
+		lock := mustLock(t, s, a)
 		other := pgtest.Database(t)
 		elsewhere := open(t, driver, other)
-		lockOf(t, session(t, driver, other), a)
+		mustLock(t, session(t, driver, other), a)
 		for _, tt := range []struct {
 			db    *sql.DB
 			waits int
 		}{{elsewhere, 0}, {db, 1}} {
-			tx := dbtest.Transaction(t, tt.db)
+			tx := transaction(t, tt.db)
 			bound, cancel := lock.Bind(t.Context())
 			done := make(chan error)
 			go func() { done <- sqllock.LockTx(bound, tx, a, time.Hour) }()
@@ -188,7 +187,7 @@ func TestRegistryShowsLockTx(t *testing.T) {
 				t.Errorf("LockTx: %v", err)
 			}
 		}
-		tx := dbtest.Transaction(t, db)
+		tx := transaction(t, db)
 		bound, cancel := lock.Bind(t.Context())
 		defer cancel()
 		if err := sqllock.LockTx(bound, tx, a, 50*time.Millisecond); !errors.Is(err, sqllock.ErrHeld) {

@@ -125,7 +125,7 @@ func locksExclude(t *testing.T, db *sql.DB, opts ...sqllock.Option) {
 	}
 	for name, l := range map[string]sqllock.Locker{
 		"OnConn": sqllock.OnConn(connection(t, db)),
-		"PerTx":  sqllock.PerTx(db, sqllock.WithLease(10*time.Second)),
+		"PerTx":  sqllock.PerTx(db, sqllock.WithLease(time.Minute)),
 	} {
 		if _, err := l.TryLock(t.Context(), sqllock.ID(0)); err != sqllock.ErrHeld {
 			t.Errorf("%s: TryLock of a held key: %v, want ErrHeld", name, err)

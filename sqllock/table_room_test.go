@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -52,13 +51,6 @@ func flood(t *testing.T, s *sqllock.Session, first, ids int64) (locks []*sqllock
 	return locks
 }
 
-func unlocks(t *testing.T, lock *sqllock.Lock) {
-	t.Helper()
-	if err := lock.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // othersWork connects a client that does not use sqllock, and runs a query that
 // needs entries of the lock table.
 func othersWork(t *testing.T, driver, dsn string) {
@@ -80,31 +72,13 @@ func usedPlaces(t *testing.T, db *sql.DB) (used, all int) {
 		number(t, db, `SELECT current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int)`)
 }
 
-// A logBook counts lines of a log.
-type logBook struct {
-	mu   sync.Mutex // protects text
-	text strings.Builder
-}
-
-func (b *logBook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBook) count(s string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.text.String(), s)
-}
-
 // A flood of ids through one Session leaves room in the lock table of a small
 // server, so that other clients can work.
 func TestFloodLeavesRoom(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		observer := open(t, driver, cluster.DSN(""))
-		book := new(logBook)
-		s := session(t, driver, cluster.DSN(""), sqllock.WithLogger(slog.New(slog.NewTextHandler(book, nil))),
+		var log lockedBuffer
+		s := session(t, driver, cluster.DSN(""), sqllock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
 			sqllock.WithHeartbeat(time.Second)) // a heartbeat sees that there is room again
 		locks := flood(t, s, 0, 4000)
 		used, all := usedPlaces(t, observer)
@@ -119,7 +93,7 @@ func TestFloodLeavesRoom(t *testing.T) {
 		if _, err := s.TryLock(t.Context(), sqllock.ID(1_000_000)); !errors.Is(err, sqllock.ErrCapacity) {
 			t.Errorf("TryLock of a new key: %v, want ErrCapacity", err)
 		}
-		if n := book.count("new keys are denied"); n != 1 {
+		if n := log.count("new keys are denied"); n != 1 {
 			t.Errorf("the log gives the reason %d times, want once", n)
 		}
 
@@ -130,18 +104,18 @@ func TestFloodLeavesRoom(t *testing.T) {
 			waiting <- err
 		}()
 		lockertest.Eventually(t, "a caller waits", func() bool { return s.Stats().Waiting == 1 })
-		unlocks(t, locks[0])
+		unlock(t, locks[0])
 		if err := <-waiting; err != nil {
 			t.Errorf("Lock of a key that this process holds: %v", err)
 		}
 		for _, lock := range locks[1:] {
-			unlocks(t, lock)
+			unlock(t, lock)
 		}
 		lockertest.Eventually(t, "there is room again", func() bool {
 			lock, err := s.TryLock(t.Context(), sqllock.ID(1_000_001))
 			return err == nil && lock.Unlock() == nil
 		})
-		lockertest.Eventually(t, "the log says that there is room again", func() bool { return book.count("has room again") == 1 })
+		lockertest.Eventually(t, "the log says that there is room again", func() bool { return log.count("has room again") == 1 })
 	}, pgtest.WithSettings(map[string]string{"max_connections": "20", "max_locks_per_transaction": "10"}))
 }
 

@@ -223,8 +223,8 @@ func TestPerTxSharesItsTransaction(t *testing.T) {
 func TestPerTxLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		lock := lockSoon(t, sqllock.PerTx(db, shortLease()), sqllock.ID(1))
-		// The server ends a transaction that is idle for the lease.
+		lock := mustLock(t, sqllock.PerTx(db), sqllock.ID(1))
+		number(t, db, terminateHolder)
 		lockertest.Eventually(t, "the server has freed the lock", func() bool { return advisoryLocks(t, db) == 0 })
 		if err := lock.Unlock(); err != sqllock.ErrLost {
 			t.Errorf("Unlock: %v, want ErrLost", err)
