@@ -203,6 +203,26 @@ func TestAnswerAfterTheDeadline(t *testing.T) {
 	})
 }
 
+// A lock whose lease has passed is not handed on to a waiter.
+func TestNoHandOverOfWhatIsLost(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		blocker := beginTry(background, s, ID(2))
+		unlocked := beginUnlock(lock) // waits for the next statement
+		lock.life.(*connection).deadline.Store(int64(now()))
+		next := beginTry(background, s, ID(1))
+		resume()
+		synctest.Wait()
+		if got := returned(t, "TryLock", next); got.err == nil && got.lock.life == lock.life {
+			t.Error("a key of a lease that has run out was handed on")
+		}
+		wantErr(t, "Unlock", returned(t, "Unlock", unlocked), ErrLost)
+		_ = returned(t, "blocker", blocker)
+	})
+}
+
 // After a stall a new call has its full time.
 func TestAfterAStall(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {

@@ -15,7 +15,7 @@ import (
 type call struct {
 	Client  int
 	Op      operation
-	Keys    []int         // of contendedKeys; only TryAny and LockAny use more than the first
+	Keys    []int         // of contendedKeys; some operations use only the first
 	Timeout time.Duration // 0: none for a call that only tries, maxWait for one that waits
 	Hold    time.Duration // the length of the work
 	Token   tokenTime
@@ -30,12 +30,22 @@ const (
 	opTryAny
 	opLockAny
 	opDo
+	opTryRead
+	opRead
+	opTryAll
+	opLockAll
+	opTryEach
 )
 
-var operationNames = [...]string{"TryLock", "Lock", "TryAny", "LockAny", "Do"}
+var operationNames = [...]string{"TryLock", "Lock", "TryAny", "LockAny", "Do", "TryRLock", "RLock", "TryLockAll", "LockAll", "TryEach"}
 
 func (o operation) String() string { return operationNames[o] }
-func (o operation) waits() bool    { return o == opLock || o == opLockAny }
+func (o operation) reads() bool    { return o == opTryRead || o == opRead }
+func (o operation) takesAll() bool { return o == opTryAll || o == opLockAll }
+
+func (o operation) waits() bool {
+	return o == opLock || o == opLockAny || o == opRead || o == opLockAll
+}
 
 // A tokenTime says when a holder asks for its token.
 type tokenTime int
@@ -65,44 +75,44 @@ func (c call) make(w *world, s *sqllock.Session) {
 	ctx, cancel := c.context(w)
 	defer cancel()
 	keys := c.keys()
-	arrived, began := w.arrive(keys), now()
+	arrived, began := w.arrive(keys, c.Op.reads()), now()
 	if c.Op == opDo {
 		c.do(ctx, w, s, keys, arrived)
 		return
 	}
-	lock, err := c.acquire(ctx, s, keys)
+	locks, err := c.acquire(ctx, s, keys)
 	c.timely(w, began)
 	if err != nil {
 		c.denied(w, s, keys, arrived, began, err)
 		return
 	}
-	h := w.enter(c.Client, s, lock, keys)
-	c.work(w, h)
+	holders := w.enter(c, s, locks, keys)
+	c.work(w, holders)
 	began = now()
-	w.exit(h)
-	err = lock.Unlock()
+	w.exit(holders)
+	err = locks.Unlock()
 	w.within("Unlock", began, w.unlockBound(s))
-	w.gone(h, err, true)
+	w.gone(holders, err, true)
 }
 
 // do makes the call by sqllock.Do.
 func (c call) do(ctx context.Context, w *world, s *sqllock.Session, keys []sqllock.Key, arrived int) {
-	var h *holder
+	var holders []*holder
 	began := now()
 	err := sqllock.Do(ctx, s, keys[0], func(ctx context.Context) error {
 		c.timely(w, began)
 		lock, _ := sqllock.FromContext(ctx)
-		h = w.enter(c.Client, s, lock, keys)
-		c.work(w, h)
-		w.exit(h)
+		holders = w.enter(c, s, sqllock.Locks{lock}, keys)
+		c.work(w, holders)
+		w.exit(holders)
 		return nil
 	})
-	if h == nil {
+	if holders == nil {
 		c.timely(w, began)
 		c.denied(w, s, keys, arrived, began, err)
 		return
 	}
-	w.gone(h, err, w.harmless) // Do does not report that the database was away at the end
+	w.gone(holders, err, w.harmless) // Do does not report that the database was away at the end
 }
 
 // context returns the context of the call, which bounds how long it waits.
@@ -116,31 +126,63 @@ func (c call) context(w *world) (context.Context, context.CancelFunc) {
 	return context.WithCancel(background)
 }
 
-// keys returns the keys that the call is for, each once.
+// keys returns the keys that the call is for, each once. TryEach takes no pair.
 func (c call) keys() (keys []sqllock.Key) {
 	for _, k := range c.Keys {
-		if key := contendedKeys[k]; !slices.Contains(keys, key) {
+		key := contendedKeys[k]
+		if _, _, pair := key.Pair(); pair && c.Op == opTryEach {
+			key = contendedKeys[0]
+		}
+		if !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
-	if c.Op == opTryAny || c.Op == opLockAny {
+	switch c.Op {
+	case opTryAny, opLockAny, opTryAll, opLockAll, opTryEach:
 		return keys
+	default:
+		return keys[:1]
 	}
-	return keys[:1]
 }
 
 // acquire makes the call by the method of a Session.
-func (c call) acquire(ctx context.Context, s *sqllock.Session, keys []sqllock.Key) (*sqllock.Lock, error) {
+func (c call) acquire(ctx context.Context, s *sqllock.Session, keys []sqllock.Key) (sqllock.Locks, error) {
 	switch c.Op {
 	case opLock:
-		return s.Lock(ctx, keys[0])
+		return one(s.Lock(ctx, keys[0]))
 	case opTryAny:
-		return s.TryAny(ctx, keys...)
+		return one(s.TryAny(ctx, keys...))
 	case opLockAny:
-		return s.LockAny(ctx, keys...)
+		return one(s.LockAny(ctx, keys...))
+	case opTryRead:
+		return one(s.TryRLock(ctx, keys[0]))
+	case opRead:
+		return one(s.RLock(ctx, keys[0]))
+	case opTryAll:
+		return s.TryLockAll(ctx, keys...)
+	case opLockAll:
+		return s.LockAll(ctx, keys...)
+	case opTryEach:
+		return s.TryEach(ctx, groups(keys))
 	default:
-		return s.TryLock(ctx, keys[0])
+		return one(s.TryLock(ctx, keys[0]))
 	}
+}
+
+// one returns the result of a call for one lock as that of a call for several.
+func one(lock *sqllock.Lock, err error) (sqllock.Locks, error) {
+	if err != nil {
+		return nil, err
+	}
+	return sqllock.Locks{lock}, nil
+}
+
+// groups returns keys in groups for TryEach: the first alone, and the others.
+func groups(keys []sqllock.Key) [][]sqllock.Key {
+	if len(keys) == 1 {
+		return [][]sqllock.Key{keys}
+	}
+	return [][]sqllock.Key{keys[:1], keys[1:]}
 }
 
 // timely checks how long the call took to get or to be denied its lock. A call
@@ -159,24 +201,28 @@ func (c call) timely(w *world, began time.Duration) {
 
 // denied checks the error of a call that got no lock.
 func (c call) denied(w *world, s *sqllock.Session, keys []sqllock.Key, arrived int, began time.Duration, err error) {
-	var failure *dialect.Failure
+	var (
+		failure *dialect.Failure
+		full    *sqllock.GroupError
+	)
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {
 	case err == sqllock.ErrHeld && c.Op.waits():
 		w.wrong("a waiter is denied", "")
 	case err == sqllock.ErrHeld && !w.plan.Async:
-		w.judgeDenial(keys, arrived, began)
+		w.judgeDenial(c, keys, arrived, began)
 		return
 	case err == sqllock.ErrHeld:
 	case ended, errors.As(err, &failure):
+	case errors.As(err, &full) && c.Op == opTryEach:
 	case errors.Is(err, sqllock.ErrClosed) && w.closed(s):
 	case errors.Is(err, sqllock.ErrUnavailable) && !w.harmless:
 	default:
 		w.wrong("an error without a reason", fmt.Sprint(c.Op, ": ", err))
 	}
 	if err == sqllock.ErrHeld {
-		w.leave(keys, leftDenied)
+		w.leave(keys, c.Op.reads(), leftDenied)
 	} else {
-		w.leave(keys, leftUnclear)
+		w.leave(keys, c.Op.reads(), leftUnclear)
 	}
 }

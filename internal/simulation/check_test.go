@@ -30,10 +30,11 @@ func (w *world) justWoke(h *holder) bool {
 // check checks the rules that hold at every moment at which no goroutine runs:
 //
 //   - The context of the work has ended if the lock is lost.
-//   - At most one lock of a key is valid, and the server holds it.
+//   - At most one lock of a key is valid, or locks of readers only, and the
+//     server holds them.
 //   - A lock whose session was killed is lost within validFor.
 func (w *world) check() {
-	valid := make(map[sqllock.Key]int)
+	valid := make(map[use]int)
 	for _, h := range w.held() {
 		told := h.told()
 		if h.lock.Err() != nil {
@@ -49,10 +50,12 @@ func (w *world) check() {
 			}
 			continue
 		}
-		if valid[h.lock.Key()]++; valid[h.lock.Key()] > 1 {
+		k := h.lock.Key()
+		valid[use{k, h.key.IsShared()}]++
+		if alone := valid[use{k, false}]; alone > 1 || alone == 1 && valid[use{k, true}] > 0 {
 			w.wrong("two hold one key", "")
 		}
-		if w.server.owner(h.lock.Key()) != h.conn {
+		if !w.server.holds(h.conn, h.key) {
 			w.wrong("a lock is valid that the server has freed", "")
 		}
 	}
@@ -68,7 +71,7 @@ func (w *world) granting(k dialect.Key, to *session) {
 	w.last[clientKey{k, to.link}] = to
 	w.mu.Unlock()
 	for _, h := range w.held() {
-		if dialectKey(h.lock.Key()) == k && h.conn != to && h.conn.killed == 0 && h.lock.Err() == nil {
+		if excludes(h.key, k) && h.conn != to && h.conn.killed == 0 && h.lock.Err() == nil {
 			w.wrong("the server grants a key whose lock is valid", "")
 		}
 	}

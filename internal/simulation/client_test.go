@@ -85,7 +85,7 @@ func (d clientDialect) BootTime() time.Duration { return d.link.boot() }
 
 // Traits implements dialect.Dialect.
 func (d clientDialect) Traits() dialect.Traits {
-	return dialect.Traits{Lease: dialect.DefaultLease, HeldPerSession: d.server.perSession, CloseTimeout: dialect.ConnectionCloseTimeout}
+	return dialect.Traits{Lease: dialect.DefaultLease, HeldPerSession: d.server.perSession, CloseTimeout: dialect.ConnectionCloseTimeout, Readers: true}
 }
 
 var errGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}

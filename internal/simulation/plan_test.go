@@ -109,11 +109,18 @@ func pick(t *rapid.T, label string, durations ...time.Duration) time.Duration {
 
 func drawClient(t *rapid.T) int { return rapid.IntRange(0, 2).Draw(t, "client") }
 
+// drawnOperations has each operation as often as calls should use it. Plain locks
+// come first.
+var drawnOperations = []operation{
+	opTry, opLock, opTryAny, opLockAny, opDo, opTry, opLock, opTryAny,
+	opTryRead, opRead, opTryAll, opLockAll, opTryEach,
+}
+
 // drawCall draws a call.
 func drawCall(t *rapid.T) event {
 	return call{
 		Client:  drawClient(t),
-		Op:      rapid.SampledFrom([]operation{opTry, opLock, opTryAny, opLockAny, opDo}).Draw(t, "op"),
+		Op:      rapid.SampledFrom(drawnOperations).Draw(t, "op"),
 		Keys:    rapid.SliceOfN(rapid.IntRange(0, len(contendedKeys)-1), 1, 3).Draw(t, "keys"),
 		Timeout: pick(t, "timeout", 0, time.Millisecond, 20*time.Millisecond, 200*time.Millisecond, 2*time.Second, 4*time.Second),
 		Hold:    pick(t, "hold", 0, 5*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond, 2*time.Second, 4*time.Second),

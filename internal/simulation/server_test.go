@@ -14,7 +14,8 @@ import (
 //
 // The server has no goroutine. Each method first does what is due by now.
 //
-// Invariant: each key has at most one owner, and every owner is in sessions.
+// Invariant: each key has one holder, or readers only, and every holder is in
+// sessions.
 type server struct {
 	world      *world
 	drift      int64         // how much faster its clock runs, in millionths
@@ -22,17 +23,17 @@ type server struct {
 	began      time.Duration // when its clock was right
 	perSession int           // locks on a session before a client opens another
 
-	mu       sync.Mutex                    // protects what follows, and the marked fields of sessions and links
-	stepped  time.Duration                 // the sum of all steps of its clock
-	forward  time.Duration                 // when its clock was last set forward; 0: never
-	owners   map[dialect.Key]*session      // of the keys that are held
-	freed    map[dialect.Key]time.Duration // when the key last lost its owner
-	sessions map[*session]bool             // those that it has not ended
-	down     time.Duration                 // it rejects connections until then
-	stuck    []*session                    // those with a stuck driver, until heal
-	tokens   int64                         // the last token
-	opened   int                           // sessions ever opened
-	closed   int                           // sessions that their clients closed
+	mu       sync.Mutex                        // protects what follows, and the marked fields of sessions and links
+	stepped  time.Duration                     // the sum of all steps of its clock
+	forward  time.Duration                     // when its clock was last set forward; 0: never
+	holders  map[dialect.Key]map[*session]bool // of the keys that are held, by their mode
+	freed    map[dialect.Key]time.Duration     // when the key last lost a holder, by its mode
+	sessions map[*session]bool                 // those that it has not ended
+	down     time.Duration                     // it rejects connections until then
+	stuck    []*session                        // those with a stuck driver, until heal
+	tokens   int64                             // the last token
+	opened   int                               // sessions ever opened
+	closed   int                               // sessions that their clients closed
 }
 
 // clockLocked returns the time by the server's clock at a moment of now.
@@ -63,15 +64,18 @@ func (srv *server) catchUpLocked() {
 func (srv *server) endLocked(s *session) {
 	s.over = true
 	delete(srv.sessions, s)
-	for k, owner := range srv.owners {
-		if owner == s {
-			srv.freeLocked(k)
+	for k, holders := range srv.holders {
+		if holders[s] {
+			srv.freeLocked(k, s)
 		}
 	}
 }
 
-func (srv *server) freeLocked(k dialect.Key) {
-	delete(srv.owners, k)
+// freeLocked ends the lock of s on k.
+func (srv *server) freeLocked(k dialect.Key, s *session) {
+	if delete(srv.holders[k], s); len(srv.holders[k]) == 0 {
+		delete(srv.holders, k)
+	}
 	srv.freed[k] = now()
 }
 
@@ -102,20 +106,26 @@ func (srv *server) untilDue() time.Duration {
 	return due
 }
 
-// owner returns the session that holds k, or nil.
-func (srv *server) owner(k sqllock.Key) *session {
+// holds reports whether s holds k, in the mode of k.
+func (srv *server) holds(s *session, k dialect.Key) bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	srv.catchUpLocked()
-	return srv.owners[dialectKey(k)]
+	return srv.holders[k][s]
 }
 
-// ownedSince reports whether a session has held k at any moment since then.
-func (srv *server) ownedSince(k sqllock.Key, then time.Duration) bool {
+// ownedSince reports whether a session has held k at any moment since then, in a
+// mode that keeps a call from using it.
+func (srv *server) ownedSince(key sqllock.Key, reads bool, then time.Duration) bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	srv.catchUpLocked()
-	return srv.owners[dialectKey(k)] != nil || srv.freed[dialectKey(k)] >= then
+	k := dialectKey(key)
+	owned := len(srv.holders[k]) > 0 || srv.freed[k] >= then
+	if !reads {
+		owned = owned || len(srv.holders[k.Shared()]) > 0 || srv.freed[k.Shared()] >= then
+	}
+	return owned
 }
 
 // leftover counts the locks and the sessions that the server still has, and the
@@ -124,7 +134,7 @@ func (srv *server) leftover() (locks, sessions, unclosed int) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	srv.catchUpLocked()
-	return len(srv.owners), len(srv.sessions), srv.opened - srv.closed
+	return len(srv.holders), len(srv.sessions), srv.opened - srv.closed
 }
 
 // cutUntil returns when the partition of l ends.
@@ -149,4 +159,9 @@ func (srv *server) heal(links []*link) time.Duration {
 		s.abort()
 	}
 	return max(last-now(), 0)
+}
+
+// excludes reports whether two locks are on one key and exclude each other.
+func excludes(a, b dialect.Key) bool {
+	return a.Exclusive() == b.Exclusive() && !(a.IsShared() && b.IsShared())
 }

@@ -93,7 +93,7 @@ func (w *world) run() {
 	defer w.stop()
 	w.server = &server{
 		drift: w.plan.Drift, latency: w.plan.Latency, perSession: w.plan.PerConn, began: now(), world: w,
-		owners: make(map[dialect.Key]*session), freed: make(map[dialect.Key]time.Duration), sessions: make(map[*session]bool),
+		holders: make(map[dialect.Key]map[*session]bool), freed: make(map[dialect.Key]time.Duration), sessions: make(map[*session]bool),
 	}
 	for range w.plan.Clients {
 		link := new(link)
