@@ -76,6 +76,7 @@ func (c call) make(w *world, s *sqllock.Session) {
 	defer cancel()
 	keys := c.keys()
 	arrived, began := w.arrive(keys, c.Op.reads()), now()
+	w.countCall(s)
 	if c.Op == opDo {
 		c.do(ctx, w, s, keys, arrived)
 		return
@@ -126,7 +127,8 @@ func (c call) context(w *world) (context.Context, context.CancelFunc) {
 	return context.WithCancel(background)
 }
 
-// keys returns the keys that the call is for, each once. TryEach takes no pair.
+// keys returns the keys that the call is for, each once. TryEach takes no pair,
+// and sometimes many keys.
 func (c call) keys() (keys []sqllock.Key) {
 	for _, k := range c.Keys {
 		key := contendedKeys[k]
@@ -138,7 +140,12 @@ func (c call) keys() (keys []sqllock.Key) {
 		}
 	}
 	switch c.Op {
-	case opTryAny, opLockAny, opTryAll, opLockAll, opTryEach:
+	case opTryEach:
+		if len(keys) > 2 {
+			keys = append(keys, wideKeys...)
+		}
+		return keys
+	case opTryAny, opLockAny, opTryAll, opLockAll:
 		return keys
 	default:
 		return keys[:1]

@@ -117,6 +117,14 @@ func (d clientDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings
 // contendedKeys are the keys for which the callers contend.
 var contendedKeys = []sqllock.Key{sqllock.ID(1), sqllock.ID(2), sqllock.Namespace("simulation").Key("three"), sqllock.Pair(1, 1)}
 
+// wideKeys make a group of TryEach so wide that a statement asks for a part of it.
+var wideKeys = func() (keys []sqllock.Key) {
+	for i := range int64(12) {
+		keys = append(keys, sqllock.ID(100+i))
+	}
+	return keys
+}()
+
 // dialectKey returns k as the database sees it.
 func dialectKey(k sqllock.Key) dialect.Key {
 	if _, _, ok := k.Pair(); ok {

@@ -28,6 +28,7 @@ func (w *world) end() {
 	if !w.failed() {
 		w.advance(recovery)
 		w.nothingHeld()
+		w.closedWhileIdle()
 		w.served("one key in turn", 3*goodTime, func(int) sqllock.Key { return contendedKeys[0] })
 	}
 	for _, c := range w.clients {
@@ -59,6 +60,7 @@ func (w *world) served(what string, bound time.Duration, key func(client int) sq
 	sessions := w.sessions()
 	for i, s := range sessions {
 		wg.Go(func() {
+			w.countCall(s)
 			lock, err := s.Lock(ctx, key(i))
 			if err == nil {
 				err = lock.Err()
@@ -77,17 +79,38 @@ func (w *world) served(what string, bound time.Duration, key func(client int) sq
 	}
 }
 
-// nothingHeld checks that no Session and no server has a lock or a waiter left.
-// Tests of package sqllock check that the key table is empty then.
+// nothingHeld checks that no Session and no server has a lock or a waiter left,
+// and that each call has been counted once.
 func (w *world) nothingHeld() {
 	for _, s := range w.sessions() {
 		stats := s.Stats()
 		if stats.Held != 0 || stats.Waiting != 0 {
 			w.wrong("a Session does not forget", fmt.Sprintf("%d held, %d wait", stats.Held, stats.Waiting))
 		}
+		w.mu.Lock()
+		calls := w.calls[s]
+		w.mu.Unlock()
+		if n := stats.Granted + stats.Denied + stats.Canceled + stats.Failed; n != calls {
+			w.wrong("a call is not counted once", fmt.Sprintf("%d results of %d calls", n, calls))
+		}
 	}
 	if locks, _, _ := w.server.leftover(); locks != 0 {
 		w.wrong("the server keeps locks that no caller holds", strconv.Itoa(locks))
+	}
+}
+
+// closedWhileIdle checks that each Session closes its connections when no caller
+// uses it, if that is in the plan. It would not do so while its key table knows a
+// key.
+func (w *world) closedWhileIdle() {
+	if w.plan.IdleClose == 0 {
+		return
+	}
+	w.advance(3 * w.plan.IdleClose)
+	for _, s := range w.sessions() {
+		if !s.Stats().IdleClosed {
+			w.wrong("a Session that no caller uses stays connected", "")
+		}
 	}
 }
 

@@ -67,7 +67,8 @@ type world struct {
 	granted int                    // locks that callers got
 	tokens  tokenLog
 	book    book
-	figures map[string]int // for the log of the test
+	calls   map[*sqllock.Session]uint64 // for locks
+	figures map[string]int              // for the log of the test
 }
 
 // run carries out the plan in virtual time. It returns the rules that were
@@ -75,7 +76,7 @@ type world struct {
 func (p plan) run(t *testing.T, harmless bool, figures map[string]int) []string {
 	w := &world{
 		plan: p, harmless: harmless, figures: figures,
-		live: make(map[*holder]bool), tokens: make(tokenLog), taken: make(map[serverGrant]int), last: make(map[clientKey]*session), book: newBook(),
+		live: make(map[*holder]bool), tokens: make(tokenLog), taken: make(map[serverGrant]int), last: make(map[clientKey]*session), book: newBook(), calls: make(map[*sqllock.Session]uint64),
 	}
 	func() {
 		defer func() {
@@ -201,6 +202,13 @@ func (w *world) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.figures[what]++
+}
+
+// countCall counts a call for locks of s.
+func (w *world) countCall(s *sqllock.Session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls[s]++
 }
 
 // sessions returns the Sessions that are open.
