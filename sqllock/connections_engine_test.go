@@ -51,37 +51,4 @@ func wantKeys(t *testing.T, list string, got []Key, want ...Key) {
 	}
 }
 
-// checkConnections compares what s believes of its connections with what the
-// server has, at one moment.
-func checkConnections(t *testing.T, s *Session, server *fakeServer) {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	list := s.connectionsLocked()
-	server.mu.Lock()
-	defer server.mu.Unlock()
-	for _, c := range list {
-		i := slices.IndexFunc(server.sessions, func(f *fakeSession) bool { return int64(f.number) == c.PID })
-		has := setOf(server.locks.of(server.sessions[i]))
-		for _, k := range c.Held {
-			if !has[k.id()] {
-				t.Errorf("a key that is held is not in the database")
-			}
-			delete(has, k.id())
-		}
-		for _, k := range c.Shared {
-			if !has[k.id().Shared()] {
-				t.Errorf("a key that readers hold is not in the database")
-			}
-			delete(has, k.id().Shared())
-		}
-		for _, k := range c.Pending {
-			delete(has, k.id())
-			delete(has, k.id().Shared())
-		}
-		if len(has) > 0 {
-			t.Errorf("the database has %d locks that the connection does not know", len(has))
-		}
-	}
-}
-
 var _ dialect.Backend = (*fakeSession)(nil)

@@ -61,18 +61,15 @@ func (f fakeLocks) takeAll(s *fakeSession, set []dialect.Key) (missing int) {
 	return -1
 }
 
-// takeEach takes the first free key of each group of request, or none.
+// takeEach takes the first free key of each group of request, or none. No test
+// has keys beyond a group.
 func (f fakeLocks) takeEach(s *fakeSession, request []dialect.Group) {
 	for i := range request {
 		request[i].Won = dialect.GivenUp
 	}
 	for i := range request {
 		g := &request[i]
-		if g.Won = f.takeOne(s, g.Keys); g.Won >= 0 && g.Bounded() && !f.within(s, g) {
-			f.release(s, g.Keys[g.Won])
-			g.Won = dialect.OverLimit
-		}
-		if g.Won < 0 {
+		if g.Won = f.takeOne(s, g.Keys); g.Won < 0 {
 			for _, taken := range request[:i] {
 				f.release(s, taken.Keys[taken.Won])
 			}
@@ -80,26 +77,6 @@ func (f fakeLocks) takeEach(s *fakeSession, request []dialect.Group) {
 			return
 		}
 	}
-}
-
-// within reports whether as many keys of g are free, beside the one that s has
-// taken, as keys beyond it are held.
-func (f fakeLocks) within(s *fakeSession, g *dialect.Group) bool {
-	places := -g.Held
-	for _, k := range g.Beyond {
-		if f.owners[k] == s || f.readers[k][s] {
-			panic("the engine asks about a key that the session holds")
-		}
-		if f.owners[k] != nil {
-			places--
-		}
-	}
-	for _, k := range g.Keys {
-		if f.owners[k] == nil && len(f.readers[k]) == 0 {
-			places++
-		}
-	}
-	return places >= 0
 }
 
 // release gives k back and reports whether s held it.

@@ -326,7 +326,7 @@ func simulate(t *testing.T, test func(t *testing.T, s *Session, server *fakeServ
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := newFakeServer()
-		opts := append([]Option{withFake(server), WithLogger(slog.New(slog.DiscardHandler))}, opts...)
+		opts := append([]Option{withFake(server), withoutLog()}, opts...)
 		s, err := Open(t.Context(), new(sql.DB), opts...)
 		if err != nil {
 			t.Fatal(err)
@@ -427,3 +427,12 @@ func hold(t *testing.T) (hook func() error, resume func()) {
 
 // ticks is longer than any poll or backoff.
 const ticks = 5 * time.Second
+
+// withPerConn makes a Session open another connection for each n locks held. It
+// must follow withFake.
+func withPerConn(n int) Option {
+	return func(o *options) { o.dialect.(*fakeServer).perSession = n }
+}
+
+// withoutLog makes a Session log nothing.
+func withoutLog() Option { return WithLogger(slog.New(slog.DiscardHandler)) }
