@@ -113,7 +113,7 @@ func drawClient(t *rapid.T) int { return rapid.IntRange(0, 2).Draw(t, "client") 
 // come first.
 var drawnOperations = []operation{
 	opTry, opLock, opTryAny, opLockAny, opDo, opTry, opLock, opTryAny,
-	opTryRead, opRead, opTryAll, opLockAll, opTryEach,
+	opTryRead, opRead, opTryAll, opLockAll, opTryEach, opTryEach, opTryEach,
 }
 
 // drawCall draws a call.

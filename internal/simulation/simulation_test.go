@@ -14,7 +14,7 @@ import (
 
 // TestSimulation runs plans of each profile and checks that they break no rule.
 // The plans are the same each time.
-func TestSimulation(t *testing.T) { simulate(t, "200", "1") }
+func TestSimulation(t *testing.T) { simulate(t, "400", "1") }
 
 // TestLongSimulation does so with other plans each time. A change of the engine
 // gets many:
