@@ -127,6 +127,7 @@ func TestOpenMisuse(t *testing.T) {
 		{"slow heartbeat", []sqllock.Option{sqllock.WithLease(10 * time.Second), sqllock.WithHeartbeat(5 * time.Second)}, "too slow"},
 		{"slow heartbeat of a dialect", []sqllock.Option{sqllock.WithDialect(sqllock.SQLite), sqllock.WithHeartbeat(time.Hour)}, "too slow"},
 		{"negative heartbeat", []sqllock.Option{sqllock.WithHeartbeat(-1)}, "must be positive"},
+		{"idle close", []sqllock.Option{sqllock.WithIdleClose(time.Second - 1)}, "WithIdleClose"},
 		{"held", []sqllock.Option{sqllock.WithMaxHeld(0)}, "WithMaxHeld"},
 		{"connections", []sqllock.Option{sqllock.WithMaxConns(0)}, "WithMaxConns"},
 		{"dialect", []sqllock.Option{sqllock.WithDialect("oracle")}, "unknown dialect"},
@@ -143,6 +144,8 @@ func TestOpenMisuse(t *testing.T) {
 		"PerTxFunc":  func() { sqllock.PerTxFunc(nil) },
 		"OnConn":     func() { sqllock.OnConn(nil) },
 		"WithLogger": func() { sqllock.WithLogger(nil) },
+
+		"WithIdleClose": func() { sqllock.WithIdleClose(0) },
 	} {
 		func() {
 			defer func() {

@@ -306,26 +306,3 @@ func TestExchangeKeys(t *testing.T) {
 		told.agree(t, idle)
 	}, WithObserver(told.observer()))
 }
-
-// An Observer may call Stats and Connections, and may lack any func.
-func TestObserverCallsBack(t *testing.T) {
-	var s atomic.Pointer[Session]
-	calls := func() {
-		if s := s.Load(); s != nil {
-			s.Stats()
-			s.Connections()
-		}
-	}
-	simulate(t, func(t *testing.T, session *Session, server *fakeServer) {
-		s.Store(session)
-		mustTry(t, session, ID(1))
-		server.session(0).hooks(nil, func() error { return errGone })
-		<-beginTry(background, session, ID(2))
-		time.Sleep(ticks)
-		mustUnlock(t, mustTry(t, session, ID(3)))
-	}, WithObserver(Observer{}), WithObserver(Observer{
-		Exchanged: func(time.Duration, int) { calls() },
-		Connected: calls,
-		Lost:      func(string, int) { calls() },
-	}))
-}

@@ -3,15 +3,23 @@ package sqllock
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// A logger may call methods of the Session.
-func TestLoggerMayCallTheSession(t *testing.T) {
-	var session *Session
+// A logger and an Observer may call methods of the Session. An Observer may lack
+// any func.
+func TestCalledBackMayCallTheSession(t *testing.T) {
+	var session atomic.Pointer[Session]
+	calls := func() {
+		if s := session.Load(); s != nil {
+			_ = s.Stats()
+			_ = s.Connections()
+		}
+	}
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		session = s
+		session.Store(s)
 		server.onOpen = func(n int) error {
 			if n < 4 {
 				return errGone
@@ -22,11 +30,11 @@ func TestLoggerMayCallTheSession(t *testing.T) {
 		_, _ = s.TryLock(background, ID(1))
 		time.Sleep(ticks)
 		mustUnlock(t, mustTry(t, s, ID(1)))
-	}, WithLogger(slog.New(callingHandler{slog.DiscardHandler, func() {
-		if session != nil {
-			_ = session.Stats()
-		}
-	}})))
+	}, WithLogger(slog.New(callingHandler{slog.DiscardHandler, calls})), WithObserver(Observer{}), WithObserver(Observer{
+		Exchanged: func(time.Duration, int) { calls() },
+		Connected: calls,
+		Lost:      func(string, int) { calls() },
+	}))
 }
 
 // A callingHandler calls a function for each record.
