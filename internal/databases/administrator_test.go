@@ -152,9 +152,7 @@ func TestLongNoTemporaryFiles(t *testing.T) {
 		s := p.session()
 		lock := mustLock(t, s, p.key(1))
 		other := mustConn(t, open(t, "pgx", p.server.cluster.DSN(p.database)))
-		if _, err := other.ExecContext(t.Context(), "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 3000) AS n"); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, other, "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 3000) AS n")
 		if _, err := p.pool().Exec("SELECT count(*) FROM pg_locks"); err == nil || !strings.Contains(err.Error(), "temp_file_limit") {
 			t.Fatalf("pg_locks can be listed: %v", err)
 		}
@@ -184,9 +182,7 @@ func TestOwnersTransactionWithoutRightToLook(t *testing.T) {
 		mustLock(t, s, p.key(2))
 		p.inDatabase(revoke("pg_stat_get_activity"))
 		conn := mustConn(t, p.pool())
-		if _, err := conn.ExecContext(t.Context(), "BEGIN; CREATE TEMPORARY TABLE leaky AS SELECT 1 AS n"); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, conn, "BEGIN; CREATE TEMPORARY TABLE leaky AS SELECT 1 AS n")
 		ctx, cancel := lock.Bind(t.Context())
 		defer cancel()
 		const looks = 6 // one comes after half a heartbeat

@@ -176,17 +176,11 @@ func closePooler(code int) int {
 func throughPgBouncer(t *testing.T) (dsn string) {
 	t.Helper()
 	p, err := pooler()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	direct, err := p.CreateDatabase(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u, err := url.Parse(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p.bouncer.DSN(strings.TrimPrefix(u.Path, "/"))
 }
 

@@ -21,9 +21,7 @@ import (
 func doctor(t *testing.T, db *sql.DB, opts ...lockdoctor.Option) *lockdoctor.Report {
 	t.Helper()
 	r, err := lockdoctor.Check(t.Context(), db, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -168,9 +166,7 @@ func TestDoctorSeveralHosts(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		u, err := url.Parse(pgtest.Database(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sslmode := "disable"
 		if driver == "pgx" {
 			sslmode = "prefer" // each host has a fallback then, which is no other host

@@ -26,13 +26,9 @@ func connect(t *testing.T, o lockertest.Orders) dialect.Session {
 func connectTo(t *testing.T, db *sql.DB, leaseTable bool) dialect.Session {
 	t.Helper()
 	d, err := choose.Dialect(context.Background(), db, leaseTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := d.Open(context.Background(), db, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.Destroy)
 	return s
 }
@@ -59,9 +55,7 @@ func keysOf(space dialect.Space, ids []int64) (keys []dialect.Key) {
 func held(t *testing.T, s dialect.Session) []dialect.Key {
 	t.Helper()
 	keys, err := s.Held()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	slices.SortFunc(keys, func(x, y dialect.Key) int {
 		if x.Space != y.Space {
 			return int(x.Space) - int(y.Space)
@@ -218,15 +212,11 @@ func TestLongSilentSession(t *testing.T) {
 		rival := connect(t, o)
 		db := pool(t, o)
 		d, err := choose.Dialect(t.Context(), db, o.LeaseTable)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		set := settings
 		set.Lease = 2 * time.Second
 		silent, err := d.Open(t.Context(), db, set)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer silent.Destroy()
 		sent := time.Now()
 		if got := exchange(t, silent, dialect.Batch{Try: big(1)}); len(got.Busy) > 0 {

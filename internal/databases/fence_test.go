@@ -27,9 +27,7 @@ func withWork(t *testing.T, o lockertest.Orders, db *sql.DB) {
 func fencedWork(t *testing.T, db *sql.DB, lock *sqllock.Lock, who int) error {
 	t.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fenceErr := sqllock.Fence(context.Background(), tx, lock)
 	_, writeErr := tx.Exec("INSERT INTO work VALUES (" + itoa(who) + ")")
 	if commitErr := tx.Commit(); fenceErr == nil && (writeErr != nil || commitErr != nil) {

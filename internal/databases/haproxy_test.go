@@ -17,9 +17,7 @@ func started(t *testing.T, f *pgtest.Front, err error) *pgtest.Front {
 	if errors.Is(err, pgtest.ErrNotInstalled) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(f.Log())
@@ -40,20 +38,14 @@ func TestLongHAProxy(t *testing.T) {
 			o := lockertest.Orders{Driver: driver, DSN: front.DSN(""), Lease: time.Minute}
 			tr := startTraffic(t, true, process(t, o), process(t, o))
 			held := mustLock(t, process(t, o), sqllock.ID(1))
-			if err := front.Reload(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, front.Reload())
 			tr.flows("after the reload")
 			if err := held.Err(); err != nil || tr.losses() > 0 {
 				t.Errorf("after the reload: %v, %d losses", err, tr.losses())
 			}
-			if err := front.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, front.Kill())
 			awaitLoss(t, held)
-			if err := front.StartAgain(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, front.StartAgain())
 			tr.flows("after a new start")
 			tr.end()
 		})
@@ -108,9 +100,7 @@ func TestLongHAProxyInFrontOfStandby(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	standby, err := cluster.Standby()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	front, err := cluster.HAProxy(nil, standby)
 	front = started(t, front, err)
 	for _, driver := range pgtest.Drivers() {

@@ -41,9 +41,7 @@ func connector(t *testing.T, o lockertest.Orders) driver.Connector {
 		return dsnConnector{o.DSN, plain.Driver()}
 	}
 	c, err := d.OpenConnector(o.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 

@@ -163,9 +163,7 @@ func TestLongLeaseTableStuckKey(t *testing.T) {
 		s := process(t, o, sqllock.WithLease(lease))
 		lock := mustLock(t, s, sqllock.ID(1))
 		stuck := mustBegin(t, open(t, o.Driver, o.DSN))
-		if _, err := stuck.Exec("INSERT INTO latchkey_locks (key_space, key_id, session, acquired) VALUES (0, 2, 77, now())"); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, stuck, "INSERT INTO latchkey_locks (key_space, key_id, session, acquired) VALUES (0, 2, 77, now())")
 		for until := time.Now().Add(lease + lease/2); time.Now().Before(until); {
 			if _, err := s.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrUnavailable) {
 				t.Fatalf("TryLock of the blocked key: %v, want ErrUnavailable", err)
@@ -174,9 +172,7 @@ func TestLongLeaseTableStuckKey(t *testing.T) {
 				t.Fatalf("the other lock: %v", err)
 			}
 		}
-		if err := stuck.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stuck.Rollback())
 		awaitGrant(t, "the key is free", s, sqllock.ID(2))
 		mustUnlock(t, lock)
 	})

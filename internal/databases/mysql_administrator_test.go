@@ -32,9 +32,7 @@ type mysqlTenant struct {
 func newMySQLTenant(t *testing.T) *mysqlTenant {
 	t.Helper()
 	config, err := mysqldriver.ParseDSN(mariadbtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &mysqlTenant{t: t, address: config.Addr, user: "leaky_" + strings.ToLower(rand.Text()[:12]), database: config.DBName}
 	config.DBName = "mysql" // the tenant's may be dropped
 	p.admin = open(t, "mysql", config.FormatDSN())
@@ -75,20 +73,14 @@ func (p *mysqlTenant) session() *sqllock.Session {
 func (p *mysqlTenant) endConnections() {
 	p.t.Helper()
 	rows, err := p.admin.Query("SELECT id FROM information_schema.processlist WHERE user = ?", p.user)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var id int
-		if err := rows.Scan(&id); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, rows.Scan(&id))
 		_, _ = p.admin.Exec("KILL ?", id) // it may have gone
 	}
-	if err := rows.Err(); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, rows.Err())
 }
 
 // What an administrator of MariaDB does to a user costs its Session no lock

@@ -55,13 +55,9 @@ func (c *rewrittenConn) ExecContext(ctx context.Context, query string, args []dr
 func newRewriter(t *testing.T, o lockertest.Orders) (*rewriter, *sql.DB) {
 	t.Helper()
 	config, err := mysqldriver.ParseDSN(o.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	connector, err := mysqldriver.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &rewriter{Connector: connector}
 	db := sql.OpenDB(s)
 	t.Cleanup(func() { _ = db.Close() })
@@ -80,9 +76,7 @@ func openRewrittenOn(t *testing.T, o lockertest.Orders) (dialect.Session, *rewri
 	t.Helper()
 	s, db := newRewriter(t, o)
 	session, err := mysql.Dialect{}.Open(context.Background(), db, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(session.Destroy)
 	return session, s
 }

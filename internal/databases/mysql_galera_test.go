@@ -19,9 +19,7 @@ func galeraNode(t *testing.T, other *mariadbtest.GaleraNode) *mariadbtest.Galera
 	if errors.Is(err, mariadbtest.ErrNoGalera) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := node.Close(); err != nil {
 			t.Error(err)
@@ -58,9 +56,7 @@ func opened(t *testing.T, state, dsn, says string) {
 func TestLongGaleraIsRefused(t *testing.T) {
 	t.Parallel()
 	first := galeraNode(t, nil)
-	if err := first.Execute("CREATE DATABASE app"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Execute("CREATE DATABASE app"))
 	const galera = "Galera cluster"
 	refuses(t, "a cluster of one node", first.DSN("app"), galera)
 
@@ -116,14 +112,10 @@ func TestLongServerBecomesGaleraNode(t *testing.T) {
 	if err := server.Execute("SET GLOBAL wsrep_on=ON"); err == nil {
 		t.Error("Galera was switched on in a server at work: Sessions need to look for that")
 	}
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Stop())
 	server.SetOptions(append(options, "--wsrep-on=ON", "--wsrep-new-cluster", "--wsrep-cluster-address=gcomm://",
 		"--wsrep-node-address=127.0.0.1", "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:0")...)
-	if err := server.StartAgain(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.StartAgain())
 	<-lock.Context().Done()
 	lockertest.Eventually(t, "the Session is refused, with the reason", func() bool {
 		_, err := s.TryLock(t.Context(), sqllock.ID(1))

@@ -121,9 +121,7 @@ func TestMySQLReadOnly(t *testing.T) {
 	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
 	s := process(t, o, sqllock.WithLease(2*time.Second))
 	lock := mustLock(t, s, sqllock.ID(1))
-	if err := server.Execute("SET GLOBAL read_only = 1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Execute("SET GLOBAL read_only = 1"))
 	lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
 	if _, err := sqllock.Open(t.Context(), pool(t, o)); !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("Open on a read-only server: %v", err)
@@ -131,8 +129,6 @@ func TestMySQLReadOnly(t *testing.T) {
 	if _, err := s.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrNotExclusive) && !errors.Is(err, sqllock.ErrUnavailable) {
 		t.Errorf("TryLock on a read-only server: %v", err)
 	}
-	if err := server.Execute("SET GLOBAL read_only = 0"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Execute("SET GLOBAL read_only = 0"))
 	awaitGrant(t, "the Session serves again", s, sqllock.ID(1))
 }

@@ -28,16 +28,12 @@ func withApp(t *testing.T, s *mariadbtest.Server) {
 
 func run(t *testing.T, s *mariadbtest.Server, statements string) {
 	t.Helper()
-	if err := s.Execute(statements); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Execute(statements))
 }
 
 func follow(t *testing.T, s, primary *mariadbtest.Server, name string) {
 	t.Helper()
-	if err := s.Follow(primary, name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Follow(primary, name))
 }
 
 // awaitStatus waits until a status variable of s has a value.
@@ -127,9 +123,7 @@ func TestLongMySQLReplica(t *testing.T) {
 	run(t, replica, "START SLAVE")
 	awaitStatus(t, replica, "Slave_running", "ON")
 	refuses(t, "a replica", dsn, saysFed)
-	if err := primary.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, primary.Kill())
 	awaitStatus(t, replica, "Slave_running", "OFF")
 	serves(t, "a replica whose primary is gone", replica)
 }

@@ -39,26 +39,18 @@ func TestMySQLReservedWords(t *testing.T) {
 	}
 	rewriter.change.Store(&record)
 	s, err := mysql.Dialect{}.Open(context.Background(), db, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Destroy()
 	exchange(t, s, dialect.Batch{Release: big(4), Try: big(1), Any: [][]dialect.Key{big(2, 3)}})
 	held(t, s)
 	if _, err := s.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}))
 	token, err := s.Token()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = tx.Rollback() }()
 	if _, err := usertx.Fence(t.Context(), tx, big(1)[0], token); err != nil {
 		t.Fatal(err)

@@ -38,9 +38,7 @@ func TestLongMySQLSideTxsThatWait(t *testing.T) {
 			s := process(t, o, sqllock.WithLease(2*time.Second))
 			innocent, fenced := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
 			blocker := mustConn(t, db)
-			if _, err := blocker.ExecContext(t.Context(), tt.block); err != nil {
-				t.Fatal(err)
-			}
+			execute(t, blocker, tt.block)
 			keyed := sqllock.Namespace("payouts").Keyed([]byte("a secret of 32 bytes, or nearly.")).Key("7")
 			for began := time.Now(); time.Since(began) < 4*time.Second; { // twice the lease
 				if err := fencedWork(t, db, fenced, 1); err == nil {
@@ -53,9 +51,7 @@ func TestLongMySQLSideTxsThatWait(t *testing.T) {
 					t.Fatalf("a lock that needs no table: %v", err)
 				}
 			}
-			if _, err := blocker.ExecContext(t.Context(), tt.unblock); err != nil {
-				t.Fatal(err)
-			}
+			execute(t, blocker, tt.unblock)
 			lockertest.Eventually(t, "Fence and the key with a secret succeed", func() bool {
 				lock, err := s.TryLock(t.Context(), keyed)
 				return err == nil && lock.Unlock() == nil && fencedWork(t, db, fenced, 2) == nil
@@ -133,14 +129,10 @@ func leaveOpen(t *testing.T, db *sql.DB, statements ...string) {
 	var conns []*sql.Conn
 	for range 3 {
 		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conns = append(conns, conn)
 		for _, s := range statements {
-			if _, err := conn.ExecContext(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			execute(t, conn, s)
 		}
 	}
 	for _, conn := range conns {

@@ -64,23 +64,15 @@ func TestMySQLForgottenLocks(t *testing.T) {
 	exchange(t, s, dialect.Batch{Try: big(1)})
 	db := open(t, o.Driver, o.DSN)
 	var name string
-	if err := db.QueryRow("SELECT table_schema" + keyLocks).Scan(&name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.QueryRow("SELECT table_schema"+keyLocks).Scan(&name))
 	exchange(t, s, dialect.Batch{Release: big(1)})
 	db.SetMaxOpenConns(2)
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.ExecContext(t.Context(), "DO GET_LOCK('"+name+"', 0)"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	execute(t, conn, "DO GET_LOCK('"+name+"', 0)")
 	_ = conn.Close() // back to the pool
 	careful, err := mysql.Dialect{}.Open(t.Context(), db, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer careful.Destroy()
 	if got := exchange(t, s, dialect.Batch{Try: big(1)}); len(got.Busy) > 0 {
 		t.Error("a lock that was left on a pooled connection is still held")

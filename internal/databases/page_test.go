@@ -52,9 +52,7 @@ func pageShows(t *testing.T, page *lockui.Handler, d sqllock.Dialect) {
 			} `json:"database"`
 			Total int `json:"total"`
 		}
-		if err := json.Unmarshal([]byte(pageBody(page, http.MethodGet, "/locks?format=json", "")), &seen); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(pageBody(page, http.MethodGet, "/locks?format=json", "")), &seen))
 		return seen.Database.State == "ok" && seen.Database.Dialect == string(d) && seen.Total == 1
 	})
 	if body := pageBody(page, http.MethodPost, "/search", "namespace=export&id=ada"); !strings.Contains(body, "1 held.") {

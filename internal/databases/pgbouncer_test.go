@@ -146,17 +146,13 @@ func TestLongPgBouncerAtWork(t *testing.T) {
 func bouncerOrders(t *testing.T, mode, driver string) (*console, lockertest.Orders) {
 	t.Helper()
 	bouncer, err := pgtest.New(t).PgBouncer(mode, poolSize)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := lockertest.Orders{Driver: driver, DSN: bouncer.DSN(""), LeaseTable: mode == inTx, Lease: bouncerLease}
 	if o.LeaseTable {
 		o.DSN = unprepared(driver, o.DSN)
 	}
 	conn, err := open(t, "postgres", bouncer.DSN("pgbouncer")).Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &console{bouncer, conn}, o
 }

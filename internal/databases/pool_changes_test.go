@@ -122,9 +122,7 @@ func fill(t *testing.T, db *sql.DB) (release func()) {
 	var conns []*sql.Conn
 	for db.Stats().InUse < db.Stats().MaxOpenConnections {
 		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conns = append(conns, conn)
 	}
 	return func() {
@@ -164,9 +162,7 @@ func TestLongPoolExhausted(t *testing.T) {
 		table := session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(2*time.Second))
 		lock, row := mustLock(t, advisory, userKey("held", 1)), mustLock(t, table, userKey("held", 2))
 		perTx, err := sqllock.PerTx(db).TryLock(t.Context(), userKey("held", 3))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		once := idempotencyStatus(t, s)
 		if status, _, _ := once(); status != http.StatusOK {
 			t.Fatalf("status %d", status)
@@ -227,9 +223,7 @@ func TestLongPoolClosedAtWork(t *testing.T) {
 		table := session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(2*time.Second))
 		perTx := sqllock.PerTx(db)
 		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		onConn := sqllock.OnConn(conn)
 		lockers := map[string]sqllock.Locker{"Session": advisory, "lease table": table, "PerTx": perTx, "OnConn": onConn}
 		held, waited := map[string]*sqllock.Lock{}, map[string]chan error{}

@@ -32,9 +32,7 @@ func TestLongDeadHolder(t *testing.T) {
 					t.Fatalf("TryLock of a key that another process holds: %v", err)
 				}
 			}
-			if err := fault(holder); err != nil {
-				t.Fatal(err)
-			}
+			must(t, fault(holder))
 			for i := range n {
 				awaitGrant(t, "the keys of the other process are free", s, lockertest.WorkerKey(i))
 			}

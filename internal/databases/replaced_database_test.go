@@ -113,9 +113,7 @@ func TestLongLeaseTablesInASchemaThatIsHidden(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*lease)
 		defer cancel()
 		lock, err := stayed.Lock(ctx, p.key(1)) // its old row expires first
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if l, err := p.leaseSession().TryLock(t.Context(), p.key(1)); !errors.Is(err, sqllock.ErrHeld) {
 			t.Errorf("an instance that opens now: %v, %v, want ErrHeld", l, err)
 		}

@@ -97,9 +97,7 @@ func TestLongEncodings(t *testing.T) {
 			execute(t, server, "CREATE DATABASE "+name+" TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C' ENCODING '"+encoding+"'")
 			t.Cleanup(func() { execute(t, server, "DROP DATABASE "+name+" WITH (FORCE)") })
 			u, err := url.Parse(pgtest.Database(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			u.Path = "/" + name
 			s := newStage(t, u.String())
 			for _, s.driver = range pgtest.Drivers() {

@@ -41,9 +41,7 @@ func newSharedServerOn(t *testing.T, cluster *pgtest.Cluster) *sharedServer {
 	t.Helper()
 	s := &sharedServer{cluster: cluster, rejected: map[string]string{}}
 	s.admin = open(t, "pgx", s.cluster.DSN(""))
-	if err := s.admin.QueryRow("SHOW hba_file").Scan(&s.hba); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.admin.QueryRow("SHOW hba_file").Scan(&s.hba))
 	s.reject(t, "", "")
 	return s
 }
@@ -62,9 +60,7 @@ func (s *sharedServer) reject(t *testing.T, role, kind string) {
 		}
 	}
 	file.WriteString("local all all trust\nhost all postgres all trust\nhost all all all scram-sha-256\n")
-	if err := os.WriteFile(filepath.Clean(s.hba), []byte(file.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Clean(s.hba), []byte(file.String()), 0o600))
 	execute(t, s.admin, "SELECT pg_reload_conf()")
 }
 
@@ -115,9 +111,7 @@ func (p *tenant) exec(statements string) {
 func (p *tenant) inDatabase(statements string) {
 	p.t.Helper()
 	db, err := sql.Open("pgx", p.server.cluster.DSN(p.database))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer db.Close()
 	execute(p.t, db, p.text(statements))
 }
@@ -174,9 +168,7 @@ func (p *tenant) lockTables(tables string) {
 	if err == nil {
 		_, err = tx.Exec("LOCK TABLE " + tables + " IN ACCESS EXCLUSIVE MODE")
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.unlockTables = func() {
 		if err := errors.Join(tx.Rollback(), db.Close()); err != nil {
 			p.t.Error(err)
@@ -195,9 +187,7 @@ func (p *tenant) endConnections() {
 		AND pid IN (SELECT pid`+of+`)`)
 	others := pids(p.t, admin, `SELECT pid`+of+` AND pid <> ALL ($1)`, holders)
 	for _, last := range [][]int64{others, holders} {
-		if _, err := admin.ExecContext(p.t.Context(), `SELECT pg_terminate_backend(pid)`+of+` AND pid = ANY ($1)`, last); err != nil {
-			p.t.Fatal(err)
-		}
+		execute(p.t, admin, `SELECT pg_terminate_backend(pid)`+of+` AND pid = ANY ($1)`, last)
 		lockertest.Eventually(p.t, "connections have ended", func() bool {
 			return len(pids(p.t, admin, `SELECT pid`+of+` AND pid = ANY ($1)`, last)) == 0
 		})
@@ -208,20 +198,14 @@ func (p *tenant) endConnections() {
 func pids(t *testing.T, db *sql.DB, query string, args ...any) []int64 {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), query, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	all := []int64{}
 	for rows.Next() {
 		var pid int64
-		if err := rows.Scan(&pid); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&pid))
 		all = append(all, pid)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	return all
 }

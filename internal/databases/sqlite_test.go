@@ -21,9 +21,7 @@ import (
 func occupy(t *testing.T, db *sql.DB, begin string) (release func()) {
 	t.Helper()
 	conn := mustConn(t, db)
-	if _, err := conn.ExecContext(context.Background(), begin); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, conn, begin)
 	return func() {
 		if _, err := conn.ExecContext(context.Background(), "COMMIT"); err != nil {
 			t.Error(err)
@@ -154,9 +152,7 @@ func TestSQLiteOpenedWhileLocked(t *testing.T) {
 		return err
 	})
 	s, err := sqllock.Open(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !refused.Load() {
 		t.Error("the file was opened while it was locked")
 	}
@@ -217,9 +213,7 @@ func TestUsedConnectionsOfSQLite(t *testing.T) {
 func withoutWAL(t *testing.T, o lockertest.Orders, watch func(query string), opts ...sqllock.Option) *sqllock.Session {
 	t.Helper()
 	reading, err := read(open(t, o.Driver, o.DSN))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var once sync.Once
 	return session(t, intercepted(t, o, func(query string, carryOut func() error) error {
 		watch(query)
@@ -261,9 +255,7 @@ func TestLongSQLiteReadersWithoutWAL(t *testing.T) {
 	lock := mustLock(t, s, sqllock.ID(1))
 	impatient := open(t, o.Driver, strings.Replace(o.DSN, "busy_timeout(5000)", "busy_timeout(0)", 1))
 	reading, err := read(impatient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for until := time.Now().Add(2 * lease); time.Now().Before(until); {
 		time.Sleep(500 * time.Millisecond) // a query
 		var next *sql.Tx

@@ -96,9 +96,7 @@ func (p *tenant) mustBeGranted(waiting <-chan grant) {
 func (p *tenant) registered(lock *sqllock.Lock) {
 	p.t.Helper()
 	db, err := sql.Open("pgx", p.server.cluster.DSN(p.database))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer db.Close()
 	lockertest.Eventually(p.t, "the lock is in the registry", func() bool {
 		return lock.Err() != nil || number(p.t, db, "SELECT count(*) FROM kit.latchkey_heartbeats") > 0
