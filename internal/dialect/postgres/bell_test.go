@@ -1,4 +1,4 @@
-package postgres_test
+package postgres
 
 import (
 	"context"
@@ -31,14 +31,11 @@ type witness struct{ conn *pgx.Conn }
 func newWitness(t *testing.T, dsn string, keys ...dialect.Key) witness {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	for _, k := range keys {
-		if _, err := conn.Exec(t.Context(), fmt.Sprintf("LISTEN latchkey_%d", dialect.BellOf(k))); err != nil {
-			t.Fatal(err)
-		}
+		_, err := conn.Exec(t.Context(), "LISTEN "+channelOf(k))
+		must(t, err)
 	}
 	return witness{conn}
 }
@@ -47,9 +44,8 @@ func newWitness(t *testing.T, dsn string, keys ...dialect.Key) witness {
 // server delivers what was committed before with the response to a statement.
 func (w witness) heard(t *testing.T) (channels []string) {
 	t.Helper()
-	if _, err := w.conn.Exec(t.Context(), "SELECT 1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.conn.Exec(t.Context(), "SELECT 1")
+	must(t, err)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for {
@@ -84,7 +80,7 @@ func TestReleaseRings(t *testing.T) {
 			t.Run(driver+" "+tt.name, func(t *testing.T) {
 				t.Parallel()
 				dsn := pgtest.Database(t)
-				waiter, holder := connect(t, open(t, driver, dsn)), connect(t, open(t, driver, dsn))
+				waiter, holder := connect(t, openPool(t, driver, dsn)), connect(t, openPool(t, driver, dsn))
 				w := newWitness(t, dsn, append(slices.Clone(tt.released), big(99)...)...)
 				listen(t, waiter, append(slices.Clone(tt.rings), big(99)...)...)
 				exchange(t, holder, dialect.Batch{Try: tt.released})
@@ -107,7 +103,7 @@ func eachDriverAt(t *testing.T, test func(t *testing.T, db *sql.DB, dsn string))
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.Database(t)
-			test(t, open(t, driver, dsn), dsn)
+			test(t, openPool(t, driver, dsn), dsn)
 		})
 	}
 }
@@ -120,9 +116,7 @@ func TestListenEnds(t *testing.T) {
 		w := newWitness(t, dsn, big(1, 2)...)
 		marks := func() int {
 			held, err := waiter.Held()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return len(held)
 		}
 		listen(t, waiter, big(1, 2)...)
