@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -189,24 +188,6 @@ func TestMySQLFence(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Locks without the table of the fence go on, and Fence says what to create. In
-// MariaDB the tables of tokens come by themselves.
-func TestMySQLFenceWithoutItsTable(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	db := open(t, o.Driver, o.DSN)
-	execute(t, db, "CREATE TABLE work (who INT)")
-	lock := mustLock(t, process(t, o), sqllock.ID(1))
-	if err := fencedWork(t, db, lock, 1); err != nil {
-		t.Errorf("the first Fence, which makes the tables: %v", err)
-	}
-	execute(t, db, "DROP TABLE latchkey_fence")
-	if err := fencedWork(t, db, lock, 3); err == nil || !strings.Contains(err.Error(), "FenceSchema(MySQL)") {
-		t.Errorf("Fence without its table: %v", err)
-	}
-	mustUnlock(t, lock)
 }
 
 // After a failover to a server whose clock is behind, tokens are greater than

@@ -21,39 +21,14 @@ func holder(t *testing.T, db *sql.DB) int {
 	return number(t, db, "SELECT max(thread_id)"+keyLocks)
 }
 
-// A connection that is killed, idle or busy, takes its locks with it.
-func TestMySQLKilled(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	db := open(t, o.Driver, o.DSN)
-	s, rival := connect(t, o), connect(t, o)
-	exchange(t, s, dialect.Batch{Try: big(1)})
-	execute(t, db, fmt.Sprintf("KILL CONNECTION %d", holder(t, db)))
-	lockertest.Eventually(t, "the lock of a killed connection is free", func() bool {
-		return len(exchange(t, rival, dialect.Batch{Try: big(1)}).Busy) == 0
-	})
-	if err := s.Exchange(&dialect.Batch{}); !isGone(err) {
-		t.Errorf("Exchange on a killed connection: %v, want a Failure of Kind Gone", err)
-	}
-	if _, err := s.Held(); !isGone(err) {
-		t.Errorf("Held on a killed connection: %v, want a Failure of Kind Gone", err)
-	}
-	idle := connect(t, o)
-	exchange(t, idle, dialect.Batch{Try: big(2)})
-	id := number(t, db, "SELECT thread_id"+keyLocks+" AND table_schema LIKE '%0002'")
-	exchange(t, idle, dialect.Batch{Release: big(2)})
-	execute(t, db, fmt.Sprintf("KILL CONNECTION %d", id))
-	lockertest.Eventually(t, "a session without locks notices that it has ended", func() bool {
-		_, err := idle.Held()
-		return isGone(err)
-	})
-}
-
 // The watch on the socket notices a killed connection long before a heartbeat
 // does.
 func TestMySQLLossIsToldAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]string{"plain": "", "TLS": "?tls=skip-verify", "compressed": "?compress=true"} {
+	for name, options := range map[string]string{
+		"plain": "", "TLS": "?tls=skip-verify", "compressed": "?compress=true",
+		"bounded reads": "?readTimeout=5m&interpolateParams=true&parseTime=true",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			lossIsToldAtOnce(t, mariadb(t), options)
