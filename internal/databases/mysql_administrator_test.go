@@ -6,13 +6,13 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -26,7 +26,7 @@ type mysqlTenant struct {
 	user, database string
 	address        string
 	password       atomic.Value // string: what the next login uses
-	log            logged
+	log            httptesting.Logbook
 }
 
 func newMySQLTenant(t *testing.T) *mysqlTenant {
@@ -66,7 +66,7 @@ func (p *mysqlTenant) session() *sqllock.Session {
 	p.t.Helper()
 	db := sql.OpenDB(p)
 	p.t.Cleanup(func() { _ = db.Close() })
-	return session(p.t, db, sqllock.WithHeartbeat(heartbeat), sqllock.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))))
+	return session(p.t, db, sqllock.WithHeartbeat(heartbeat), sqllock.WithLogger(p.log.Logger()))
 }
 
 // endConnections ends all connections of the user.

@@ -26,7 +26,7 @@ const reservedInMySQL = " cube cume_dist dense_rank empty except first_value fun
 func TestMySQLReservedWords(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
-	rewriter, db := newRewriter(t, o)
+	interceptor, db := rewritten(t, o)
 	var (
 		mu         sync.Mutex
 		statements = slices.Concat(sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL), watermark.Schema(sqllock.MySQL))
@@ -37,7 +37,7 @@ func TestMySQLReservedWords(t *testing.T) {
 		statements = append(statements, query)
 		return query
 	}
-	rewriter.change.Store(&record)
+	interceptor.change.Store(&record)
 	s, err := mysql.Dialect{}.Open(context.Background(), db, settings)
 	must(t, err)
 	defer s.Destroy()

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -76,7 +77,7 @@ type tenant struct {
 	role, database string
 	password       atomic.Value // string: what the next login uses
 	unlockTables   func()       // undoes lockTables
-	log            logged
+	log            httptesting.Logbook
 }
 
 // tenant creates a role and its database.

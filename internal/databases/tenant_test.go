@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -39,14 +38,14 @@ const heartbeat = 50 * time.Millisecond
 // session opens a Session of the role, with a pool of its own.
 func (p *tenant) session(opts ...sqllock.Option) *sqllock.Session {
 	p.t.Helper()
-	return session(p.t, p.pool(), append([]sqllock.Option{sqllock.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))),
+	return session(p.t, p.pool(), append([]sqllock.Option{sqllock.WithLogger(p.log.Logger()),
 		sqllock.WithHeartbeat(heartbeat), sqllock.WithRegistry("kit")}, opts...)...)
 }
 
 // leaseSession is session with a lease table.
 func (p *tenant) leaseSession(opts ...sqllock.Option) *sqllock.Session {
 	p.t.Helper()
-	return session(p.t, p.open(login{p, p.driver == "pgx"}), append([]sqllock.Option{sqllock.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))),
+	return session(p.t, p.open(login{p, p.driver == "pgx"}), append([]sqllock.Option{sqllock.WithLogger(p.log.Logger()),
 		sqllock.WithHeartbeat(heartbeat), sqllock.WithLeaseTable()}, opts...)...)
 }
 
