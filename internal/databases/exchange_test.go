@@ -1,6 +1,7 @@
 package databases
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"reflect"
@@ -55,15 +56,7 @@ func held(t *testing.T, s dialect.Session) []dialect.Key {
 	t.Helper()
 	keys, err := s.Held()
 	must(t, err)
-	slices.SortFunc(keys, func(x, y dialect.Key) int {
-		if x.Space != y.Space {
-			return int(x.Space) - int(y.Space)
-		}
-		if x.ID < y.ID {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(keys, func(x, y dialect.Key) int { return cmp.Or(cmp.Compare(x.Space, y.Space), cmp.Compare(x.ID, y.ID)) })
 	return keys
 }
 

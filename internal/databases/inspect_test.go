@@ -104,10 +104,7 @@ func TestInspectSQLiteReads(t *testing.T) {
 		t.Errorf("%d tables", n)
 	}
 	mustLock(t, session(t, open(t, "sqlite", dsn)), sqllock.ID(1))
-	tx, err := db.BeginTx(t.Context(), nil)
-	must(t, err)
-	defer func() { _ = tx.Rollback() }()
-	execute(t, tx, "INSERT INTO t VALUES (1)")
+	execute(t, mustBegin(t, db), "INSERT INTO t VALUES (1)")
 	if s := inspect(t, reader); len(s.Holders) != 1 {
 		t.Errorf("holders: %+v", s.Holders)
 	}
@@ -147,13 +144,8 @@ func inspect(t *testing.T, db *sql.DB) *lockwatch.Snapshot {
 func TestInspectBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	pooled := open(t, "pgx", inExecMode(throughPgBouncer(t)))
-	tx, err := pooled.Begin()
-	must(t, err)
-	defer func() { _ = tx.Rollback() }()
-	must(t, sqllock.TryTx(t.Context(), tx, sqllock.ID(-4)))
-	s, err := lockwatch.Inspect(t.Context(), pooled)
-	must(t, err)
-	if holders, _ := s.Find(sqllock.ID(-4)); len(holders) != 1 || holders[0].Process.PID == 0 {
+	must(t, sqllock.TryTx(t.Context(), mustBegin(t, pooled), sqllock.ID(-4)))
+	if holders, _ := inspect(t, pooled).Find(sqllock.ID(-4)); len(holders) != 1 || holders[0].Process.PID == 0 {
 		t.Errorf("holders: %+v", holders)
 	}
 }

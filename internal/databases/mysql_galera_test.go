@@ -63,16 +63,8 @@ func TestLongGaleraIsRefused(t *testing.T) {
 	second := galeraNode(t, first)
 	opened(t, "a node that has just joined", second.DSN("app"), galera)
 
-	state := func(node *mariadbtest.GaleraNode, variable, want string) {
-		t.Helper()
-		db := open(t, "mysql", node.DSN("app"))
-		lockertest.Eventually(t, variable+" is "+want, func() bool {
-			var name, value string
-			return db.QueryRow("SHOW GLOBAL STATUS LIKE '"+variable+"'").Scan(&name, &value) == nil && value == want
-		})
-	}
-	state(first, "wsrep_cluster_size", "2")
-	state(second, "wsrep_local_state_comment", "Synced")
+	awaitStatus(t, first.Server, "wsrep_cluster_size", "2")
+	awaitStatus(t, second.Server, "wsrep_local_state_comment", "Synced")
 	for _, node := range []*mariadbtest.GaleraNode{first, second} {
 		refuses(t, "a node of two", node.DSN("app"), galera)
 		refuses(t, "wsrep_on=OFF in the session", node.DSN("app")+"?wsrep_on=OFF", galera)
@@ -82,16 +74,12 @@ func TestLongGaleraIsRefused(t *testing.T) {
 		{"a node cut off from the cluster", "SET GLOBAL wsrep_provider_options='gmcast.isolate=1'", "SET GLOBAL wsrep_provider_options='gmcast.isolate=0'", "wsrep_cluster_status", "non-Primary"},
 		{"a node that has left", "SET GLOBAL wsrep_cluster_address=''", "", "wsrep_cluster_status", "Disconnected"},
 	} {
-		if err := second.Execute(step.statement); err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
-		state(second, step.variable, step.want)
+		run(t, second.Server, step.statement)
+		awaitStatus(t, second.Server, step.variable, step.want)
 		refuses(t, step.name, second.DSN("app"), galera)
-		if err := second.Execute(step.undo); err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
+		run(t, second.Server, step.undo)
 		if step.undo != "" {
-			state(second, "wsrep_local_state_comment", "Synced")
+			awaitStatus(t, second.Server, "wsrep_local_state_comment", "Synced")
 		}
 	}
 }

@@ -49,12 +49,8 @@ func TestMySQLReservedWords(t *testing.T) {
 	must(t, s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}))
 	token, err := s.Token()
 	must(t, err)
-	tx, err := db.Begin()
+	_, err = usertx.Fence(t.Context(), mustBegin(t, db), big(1)[0], token)
 	must(t, err)
-	defer func() { _ = tx.Rollback() }()
-	if _, err := usertx.Fence(t.Context(), tx, big(1)[0], token); err != nil {
-		t.Fatal(err)
-	}
 	mu.Lock()
 	defer mu.Unlock()
 	for _, statement := range statements {

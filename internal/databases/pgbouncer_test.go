@@ -151,10 +151,7 @@ func bouncerOrders(t *testing.T, mode, driver string) (*console, lockertest.Orde
 	if o.LeaseTable {
 		o.DSN = unprepared(driver, o.DSN)
 	}
-	conn, err := open(t, "postgres", bouncer.DSN("pgbouncer")).Conn(t.Context())
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	return &console{bouncer, conn}, o
+	return &console{bouncer, mustConn(t, open(t, "postgres", bouncer.DSN("pgbouncer")))}, o
 }
 
 // atStep takes a step while holder has a lock.

@@ -1,7 +1,6 @@
 package databases
 
 import (
-	"context"
 	"errors"
 	"net/url"
 	"strings"
@@ -42,13 +41,7 @@ func TestLongPgpool(t *testing.T) {
 				t.Errorf("TryLock of a key that another process holds: %v", err)
 			}
 			must(t, holder.Kill())
-			lockertest.Eventually(t, "the key of a killed process is free", func() bool {
-				lock, err := rival.TryLock(context.Background(), lockertest.WorkerKey(0))
-				if err == nil {
-					_ = lock.Unlock()
-				}
-				return err == nil
-			})
+			awaitGrant(t, "the key of a killed process is free", rival, lockertest.WorkerKey(0))
 			tr.flows("after the death of a client")
 			if n := tr.losses(); n > 0 {
 				t.Errorf("%d losses", n)

@@ -69,8 +69,8 @@ func TestLeaseTableOutlivesARename(t *testing.T) {
 	eachTenant(t, func(t *testing.T, p *tenant) {
 		s := p.leaseSession(sqllock.WithLease(60 * lease))
 		lock := mustLock(t, s, p.key(1))
-		p.rename(p.database, p.database+"_old")
-		p.rename(p.database+"_old", p.database)
+		renamed(p)
+		renamedBack(p)
 		p.beats(s, lock)
 		mustUnlock(t, lock)
 		p.wantQuietLog(0)
@@ -84,10 +84,10 @@ func TestLongLeaseTableOutlivesAReadOnlyMoment(t *testing.T) {
 	eachTenant(t, func(t *testing.T, p *tenant) {
 		s := p.leaseSession(sqllock.WithLease(10 * lease))
 		lock := mustLock(t, s, p.key(1))
-		p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on")
+		database(readOnly)(p)
 		p.endConnections()
 		p.fails(s, sqllock.ErrUnavailable, "")
-		p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only")
+		database(noReadOnly)(p)
 		p.serves(s)
 		mustUnlock(t, lock)
 		p.wantQuietLog(0)

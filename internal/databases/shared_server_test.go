@@ -161,20 +161,13 @@ func (p *tenant) rename(from, to string) {
 
 func (p *tenant) rejectBy(kind string) { p.t.Helper(); p.server.reject(p.t, p.role, kind) }
 
-// lockTables locks tables as VACUUM FULL and ALTER TABLE do, until unlockTables.
+// lockTables locks tables as VACUUM FULL and ALTER TABLE do, until unlock.
 func (p *tenant) lockTables(tables string) {
 	p.t.Helper()
 	db := open(p.t, "pgx", p.server.cluster.DSN(p.database))
-	tx, err := db.BeginTx(p.t.Context(), nil)
-	if err == nil {
-		_, err = tx.Exec("LOCK TABLE " + tables + " IN ACCESS EXCLUSIVE MODE")
-	}
-	must(p.t, err)
-	p.unlockTables = func() {
-		if err := errors.Join(tx.Rollback(), db.Close()); err != nil {
-			p.t.Error(err)
-		}
-	}
+	tx := mustBegin(p.t, db)
+	execute(p.t, tx, "LOCK TABLE "+tables+" IN ACCESS EXCLUSIVE MODE")
+	p.unlockTables = func() { must(p.t, errors.Join(tx.Rollback(), db.Close())) }
 }
 
 // endConnections ends the connections of the tenant. Those that hold keys
@@ -194,6 +187,8 @@ func (p *tenant) endConnections() {
 		})
 	}
 }
+
+func (p *tenant) unlock() { p.t.Helper(); p.unlockTables() }
 
 // pids returns the process numbers that query selects.
 func pids(t *testing.T, db *sql.DB, query string, args ...any) []int64 {

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -34,55 +33,6 @@ func checksHeld(t *testing.T, s dialect.Session) int {
 	keys, err := s.Held()
 	must(t, err)
 	return len(slices.DeleteFunc(keys, func(k dialect.Key) bool { return !k.IsShared() }))
-}
-
-// Of two sessions with different secrets that come at the same moment, never do
-// both use the namespace.
-func TestLongSecretChecksRace(t *testing.T) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.Database(t)
-			one, other := opened(t, driver, dsn), opened(t, driver, dsn)
-			both, none := 0, 0
-			const rounds = 400
-			for round := range rounds {
-				var (
-					got   [2]bool
-					ready sync.WaitGroup
-					ended sync.WaitGroup
-				)
-				ready.Add(2)
-				for i, s := range []dialect.Session{one, other} {
-					check := dialect.SecretCheckOf(fmt.Sprint("namespace-", round), uint32(i+1))
-					ended.Go(func() {
-						ready.Done()
-						ready.Wait()
-						conflict, err := s.UseSecret(check)
-						if err != nil {
-							t.Errorf("UseSecret: %v", err)
-							return
-						}
-						got[i] = !conflict
-					})
-				}
-				ended.Wait()
-				switch {
-				case got[0] && got[1]:
-					both++
-				case !got[0] && !got[1]:
-					none++
-				}
-			}
-			if both > 0 {
-				t.Errorf("%d of %d times both used the namespace", both, rounds)
-			}
-			if n := checksHeld(t, one) + checksHeld(t, other); n != rounds-none {
-				t.Errorf("%d checks are held after %d successes", n, rounds-none)
-			}
-			t.Logf("%d rounds: both were refused in %d, one was in the others", rounds, none)
-		})
-	}
 }
 
 // A session with another secret does not disturb a fleet that is there, however
