@@ -35,12 +35,7 @@ func TestLongBackendsEndedInALoop(t *testing.T) {
 		s := p.session()
 		const times = 10
 		for range times {
-			var lock *sqllock.Lock
-			lockertest.Eventually(t, "the Session serves", func() (ok bool) {
-				var err error
-				lock, err = s.TryLock(t.Context(), p.key(1))
-				return err == nil
-			})
+			lock := awaitLock(t, s, p.key(1))
 			p.endConnections()
 			lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
 		}

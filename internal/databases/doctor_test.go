@@ -195,7 +195,13 @@ func TestDoctorSeveralHosts(t *testing.T) {
 			if tt.fix == "" {
 				want = lockdoctor.OK
 			}
-			r := doctor(t, open(t, driver, dsn))
+			db := open(t, driver, dsn)
+			var r *lockdoctor.Report
+			lockertest.Eventually(t, "the driver connects within its connect_timeout", func() bool {
+				r = doctor(t, db)
+				c, _ := r.Find("connection")
+				return c.State == lockdoctor.OK
+			})
 			if c, _ := r.Find("driver"); c.State != want || !strings.Contains(c.Fix, tt.fix) {
 				t.Errorf("%s, %d hosts, %q:\n%v", driver, tt.hosts, tt.settings, r)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-var settings = dialect.Settings{Lease: time.Minute, StatementTimeout: 50 * time.Second, Proof: 2 * time.Second}
+var settings = dialect.Settings{Lease: time.Hour, StatementTimeout: time.Minute, Proof: time.Minute}
 
 // connect opens a session of the dialect of o.
 func connect(t *testing.T, o lockertest.Orders) dialect.Session {
@@ -183,6 +183,28 @@ func TestExchange(t *testing.T) {
 	}, advisoryKinds...)
 }
 
+// A session whose socket was closed has ended, and each call says so.
+func TestAbort(t *testing.T) {
+	t.Parallel()
+	for _, k := range append(advisoryKinds, kind{"MariaDB", mariadb, namedLocks}) {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			o := k.orders(t)
+			for name, call := range map[string]func(dialect.Session) error{
+				"Exchange": func(s dialect.Session) error { return s.Exchange(&dialect.Batch{}) },
+				"Held":     func(s dialect.Session) error { _, err := s.Held(); return err },
+			} {
+				s := connect(t, o)
+				exchange(t, s, dialect.Batch{Try: big(1)})
+				s.Abort()
+				if err := call(s); !isOfKind(err, dialect.Gone) {
+					t.Errorf("%s: %v, want a Failure of Kind Gone", name, err)
+				}
+			}
+		})
+	}
+}
+
 // A batch of thousands of keys is taken, rejected and released.
 func TestThousandsOfKeys(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
@@ -215,7 +237,7 @@ func TestLongSilentSession(t *testing.T) {
 		d, err := choose.Dialect(t.Context(), db, o.LeaseTable)
 		must(t, err)
 		set := settings
-		set.Lease = 2 * time.Second
+		set.Lease = 5 * time.Second
 		silent, err := d.Open(t.Context(), db, set)
 		must(t, err)
 		defer silent.Destroy()

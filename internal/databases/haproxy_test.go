@@ -57,7 +57,7 @@ func TestLongHAProxy(t *testing.T) {
 func TestLongHAProxyTimeouts(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
-		for _, line := range []string{"timeout client 3s", "timeout server 3s"} {
+		for _, line := range []string{"timeout client 8s", "timeout server 8s"} {
 			t.Run(driver+"/"+line, func(t *testing.T) {
 				t.Parallel()
 				front, err := pgtest.New(t).HAProxy([]string{line})
@@ -82,7 +82,7 @@ func TestLongHAProxyTimeouts(t *testing.T) {
 // locksOn fails the test unless the locks of s are on the server of primary.
 func locksOn(t *testing.T, primary *pgtest.Cluster, s *sqllock.Session) {
 	t.Helper()
-	key := sqllock.ID(stages.Add(1))
+	key := sqllock.Namespace("tests").Key(ownName("key"))
 	lock, err := s.TryLock(t.Context(), key)
 	if err != nil {
 		return // it was lost: then it is on no server

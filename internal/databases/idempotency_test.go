@@ -76,7 +76,7 @@ func TestIdempotencyWithoutLocks(t *testing.T) {
 			key := fmt.Sprint("k-", n)
 			b.runs.Store(0)
 			inside, leave := make(chan struct{}), make(chan struct{})
-			h := b.unlocked(shortBounds).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			pay := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if err := b.book(r); err != nil {
 					t.Errorf("book: %v", err)
 				}
@@ -87,14 +87,17 @@ func TestIdempotencyWithoutLocks(t *testing.T) {
 					return
 				}
 				w.WriteHeader(http.StatusCreated)
-			}))
+			})
+			h, brief := b.unlocked().Handler(pay), b.unlocked(shortBounds).Handler(pay)
 			first := posting(t, h, key, "10")
 			<-inside
-			early := post(t.Context(), h, key, "10") // waits until its bound
-			wantStatus(t, early, refused)
-			if early.Header().Get("Retry-After") == "" {
-				t.Error("no Retry-After")
-			}
+			lockertest.Eventually(t, "a request that waits is refused at its bound", func() bool {
+				early := post(t.Context(), brief, key, "10")
+				if early.Header().Get("Retry-After") == "" {
+					t.Error("no Retry-After")
+				}
+				return early.Code == refused
+			})
 			codes := make(chan int, 3)
 			for range cap(codes) {
 				go func() { // a client, which asks again when it is told to
@@ -401,7 +404,7 @@ func TestIdempotencySQLiteCommitBusy(t *testing.T) {
 	reader, err := open(t, b.driver, b.dsn).Begin()
 	must(t, err)
 	defer reader.Rollback()
-	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	pay := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := b.book(r); err != nil {
 			t.Error(err)
 		}
@@ -410,12 +413,12 @@ func TestIdempotencySQLiteCommitBusy(t *testing.T) {
 			t.Error(err)
 		}
 		w.WriteHeader(http.StatusCreated)
-	}))
-	wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusServiceUnavailable)
+	})
+	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory(), shortBounds).Handler(pay), "k-1", "10"), http.StatusServiceUnavailable)
 	b.wantLog("one writer at a time")
 	must(t, reader.Rollback())
 	b.wantEffects(0)
-	wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
+	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(pay), "k-1", "10"), http.StatusCreated)
 	b.wantEffects(1)
 	if n := b.db.Stats().OpenConnections; n != 1 {
 		t.Errorf("%d connections are open, want the same one as before", n)

@@ -9,7 +9,7 @@ import (
 )
 
 // lease is that of a tenant's Sessions whose locks are to expire.
-const lease = 4 * time.Second
+const lease = 6 * time.Second
 
 // What keeps a Session from writing to its lease table costs the locks once the
 // lease has passed, and not before. The holder is told. Calls say what is
@@ -24,7 +24,7 @@ func TestLongServerFaultsOfALeaseTable(t *testing.T) {
 				p := server.tenant(t, driver)
 				s := p.leaseSession(sqllock.WithLease(lease))
 				waiter := p.leaseSession(sqllock.WithLease(lease))
-				lock := mustLock(t, s, p.key(1))
+				lock := awaitLock(t, s, p.key(1))
 				waiting := p.await(waiter, p.key(1))
 				f.do(p)
 				p.endConnections()

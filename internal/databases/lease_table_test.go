@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -138,12 +139,18 @@ func TestLeaseTablePoolWithoutConnections(t *testing.T) {
 		mustConn(t, busy)
 		var wg sync.WaitGroup
 		for _, named := range [][]sqllock.Option{nil, {sqllock.WithDialect(dialectOf(o))}} {
-			opts := append(append(o.Options(), sqllock.WithLease(2*time.Second)), named...)
-			for says, db := range map[string]*sql.DB{"the *sql.DB was closed": closed, "no connection of the pool": busy} {
+			for _, tt := range []struct {
+				says string
+				db   *sql.DB
+				opts []sqllock.Option
+			}{
+				{"the *sql.DB was closed", closed, nil},
+				{"no connection of the pool", busy, []sqllock.Option{sqllock.WithLease(2 * time.Second)}}, // with short bounds
+			} {
 				wg.Go(func() {
-					_, err := sqllock.Open(context.Background(), db, opts...)
-					if !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), says) {
-						t.Errorf("Open: %v, want ErrUnavailable that mentions %q", err, says)
+					_, err := sqllock.Open(context.Background(), tt.db, slices.Concat(o.Options(), named, tt.opts)...)
+					if !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), tt.says) {
+						t.Errorf("Open: %v, want ErrUnavailable that mentions %q", err, tt.says)
 					}
 				})
 			}
@@ -159,9 +166,9 @@ func TestLongLeaseTableStuckKey(t *testing.T) {
 		if isSQLite(o) {
 			t.Skip("in SQLite this would be a lock on the file")
 		}
-		const lease = 5 * time.Second
+		const lease = 15 * time.Second
 		s := process(t, o, sqllock.WithLease(lease))
-		lock := mustLock(t, s, sqllock.ID(1))
+		lock := awaitLock(t, s, sqllock.ID(1))
 		stuck := mustBegin(t, open(t, o.Driver, o.DSN))
 		execute(t, stuck, "INSERT INTO latchkey_locks (key_space, key_id, session, acquired) VALUES (0, 2, 77, now())")
 		for until := time.Now().Add(lease + lease/2); time.Now().Before(until); {

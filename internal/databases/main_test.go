@@ -2,11 +2,13 @@ package databases
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"flag"
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -59,6 +61,10 @@ func session(tb testing.TB, db *sql.DB, opts ...sqllock.Option) *sqllock.Session
 	return s
 }
 
+// ownName returns a name that no other test has, not even one of another process
+// on the same server.
+func ownName(prefix string) string { return prefix + "_" + strings.ToLower(rand.Text()[:12]) }
+
 // create runs the statements of schemas.
 func create(tb testing.TB, db *sql.DB, schemas ...[]string) {
 	tb.Helper()
@@ -87,6 +93,18 @@ func canTake(s sqllock.Locker, key sqllock.Key) bool {
 func awaitGrant(t *testing.T, what string, s sqllock.Locker, key sqllock.Key) {
 	t.Helper()
 	lockertest.Eventually(t, what, func() bool { return canTake(s, key) })
+}
+
+// awaitLock acquires key. A Session with a short lease has short bounds, so on a
+// busy machine a call may end early.
+func awaitLock(t *testing.T, l sqllock.Locker, key sqllock.Key) (lock *sqllock.Lock) {
+	t.Helper()
+	lockertest.Eventually(t, "the key is granted", func() (ok bool) {
+		var err error
+		lock, err = l.TryLock(context.Background(), key)
+		return err == nil
+	})
+	return lock
 }
 
 // awaitLoss waits until the holder of lock is told that it is lost.

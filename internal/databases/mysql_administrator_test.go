@@ -2,7 +2,6 @@ package databases
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -33,7 +32,7 @@ func newMySQLTenant(t *testing.T) *mysqlTenant {
 	t.Helper()
 	config, err := mysqldriver.ParseDSN(mariadbtest.Database(t))
 	must(t, err)
-	p := &mysqlTenant{t: t, address: config.Addr, user: "leaky_" + strings.ToLower(rand.Text()[:12]), database: config.DBName}
+	p := &mysqlTenant{t: t, address: config.Addr, user: ownName("leaky"), database: config.DBName}
 	config.DBName = "mysql" // the tenant's may be dropped
 	p.admin = open(t, "mysql", config.FormatDSN())
 	p.password.Store("leaky_first")

@@ -39,14 +39,14 @@ func TestMySQLProof(t *testing.T) {
 		{"one connection for all", replacing("CONNECTION_ID()", "42"), dialect.NotExclusive, "proxy"},
 		{"a connection for each statement", replacing("CONNECTION_ID()", "UUID_SHORT()"), dialect.NotExclusive, "proxy"},
 		{"too old", replacing("VERSION()", "'5.7.44'"), dialect.NotExclusive, "8.0.16"},
-		{"silent", replacing("CONNECTION_ID(), 0", "CONNECTION_ID(), SLEEP(10)"), dialect.Gone, "in time"},
+		{"silent", replacing("CONNECTION_ID(), 0", "CONNECTION_ID(), SLEEP(60)"), dialect.Gone, "in time"},
 		{"silent while another is in a transaction", func(query string) string {
 			if !strings.HasSuffix(query, "CONNECTION_ID(), 0") || asked.Add(1) != 4 {
 				return query // the fourth call is the session's; the witness is in a transaction
 			}
-			return "SELECT SLEEP(10), 0"
+			return "SELECT SLEEP(60), 0"
 		}, dialect.NotExclusive, "in a transaction: a proxy"},
-		{"keeps wait_timeout", replacing("wait_timeout = 60,", ""), dialect.NotExclusive, "wait_timeout could not be set"},
+		{"keeps wait_timeout", replacing("wait_timeout = 3600,", ""), dialect.NotExclusive, "wait_timeout could not be set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +54,7 @@ func TestMySQLProof(t *testing.T) {
 			interceptor.change.Store(&tt.change)
 			set := settings
 			if strings.HasPrefix(tt.name, "silent") {
-				set.Proof = 500 * time.Millisecond
+				set.Proof = 5 * time.Second // for each question
 			}
 			s, err := mysql.Dialect{}.Open(context.Background(), db, set)
 			if err == nil {

@@ -96,7 +96,7 @@ func TestLongServerBecomesGaleraNode(t *testing.T) {
 	server := mariadbtest.New(t, options...)
 	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
 	s := process(t, o, sqllock.WithLease(2*time.Second))
-	lock := mustLock(t, s, sqllock.ID(1))
+	lock := awaitLock(t, s, sqllock.ID(1))
 	if err := server.Execute("SET GLOBAL wsrep_on=ON"); err == nil {
 		t.Error("Galera was switched on in a server at work: Sessions need to look for that")
 	}
@@ -104,7 +104,7 @@ func TestLongServerBecomesGaleraNode(t *testing.T) {
 	server.SetOptions(append(options, "--wsrep-on=ON", "--wsrep-new-cluster", "--wsrep-cluster-address=gcomm://",
 		"--wsrep-node-address=127.0.0.1", "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:0")...)
 	must(t, server.StartAgain())
-	<-lock.Context().Done()
+	awaitLoss(t, lock)
 	lockertest.Eventually(t, "the Session is refused, with the reason", func() bool {
 		_, err := s.TryLock(t.Context(), sqllock.ID(1))
 		if err == nil {

@@ -46,7 +46,7 @@ func lossIsToldAtOnce(t *testing.T, o lockertest.Orders, options string) {
 	for range 3 {
 		lock := mustLock(t, s, sqllock.ID(1))
 		execute(t, db, fmt.Sprintf("KILL CONNECTION %d", holder(t, db)))
-		<-lock.Context().Done()
+		awaitLoss(t, lock)
 		if cause := context.Cause(lock.Context()); cause != sqllock.ErrLost {
 			t.Errorf("cause: %v, want ErrLost", cause)
 		}
@@ -74,7 +74,7 @@ func TestLongMySQLServerRestarts(t *testing.T) {
 			return errors.Join(err, server.Thaw())
 		}},
 	} {
-		lock := mustLock(t, s, sqllock.ID(1))
+		lock := awaitLock(t, s, sqllock.ID(1))
 		token := newToken(t, o)
 		if token.System != last.System && last != (dialect.Token{}) || !last.Before(token) {
 			t.Errorf("before %s: token %v after %v", fault.name, token, last)
@@ -94,10 +94,10 @@ func TestMySQLReadOnly(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t)
 	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
-	s := process(t, o, sqllock.WithLease(2*time.Second))
+	s := process(t, o, steady...)
 	lock := mustLock(t, s, sqllock.ID(1))
 	must(t, server.Execute("SET GLOBAL read_only = 1"))
-	lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
+	awaitLoss(t, lock)
 	if _, err := sqllock.Open(t.Context(), pool(t, o)); !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("Open on a read-only server: %v", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
@@ -104,12 +103,12 @@ func TestLongMySQLReplica(t *testing.T) {
 
 	run(t, replica, "STOP SLAVE")
 	serves(t, "a promoted replica", replica)
-	moved := process(t, lockertest.Orders{Driver: "mysql", DSN: dsn}, sqllock.WithLease(2*time.Second))
+	moved := process(t, lockertest.Orders{Driver: "mysql", DSN: dsn}, steady...)
 	lock := mustLock(t, moved, sqllock.ID(2))
 	run(t, replica, "START SLAVE")
 	awaitStatus(t, replica, "Slave_running", "ON")
 	run(t, replica, fmt.Sprintf("KILL %d", moved.Connections()[0].PID))
-	<-lock.Context().Done()
+	awaitLoss(t, lock)
 	lockertest.Eventually(t, "the Session is refused, with the reason", func() bool {
 		_, err := moved.TryLock(t.Context(), sqllock.ID(2))
 		if err == nil {

@@ -24,7 +24,7 @@ func TestLongDeadHolder(t *testing.T) {
 		for i, fault := range []func(*subprocess.Process) error{(*subprocess.Process).Kill, (*subprocess.Process).Freeze} {
 			const n = 20
 			held := o
-			held.Locks, held.Lease = n, 2*time.Second
+			held.Locks, held.Lease = n, 5*time.Second
 			s := process(t, o)
 			holder := lockertest.StartHolder(t, held)
 			for i := range n {

@@ -48,7 +48,7 @@ func asClerk(driver string, statements ...string) func(*testing.T) *sql.DB {
 	return func(t *testing.T) *sql.DB {
 		dsn := pgtest.Database(t)
 		owner := open(t, "pgx", dsn)
-		role := "clerk_" + itoa(int(stages.Add(1)))
+		role := ownName("clerk")
 		execute(t, owner, "CREATE ROLE "+role)
 		t.Cleanup(func() {
 			execute(t, owner, "DROP OWNED BY "+role)

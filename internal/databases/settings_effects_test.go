@@ -147,10 +147,8 @@ func TestLockTimeoutDoesNotShortenLockTx(t *testing.T) {
 func TestIdleTransactionTimeout(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
 		db := s.pool(t)
-		short, err := sqllock.PerTx(db).TryLock(t.Context(), userKey("pertx", 1))
-		must(t, err)
-		long, err := sqllock.PerTx(db, sqllock.WithLease(10*time.Minute)).TryLock(t.Context(), userKey("pertx", 2))
-		must(t, err)
+		short := awaitLock(t, sqllock.PerTx(db), userKey("pertx", 1))
+		long := awaitLock(t, sqllock.PerTx(db, sqllock.WithLease(10*time.Minute)), userKey("pertx", 2))
 		lockertest.Eventually(t, "the server ends one of the transactions", func() bool { return s.advisoryLocks(t) == 1 })
 		if err := short.Unlock(); !errors.Is(err, sqllock.ErrLost) {
 			t.Errorf("Unlock of a lock that the server has ended: %v, want ErrLost", err)

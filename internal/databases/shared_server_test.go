@@ -1,7 +1,6 @@
 package databases
 
 import (
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -83,7 +82,7 @@ type tenant struct {
 // tenant creates a role and its database.
 func (s *sharedServer) tenant(t *testing.T, driver string) *tenant {
 	t.Helper()
-	name := "leaky_" + strings.ToLower(rand.Text()[:12])
+	name := ownName("leaky")
 	p := &tenant{t: t, server: s, driver: driver, role: name, database: name + "_db"}
 	p.password.Store("leaky_first")
 	t.Cleanup(func() {

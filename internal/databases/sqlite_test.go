@@ -38,7 +38,7 @@ func TestSQLiteFileIsLocked(t *testing.T) {
 	t.Parallel()
 	o := sqlite(t)
 	kept, s := process(t, o), process(t, o, sqllock.WithLease(2*time.Second))
-	long, held := mustLock(t, kept, sqllock.ID(2)), mustLock(t, s, sqllock.ID(1))
+	long, held := mustLock(t, kept, sqllock.ID(2)), awaitLock(t, s, sqllock.ID(1))
 	release := occupy(t, open(t, "sqlite", o.DSN), "BEGIN IMMEDIATE")
 	lockertest.Eventually(t, "the holder is told", func() bool { return held.Err() != nil })
 	if _, err := s.TryLock(t.Context(), sqllock.ID(3)); !errors.Is(err, sqllock.ErrUnavailable) {
@@ -97,7 +97,7 @@ func TestSQLiteReadOnly(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxIdleConns(-1) // each statement has a connection of its own
 	s := session(t, db, sqllock.WithLease(2*time.Second))
-	lock := mustLock(t, s, sqllock.ID(1))
+	lock := awaitLock(t, s, sqllock.ID(1))
 	file.leadTo(connector(t, readOnly))
 	awaitLoss(t, lock)
 	var err error
@@ -244,7 +244,7 @@ func read(db *sql.DB) (*sql.Tx, error) {
 func TestLongSQLiteReadersWithoutWAL(t *testing.T) {
 	t.Parallel()
 	o := sqlite(t)
-	const lease = 5 * time.Second
+	const lease = 15 * time.Second
 	s := withoutWAL(t, o, func(string) {}, sqllock.WithLease(lease))
 	db := open(t, o.Driver, o.DSN)
 	var mode string
@@ -252,7 +252,7 @@ func TestLongSQLiteReadersWithoutWAL(t *testing.T) {
 	if err != nil || mode != "delete" {
 		t.Fatalf("journal_mode is %s, %v; want delete", mode, err)
 	}
-	lock := mustLock(t, s, sqllock.ID(1))
+	lock := awaitLock(t, s, sqllock.ID(1))
 	impatient := open(t, o.Driver, strings.Replace(o.DSN, "busy_timeout(5000)", "busy_timeout(0)", 1))
 	reading, err := read(impatient)
 	must(t, err)
