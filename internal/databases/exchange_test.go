@@ -185,24 +185,19 @@ func TestExchange(t *testing.T) {
 
 // A session whose socket was closed has ended, and each call says so.
 func TestAbort(t *testing.T) {
-	t.Parallel()
-	for _, k := range append(advisoryKinds, kind{"MariaDB", mariadb, namedLocks}) {
-		t.Run(k.name, func(t *testing.T) {
-			t.Parallel()
-			o := k.orders(t)
-			for name, call := range map[string]func(dialect.Session) error{
-				"Exchange": func(s dialect.Session) error { return s.Exchange(&dialect.Batch{}) },
-				"Held":     func(s dialect.Session) error { _, err := s.Held(); return err },
-			} {
-				s := connect(t, o)
-				exchange(t, s, dialect.Batch{Try: big(1)})
-				s.Abort()
-				if err := call(s); !isOfKind(err, dialect.Gone) {
-					t.Errorf("%s: %v, want a Failure of Kind Gone", name, err)
-				}
+	onEach(t, append(advisoryKinds, kind{"MariaDB", mariadb, namedLocks}), func(t *testing.T, _ kind, o lockertest.Orders) {
+		for name, call := range map[string]func(dialect.Session) error{
+			"Exchange": func(s dialect.Session) error { return s.Exchange(&dialect.Batch{}) },
+			"Held":     func(s dialect.Session) error { _, err := s.Held(); return err },
+		} {
+			s := connect(t, o)
+			exchange(t, s, dialect.Batch{Try: big(1)})
+			s.Abort()
+			if err := call(s); !isOfKind(err, dialect.Gone) {
+				t.Errorf("%s: %v, want a Failure of Kind Gone", name, err)
 			}
-		})
-	}
+		}
+	})
 }
 
 // A batch of thousands of keys is taken, rejected and released.

@@ -110,22 +110,29 @@ func TestLeaseTableKeepsALeaseWhole(t *testing.T) {
 	})
 }
 
+// openAtOnce opens n Sessions on o at the same moment, each in a process of its
+// own.
+func openAtOnce(t *testing.T, o lockertest.Orders, n int) {
+	t.Helper()
+	var opened sync.WaitGroup
+	for range n {
+		db := open(t, o.Driver, o.DSN)
+		opened.Go(func() {
+			s, err := sqllock.Open(context.Background(), db, o.Options()...)
+			if err == nil {
+				err = s.Close()
+			}
+			if err != nil {
+				t.Errorf("of %d Sessions at once: %v", n, err)
+			}
+		})
+	}
+	opened.Wait()
+}
+
 // Sessions that create the tables at the same moment all succeed.
 func TestLeaseTableMadeAtOnce(t *testing.T) {
-	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
-		var wg sync.WaitGroup
-		for range 8 {
-			wg.Go(func() {
-				s, err := sqllock.Open(context.Background(), open(t, o.Driver, o.DSN), o.Options()...)
-				if err != nil {
-					t.Errorf("Open: %v", err)
-					return
-				}
-				_ = s.Close()
-			})
-		}
-		wg.Wait()
-	})
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) { openAtOnce(t, o, 8) })
 }
 
 // Open says why a pool lends no connection, whether it first has to find out

@@ -159,26 +159,10 @@ func bouncerOrders(t *testing.T, mode, driver string) (*console, lockertest.Orde
 // atStep takes a step while holder has a lock.
 func atStep(t *testing.T, b *console, holder *sqllock.Session, step bouncerStep) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	held, err := lockWithin(ctx, holder, sqllock.ID(1))
-	if err != nil {
-		t.Fatalf("Lock before %s: %v", step.name, err)
-	}
+	held := awaitLock(t, holder, sqllock.ID(1))
 	step.disturb(t, b, held)
-	err = held.Unlock()
+	err := held.Unlock()
 	if step.lost && !errors.Is(err, sqllock.ErrLost) || !step.lost && err != nil {
 		t.Errorf("%s: Unlock of the lock held meanwhile: %v; want it lost: %v", step.name, err, step.lost)
 	}
-}
-
-// lockWithin calls Lock until it is granted or ctx ends.
-func lockWithin(ctx context.Context, s *sqllock.Session, key sqllock.Key) (lock *sqllock.Lock, err error) {
-	for ctx.Err() == nil {
-		if lock, err = s.Lock(ctx, key); err == nil {
-			return lock, nil
-		}
-		pause(ctx, 20*time.Millisecond)
-	}
-	return nil, err
 }

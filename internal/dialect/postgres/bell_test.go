@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"testing"
@@ -96,51 +95,4 @@ func TestReleaseRings(t *testing.T) {
 			})
 		}
 	}
-}
-
-func eachDriverAt(t *testing.T, test func(t *testing.T, db *sql.DB, dsn string)) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.Database(t)
-			test(t, openPool(t, driver, dsn), dsn)
-		})
-	}
-}
-
-// A session that listens to no bell any more holds no mark, and nothing rings for
-// it. It does not hear its own releases.
-func TestListenEnds(t *testing.T) {
-	eachDriverAt(t, func(t *testing.T, db *sql.DB, dsn string) {
-		waiter, holder := connect(t, db), connect(t, db)
-		w := newWitness(t, dsn, big(1, 2)...)
-		marks := func() int {
-			held, err := waiter.Held()
-			must(t, err)
-			return len(held)
-		}
-		listen(t, waiter, big(1, 2)...)
-		if n := marks(); n != 3 {
-			t.Errorf("%d marks of two bells, want 3", n)
-		}
-		listen(t, waiter, big(2)...)
-		if n := marks(); n != 2 {
-			t.Errorf("%d marks of one bell, want 2", n)
-		}
-		for _, s := range []dialect.Session{waiter, holder} {
-			exchange(t, s, dialect.Batch{Try: big(1)})
-			exchange(t, s, dialect.Batch{Release: big(1)})
-		}
-		exchange(t, waiter, dialect.Batch{Try: big(2)})
-		exchange(t, waiter, dialect.Batch{Release: big(2)})
-		listen(t, waiter)
-		if n := marks(); n != 0 {
-			t.Errorf("%d marks without a bell", n)
-		}
-		exchange(t, holder, dialect.Batch{Try: big(2)})
-		exchange(t, holder, dialect.Batch{Release: big(2)})
-		if got := w.heard(t); len(got) != 0 {
-			t.Errorf("rang %v, want none", got)
-		}
-	})
 }
