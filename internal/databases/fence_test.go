@@ -28,14 +28,12 @@ func fencedWork(t *testing.T, db *sql.DB, lock *sqllock.Lock, who int) error {
 	tx, err := db.BeginTx(context.Background(), nil)
 	must(t, err)
 	fenceErr := sqllock.Fence(context.Background(), tx, lock)
-	_, writeErr := tx.Exec("INSERT INTO work VALUES (" + itoa(who) + ")")
+	_, writeErr := tx.Exec("INSERT INTO work VALUES (" + strconv.Itoa(who) + ")")
 	if commitErr := tx.Commit(); fenceErr == nil && (writeErr != nil || commitErr != nil) {
 		t.Errorf("past the fence: write %v, commit %v", writeErr, commitErr)
 	}
 	return fenceErr
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // advisoryKinds are databases of PostgreSQL without a lease table.
 var advisoryKinds = []kind{
