@@ -2,7 +2,6 @@ package databases
 
 import (
 	"database/sql"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -27,7 +26,7 @@ type shop struct {
 func (p *tenant) shop(locks sqllock.Locker) *shop {
 	s := &shop{tenant: p, db: p.pool()}
 	s.handler = idempotency.New(s.db, ratelimit.OneAtATime(locks, "tests"), func(*http.Request) (string, error) { return "leaky-ada", nil },
-		idempotency.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil)))).
+		idempotency.WithLogger(p.log.Logger())).
 		Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			s.paid.Add(1)
 			w.WriteHeader(http.StatusCreated)

@@ -39,16 +39,14 @@ func TestFenceOnAnAdministeredServer(t *testing.T) {
 		lock := mustLock(t, s, p.key(1))
 		for _, tt := range []struct {
 			name     string
-			do, undo func()
+			do, undo func(*tenant)
 			says     string
 		}{
-			{"rights revoked", func() { p.inDatabase("REVOKE ALL ON latchkey_fence FROM %[2]s") }, p.grant, "latchkey_fence"},
-			{"read-only", func() { p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on") },
-				func() { p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only") }, "read-only"},
-			{"table dropped", func() { p.inDatabase("ALTER TABLE latchkey_fence RENAME TO other") },
-				func() { p.inDatabase("ALTER TABLE other RENAME TO latchkey_fence") }, "FenceSchema"},
+			{"rights revoked", inDatabase("REVOKE ALL ON latchkey_fence FROM %[2]s"), (*tenant).grant, "latchkey_fence"},
+			{"read-only", database(readOnly), database(noReadOnly), "read-only"},
+			{"table dropped", inDatabase("ALTER TABLE latchkey_fence RENAME TO other"), inDatabase("ALTER TABLE other RENAME TO latchkey_fence"), "FenceSchema"},
 		} {
-			tt.do()
+			tt.do(p)
 			err := p.fence(p.pool(), lock)
 			if tt.name == "read-only" && p.driver == "postgres" { // lib/pq begins its transactions READ WRITE
 				err = cmp.Or(err, errors.New("read-only"))
@@ -56,7 +54,7 @@ func TestFenceOnAnAdministeredServer(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.says) || errors.Is(err, sqllock.ErrFenced) {
 				t.Errorf("%s: Fence: %v, want an error that mentions %q", tt.name, err, tt.says)
 			}
-			tt.undo()
+			tt.undo(p)
 			if err := p.fence(p.pool(), lock); err != nil {
 				t.Errorf("%s: Fence after that: %v", tt.name, err)
 			}

@@ -35,12 +35,7 @@ func TestLongBackendsEndedInALoop(t *testing.T) {
 		s := p.session()
 		const times = 10
 		for range times {
-			var lock *sqllock.Lock
-			lockertest.Eventually(t, "the Session serves", func() (ok bool) {
-				var err error
-				lock, err = s.TryLock(t.Context(), p.key(1))
-				return err == nil
-			})
+			lock := awaitLock(t, s, p.key(1))
 			p.endConnections()
 			lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
 		}
@@ -152,9 +147,7 @@ func TestLongNoTemporaryFiles(t *testing.T) {
 		s := p.session()
 		lock := mustLock(t, s, p.key(1))
 		other := mustConn(t, open(t, "pgx", p.server.cluster.DSN(p.database)))
-		if _, err := other.ExecContext(t.Context(), "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 3000) AS n"); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, other, "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 3000) AS n")
 		if _, err := p.pool().Exec("SELECT count(*) FROM pg_locks"); err == nil || !strings.Contains(err.Error(), "temp_file_limit") {
 			t.Fatalf("pg_locks can be listed: %v", err)
 		}
@@ -184,9 +177,7 @@ func TestOwnersTransactionWithoutRightToLook(t *testing.T) {
 		mustLock(t, s, p.key(2))
 		p.inDatabase(revoke("pg_stat_get_activity"))
 		conn := mustConn(t, p.pool())
-		if _, err := conn.ExecContext(t.Context(), "BEGIN; CREATE TEMPORARY TABLE leaky AS SELECT 1 AS n"); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, conn, "BEGIN; CREATE TEMPORARY TABLE leaky AS SELECT 1 AS n")
 		ctx, cancel := lock.Bind(t.Context())
 		defer cancel()
 		const looks = 6 // one comes after half a heartbeat

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,15 +35,11 @@ type stage struct {
 	wrap    func(driver.Driver) driver.Driver // around the driver of pool; may be nil
 }
 
-var stages atomic.Int64
-
 // newStage makes a stage on the server of plain, a fresh database.
 func newStage(t *testing.T, plain string) stage {
 	t.Helper()
-	s := stage{plain: plain, role: fmt.Sprintf("actor_%d", stages.Add(1)), admin: open(t, "pgx", plain+"&default_query_exec_mode=exec")}
-	if err := s.admin.QueryRow("SELECT current_database()").Scan(&s.base); err != nil {
-		t.Fatal(err)
-	}
+	s := stage{plain: plain, role: ownName("actor"), admin: open(t, "pgx", plain+"&default_query_exec_mode=exec")}
+	must(t, s.admin.QueryRow("SELECT current_database()").Scan(&s.base))
 	execute(t, s.admin, "CREATE ROLE "+s.role+" LOGIN")
 	t.Cleanup(func() {
 		execute(t, s.admin, "DROP OWNED BY "+s.role)
@@ -64,9 +59,7 @@ func newStage(t *testing.T, plain string) stage {
 func (s stage) as(t *testing.T, dsn string) string {
 	t.Helper()
 	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u.User = url.User(s.role)
 	return u.String()
 }

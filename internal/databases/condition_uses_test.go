@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -176,9 +176,9 @@ func useReaders(t *testing.T, s stage, a, b *sqllock.Session) error {
 
 // useRegistry has a Session write down its lock, and lockwatch show it.
 func useRegistry(t *testing.T, s stage) error {
-	registry := &logged{}
+	registry := new(httptesting.Logbook)
 	locks, err := sqllock.Open(context.Background(), s.pool(t), sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond), sqllock.WithHolder("Zoë"),
-		sqllock.WithLogger(slog.New(slog.NewTextHandler(registry, nil))))
+		sqllock.WithLogger(registry.Logger()))
 	if err != nil {
 		return at("Open", err)
 	}
@@ -401,10 +401,10 @@ func useWatermark(t *testing.T, s stage) error {
 // own twice. Its effect and its response are stored once. The function returns
 // the status, what is logged, and how the handler's own statement failed.
 func idempotencyStatus(t *testing.T, s stage) func() (int, string, error) {
-	log := &logged{}
+	log := new(httptesting.Logbook)
 	var failed error // the handler's statement
 	once := idempotency.New(s.pool(t), ratelimit.OneAtATime(sqllock.NewMemory(), "pay"), func(*http.Request) (string, error) { return "ada", nil },
-		idempotency.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+		idempotency.WithLogger(log.Logger()))
 	body := []byte("paid \x00\xff\\'é")
 	runs := 0
 	pay := once.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,20 +14,14 @@ import (
 func TestConditionsPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/databases/conditions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var code strings.Builder
 	for _, dir := range []string{".", "../../sqllock"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			code.Write(text)
 		}
 	}
@@ -72,9 +66,7 @@ func TestConditionsPage(t *testing.T) {
 func TestServerFaultsPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/databases/conditions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, section, ok := strings.Cut(string(page), "\n## Faults of the server\n")
 	if !ok {
 		t.Fatal("the page has no section on faults of the server")

@@ -54,26 +54,22 @@ var moreKinds = []kind{
 
 // eachKind runs test on a fresh database of each kind.
 func eachKind(t *testing.T, test func(t *testing.T, k kind, o lockertest.Orders), more ...kind) {
-	t.Parallel()
-	for _, k := range slices.Concat(kinds, more) {
-		t.Run(k.name, func(t *testing.T) {
-			t.Parallel()
-			test(t, k, k.orders(t))
-		})
-	}
+	onEach(t, slices.Concat(kinds, more), test)
 }
 
 // eachLeaseTable runs test on a fresh database of each kind that has rows for
 // locks.
 func eachLeaseTable(t *testing.T, test func(t *testing.T, o lockertest.Orders)) {
+	rows := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k.locks != leaseRows })
+	onEach(t, rows, func(t *testing.T, _ kind, o lockertest.Orders) { test(t, o) })
+}
+
+func onEach(t *testing.T, kinds []kind, test func(t *testing.T, k kind, o lockertest.Orders)) {
 	t.Parallel()
 	for _, k := range kinds {
-		if k.locks != leaseRows {
-			continue
-		}
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			test(t, k.orders(t))
+			test(t, k, k.orders(t))
 		})
 	}
 }
@@ -176,17 +172,11 @@ func closePooler(code int) int {
 func throughPgBouncer(t *testing.T) (dsn string) {
 	t.Helper()
 	p, err := pooler()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	direct, err := p.CreateDatabase(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u, err := url.Parse(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p.bouncer.DSN(strings.TrimPrefix(u.Path, "/"))
 }
 

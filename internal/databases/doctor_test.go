@@ -21,9 +21,7 @@ import (
 func doctor(t *testing.T, db *sql.DB, opts ...lockdoctor.Option) *lockdoctor.Report {
 	t.Helper()
 	r, err := lockdoctor.Check(t.Context(), db, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -168,9 +166,7 @@ func TestDoctorSeveralHosts(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		u, err := url.Parse(pgtest.Database(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sslmode := "disable"
 		if driver == "pgx" {
 			sslmode = "prefer" // each host has a fallback then, which is no other host
@@ -199,7 +195,13 @@ func TestDoctorSeveralHosts(t *testing.T) {
 			if tt.fix == "" {
 				want = lockdoctor.OK
 			}
-			r := doctor(t, open(t, driver, dsn))
+			db := open(t, driver, dsn)
+			var r *lockdoctor.Report
+			lockertest.Eventually(t, "the driver connects within its connect_timeout", func() bool {
+				r = doctor(t, db)
+				c, _ := r.Find("connection")
+				return c.State == lockdoctor.OK
+			})
 			if c, _ := r.Find("driver"); c.State != want || !strings.Contains(c.Fix, tt.fix) {
 				t.Errorf("%s, %d hosts, %q:\n%v", driver, tt.hosts, tt.settings, r)
 			}

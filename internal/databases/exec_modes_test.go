@@ -63,16 +63,12 @@ func TestLongExecModesThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	bouncer, err := cluster.PgBouncer("transaction", 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, m := range execModes {
 		t.Run(m.driver+"/"+m.parameter, func(t *testing.T) {
 			t.Parallel()
 			plain, err := cluster.CreateDatabase(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			s := newStage(t, plain)
 			s.driver, s.dsn, s.inMode = m.driver, bouncer.DSN(s.base)+"&"+m.parameter, true
 			s.without = "OnConn" // which proves nothing, as its comment says

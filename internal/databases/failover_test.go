@@ -21,9 +21,7 @@ func TestLongLeaseTableFailoverToLaggingStandby(t *testing.T) {
 			t.Parallel()
 			primary := pgtest.New(t)
 			standby, err := primary.Standby()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ordersOf := func(c *pgtest.Cluster) lockertest.Orders {
 				o := lockertest.Orders{Driver: driver, DSN: c.DSN(""), LeaseTable: true}
 				if driver == "pgx" {
@@ -58,9 +56,7 @@ func TestLongLeaseTableFailoverToLaggingStandby(t *testing.T) {
 			err = errors.Join(primary.Kill(), standby.Promote())
 			server.next = connector(t, ordersOf(standby))
 			server.mu.Unlock()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if n := number(t, behind, leaseRows); n > 1 {
 				t.Fatalf("the standby has %d locks: it did not lag", n)
 			}

@@ -54,16 +54,12 @@ func TestLongLeaseTableFenceOfStandbysPromotedSeparately(t *testing.T) {
 			var pools []*sql.DB
 			for range 2 {
 				standby, err := primary.Standby()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				there := open(t, driver, standby.DSN(""))
 				lockertest.Eventually(t, "the standby has the tables", func() bool {
 					return number(t, there, "SELECT count(*) FROM pg_class WHERE relname = 'work'") == 1
 				})
-				if err := standby.Promote(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, standby.Promote())
 				if len(pools) == 0 { // the log of this standby is ahead
 					execute(t, there, "INSERT INTO work SELECT 0 FROM generate_series(1, 50000)")
 				}
@@ -114,15 +110,11 @@ func TestLongLeaseTableServerRestarts(t *testing.T) {
 				if err := fencedWork(t, db, first, 1); err != nil {
 					t.Fatalf("Fence: %v", err)
 				}
-				if err := stop(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, stop())
 				if _, err := s.TryLock(t.Context(), sqllock.ID(3)); !errors.Is(err, sqllock.ErrUnavailable) {
 					t.Errorf("TryLock without a server: %v, want ErrUnavailable", err)
 				}
-				if err := server.StartAgain(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, server.StartAgain())
 				lockertest.Eventually(t, "the pool has noticed", func() bool { return db.Ping() == nil })
 				for _, l := range []sqllock.Locker{s, other} { // each asks the server again after a pause
 					awaitGrant(t, "the server grants again", l, sqllock.ID(3))

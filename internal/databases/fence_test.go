@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,18 +26,14 @@ func withWork(t *testing.T, o lockertest.Orders, db *sql.DB) {
 func fencedWork(t *testing.T, db *sql.DB, lock *sqllock.Lock, who int) error {
 	t.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fenceErr := sqllock.Fence(context.Background(), tx, lock)
-	_, writeErr := tx.Exec("INSERT INTO work VALUES (" + itoa(who) + ")")
+	_, writeErr := tx.Exec("INSERT INTO work VALUES (" + strconv.Itoa(who) + ")")
 	if commitErr := tx.Commit(); fenceErr == nil && (writeErr != nil || commitErr != nil) {
 		t.Errorf("past the fence: write %v, commit %v", writeErr, commitErr)
 	}
 	return fenceErr
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // advisoryKinds are databases of PostgreSQL without a lease table.
 var advisoryKinds = []kind{
@@ -191,24 +186,6 @@ func TestMySQLFence(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Locks without the table of the fence go on, and Fence says what to create. In
-// MariaDB the tables of tokens come by themselves.
-func TestMySQLFenceWithoutItsTable(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	db := open(t, o.Driver, o.DSN)
-	execute(t, db, "CREATE TABLE work (who INT)")
-	lock := mustLock(t, process(t, o), sqllock.ID(1))
-	if err := fencedWork(t, db, lock, 1); err != nil {
-		t.Errorf("the first Fence, which makes the tables: %v", err)
-	}
-	execute(t, db, "DROP TABLE latchkey_fence")
-	if err := fencedWork(t, db, lock, 3); err == nil || !strings.Contains(err.Error(), "FenceSchema(MySQL)") {
-		t.Errorf("Fence without its table: %v", err)
-	}
-	mustUnlock(t, lock)
 }
 
 // After a failover to a server whose clock is behind, tokens are greater than

@@ -18,9 +18,7 @@ func startSmall(t *testing.T, megabytes int, wal bool, settings map[string]strin
 	if errors.Is(err, pgtest.ErrNoMounts) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -32,9 +30,7 @@ func startSmall(t *testing.T, megabytes int, wal bool, settings map[string]strin
 // step fails the test if a step on the server fails.
 func step(t *testing.T, do func() error) {
 	t.Helper()
-	if err := do(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, do())
 }
 
 // While the disk of a database is full, advisory locks are granted, kept and

@@ -5,15 +5,14 @@ import (
 	"database/sql"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -28,7 +27,7 @@ type bank struct {
 	driver  string
 	dsn     string
 	db      *sql.DB
-	log     logged
+	log     httptesting.Logbook
 	runs    atomic.Int32 // of the handler
 }
 
@@ -96,7 +95,7 @@ func (b *bank) unlocked(opts ...idempotency.Option) *idempotency.Middleware {
 }
 
 func (b *bank) onceBy(l *ratelimit.Limiter, opts ...idempotency.Option) *idempotency.Middleware {
-	opts = append([]idempotency.Option{idempotency.WithLogger(slog.New(slog.NewTextHandler(&b.log, nil)))}, opts...)
+	opts = append([]idempotency.Option{idempotency.WithLogger(b.log.Logger())}, opts...)
 	return idempotency.New(b.db, l, func(*http.Request) (string, error) { return "ada", nil }, opts...)
 }
 
@@ -193,22 +192,4 @@ func wantReplay(t *testing.T, w, first *httptest.ResponseRecorder) {
 	if w.Header().Get("Idempotency-Replayed") != "true" {
 		t.Error("the response is not a replay")
 	}
-}
-
-// logged is a log in memory.
-type logged struct {
-	mu   sync.Mutex // protects text
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -76,7 +76,7 @@ func TestIdempotencyWithoutLocks(t *testing.T) {
 			key := fmt.Sprint("k-", n)
 			b.runs.Store(0)
 			inside, leave := make(chan struct{}), make(chan struct{})
-			h := b.unlocked(shortBounds).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			pay := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if err := b.book(r); err != nil {
 					t.Errorf("book: %v", err)
 				}
@@ -87,14 +87,17 @@ func TestIdempotencyWithoutLocks(t *testing.T) {
 					return
 				}
 				w.WriteHeader(http.StatusCreated)
-			}))
+			})
+			h, brief := b.unlocked().Handler(pay), b.unlocked(shortBounds).Handler(pay)
 			first := posting(t, h, key, "10")
 			<-inside
-			early := post(t.Context(), h, key, "10") // waits until its bound
-			wantStatus(t, early, refused)
-			if early.Header().Get("Retry-After") == "" {
-				t.Error("no Retry-After")
-			}
+			lockertest.Eventually(t, "a request that waits is refused at its bound", func() bool {
+				early := post(t.Context(), brief, key, "10")
+				if early.Header().Get("Retry-After") == "" {
+					t.Error("no Retry-After")
+				}
+				return early.Code == refused
+			})
 			codes := make(chan int, 3)
 			for range cap(codes) {
 				go func() { // a client, which asks again when it is told to
@@ -175,9 +178,7 @@ func TestIdempotencyDeadlockHidden(t *testing.T) {
 	for _, statement := range []string{ // it has more to undo, so the handler is the victim
 		"UPDATE accounts SET balance = 1", "INSERT INTO ledger SELECT 'other', seq FROM seq_1_to_100", "DELETE FROM accounts WHERE id = 2",
 	} {
-		if _, err := other.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, other, statement)
 	}
 	execute(t, b.db, "CREATE TABLE mine (id INTEGER PRIMARY KEY) ENGINE = InnoDB")
 	execute(t, b.db, "INSERT INTO mine VALUES (1)")
@@ -253,9 +254,7 @@ func TestIdempotencySettingsRestored(t *testing.T) {
 
 func text(t *testing.T, b *bank, query string) (s string) {
 	t.Helper()
-	if err := b.db.QueryRow(query).Scan(&s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.db.QueryRow(query).Scan(&s))
 	return s
 }
 
@@ -365,9 +364,7 @@ func TestLongIdempotencyMariaDBAway(t *testing.T) {
 			})), "k-1", "10"), http.StatusServiceUnavailable)
 			wantStatus(t, post(t.Context(), h, "k-0", "10"), http.StatusServiceUnavailable)
 			b.wantLog("unavailable")
-			if err := fault.end(server); err != nil {
-				t.Fatal(err)
-			}
+			must(t, fault.end(server))
 			lockertest.Eventually(t, "no connection is in use", func() bool { return b.db.Stats().InUse == 0 })
 			wantReplay(t, post(t.Context(), h, "k-0", "10"), first)
 			lockertest.Eventually(t, "the key is free", func() bool { return post(t.Context(), h, "k-1", "10").Code == http.StatusCreated })
@@ -405,11 +402,9 @@ func TestIdempotencySQLiteCommitBusy(t *testing.T) {
 	t.Parallel()
 	b := bankOn(t, "SQLite")
 	reader, err := open(t, b.driver, b.dsn).Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer reader.Rollback()
-	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	pay := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := b.book(r); err != nil {
 			t.Error(err)
 		}
@@ -418,14 +413,12 @@ func TestIdempotencySQLiteCommitBusy(t *testing.T) {
 			t.Error(err)
 		}
 		w.WriteHeader(http.StatusCreated)
-	}))
-	wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusServiceUnavailable)
+	})
+	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory(), shortBounds).Handler(pay), "k-1", "10"), http.StatusServiceUnavailable)
 	b.wantLog("one writer at a time")
-	if err := reader.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reader.Rollback())
 	b.wantEffects(0)
-	wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
+	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(pay), "k-1", "10"), http.StatusCreated)
 	b.wantEffects(1)
 	if n := b.db.Stats().OpenConnections; n != 1 {
 		t.Errorf("%d connections are open, want the same one as before", n)

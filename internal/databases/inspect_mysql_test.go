@@ -92,9 +92,7 @@ func TestInspectMySQLOrdinaryUser(t *testing.T) {
 		server := mariadbtest.New(t, options...)
 		dsn := server.Database(t)
 		name := dsn[strings.LastIndexByte(dsn, '/')+1:]
-		if err := server.Execute("CREATE USER plain; GRANT SELECT ON " + name + ".* TO plain"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.Execute("CREATE USER plain; GRANT SELECT ON "+name+".* TO plain"))
 		mustLock(t, session(t, open(t, "mysql", dsn)), sqllock.ID(1))
 		s, err := lockwatch.Inspect(t.Context(), open(t, "mysql", server.DSNOf("plain", name)))
 		if list == "performance_schema" {
@@ -143,9 +141,7 @@ func getLock(t *testing.T, conn *sql.Conn, args string, values ...any) {
 func waitInGetLock(t *testing.T, conn *sql.Conn, key int) (end func()) {
 	t.Helper()
 	var name string
-	if err := conn.QueryRowContext(t.Context(), "SELECT "+nameOf, key).Scan(&name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.QueryRowContext(t.Context(), "SELECT "+nameOf, key).Scan(&name))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -24,9 +24,7 @@ func TestInspectLeases(t *testing.T) {
 			mustLock(t, one, key)
 		}
 		mustLock(t, other, sqllock.ID(5))
-		if err := mustLock(t, other, sqllock.ID(6)).Unlock(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, mustLock(t, other, sqllock.ID(6)).Unlock())
 		s := inspect(t, pool(t, o))
 		if s.Dialect != one.Dialect() || s.Leases != lockwatch.TableRead || len(s.Holders) != 4 || len(s.Waiters)+len(s.Expired) != 0 {
 			t.Fatalf("%s, %s:\n%v", s.Dialect, s.Leases, s)
@@ -106,14 +104,7 @@ func TestInspectSQLiteReads(t *testing.T) {
 		t.Errorf("%d tables", n)
 	}
 	mustLock(t, session(t, open(t, "sqlite", dsn)), sqllock.ID(1))
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.Exec("INSERT INTO t VALUES (1)"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, mustBegin(t, db), "INSERT INTO t VALUES (1)")
 	if s := inspect(t, reader); len(s.Holders) != 1 {
 		t.Errorf("holders: %+v", s.Holders)
 	}
@@ -153,19 +144,8 @@ func inspect(t *testing.T, db *sql.DB) *lockwatch.Snapshot {
 func TestInspectBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	pooled := open(t, "pgx", inExecMode(throughPgBouncer(t)))
-	tx, err := pooled.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if err := sqllock.TryTx(t.Context(), tx, sqllock.ID(-4)); err != nil {
-		t.Fatal(err)
-	}
-	s, err := lockwatch.Inspect(t.Context(), pooled)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if holders, _ := s.Find(sqllock.ID(-4)); len(holders) != 1 || holders[0].Process.PID == 0 {
+	must(t, sqllock.TryTx(t.Context(), mustBegin(t, pooled), sqllock.ID(-4)))
+	if holders, _ := inspect(t, pooled).Find(sqllock.ID(-4)); len(holders) != 1 || holders[0].Process.PID == 0 {
 		t.Errorf("holders: %+v", holders)
 	}
 }

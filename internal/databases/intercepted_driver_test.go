@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -26,11 +27,17 @@ var errBroken = errors.Join(io.ErrUnexpectedEOF, errors.New("the connection brok
 // intercepted opens a pool whose statements go through intercept.
 func intercepted(t *testing.T, o lockertest.Orders, intercept intercept) *sql.DB {
 	t.Helper()
-	db := sql.OpenDB(&interceptor{connector(t, o), intercept})
-	t.Cleanup(func() { _ = db.Close() })
-	db.SetMaxOpenConns(5)
-	return db
+	return (&interceptor{Connector: connector(t, o), intercept: intercept}).pool(t)
 }
+
+// rewritten opens a pool whose statements the interceptor can change.
+func rewritten(t *testing.T, o lockertest.Orders) (*interceptor, *sql.DB) {
+	t.Helper()
+	i := &interceptor{Connector: connector(t, o), intercept: unchanged}
+	return i, i.pool(t)
+}
+
+func unchanged(_ string, carryOut func() error) error { return carryOut() }
 
 // connector returns a Connector for the driver and DSN of o.
 func connector(t *testing.T, o lockertest.Orders) driver.Connector {
@@ -41,9 +48,7 @@ func connector(t *testing.T, o lockertest.Orders) driver.Connector {
 		return dsnConnector{o.DSN, plain.Driver()}
 	}
 	c, err := d.OpenConnector(o.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -58,6 +63,15 @@ func (c dsnConnector) Driver() driver.Driver                        { return c.d
 type interceptor struct {
 	driver.Connector
 	intercept intercept
+	change    atomic.Pointer[func(query string) string] // of each statement; nil: none
+}
+
+func (m *interceptor) pool(t *testing.T) *sql.DB {
+	t.Helper()
+	db := sql.OpenDB(m)
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxOpenConns(5)
+	return db
 }
 
 func (m *interceptor) Connect(ctx context.Context) (driver.Conn, error) {
@@ -65,14 +79,14 @@ func (m *interceptor) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &interceptedConn{Conn: conn, intercept: m.intercept}, nil
+	return &interceptedConn{Conn: conn, of: m}, nil
 }
 
 // interceptedConn has the methods that the drivers here have, and no others.
 type interceptedConn struct {
 	driver.Conn
-	intercept intercept
-	broken    bool
+	of     *interceptor
+	broken bool
 }
 
 func (c *interceptedConn) Raw() driver.Conn { return c.Conn }
@@ -91,21 +105,15 @@ func (c *interceptedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (d
 }
 
 func (c *interceptedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
-	if c.broken {
-		return nil, errBroken
-	}
-	err = c.intercept(query, func() (err error) {
+	err = c.run(query, func(query string) (err error) {
 		result, err = c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
 		return err
 	})
-	return result, c.failed(err)
+	return result, err
 }
 
 func (c *interceptedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
-	if c.broken {
-		return nil, errBroken
-	}
-	err = c.intercept(query, func() (err error) {
+	err = c.run(query, func(query string) (err error) {
 		rows, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 		if err != nil {
 			rows = nil
@@ -117,12 +125,18 @@ func (c *interceptedConn) QueryContext(ctx context.Context, query string, args [
 		}
 		_ = rows.Close()
 	}
-	return rows, c.failed(err)
+	return rows, err
 }
 
-func (c *interceptedConn) failed(err error) error {
-	if errors.Is(err, errBroken) {
-		c.broken = true
+// run carries out a statement as the interceptor says.
+func (c *interceptedConn) run(query string, carryOut func(query string) error) error {
+	if c.broken {
+		return errBroken
 	}
+	if change := c.of.change.Load(); change != nil {
+		query = (*change)(query)
+	}
+	err := c.of.intercept(query, func() error { return carryOut(query) })
+	c.broken = errors.Is(err, errBroken)
 	return err
 }

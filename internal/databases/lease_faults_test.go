@@ -9,7 +9,7 @@ import (
 )
 
 // lease is that of a tenant's Sessions whose locks are to expire.
-const lease = 4 * time.Second
+const lease = 6 * time.Second
 
 // What keeps a Session from writing to its lease table costs the locks once the
 // lease has passed, and not before. The holder is told. Calls say what is
@@ -24,7 +24,7 @@ func TestLongServerFaultsOfALeaseTable(t *testing.T) {
 				p := server.tenant(t, driver)
 				s := p.leaseSession(sqllock.WithLease(lease))
 				waiter := p.leaseSession(sqllock.WithLease(lease))
-				lock := mustLock(t, s, p.key(1))
+				lock := awaitLock(t, s, p.key(1))
 				waiting := p.await(waiter, p.key(1))
 				f.do(p)
 				p.endConnections()
@@ -45,43 +45,22 @@ func TestLongServerFaultsOfALeaseTable(t *testing.T) {
 	}
 }
 
+const needsRights = "SELECT, INSERT, UPDATE and DELETE"
+
 var leaseFaults = []serverFault{
 	{
-		name:    "lease table: rights revoked",
-		do:      func(p *tenant) { p.inDatabase("REVOKE ALL ON ALL TABLES IN SCHEMA kit FROM %[2]s") },
-		undo:    func(p *tenant) { p.grant() },
-		refused: sqllock.ErrConfig, refusedSays: "SELECT, INSERT, UPDATE and DELETE",
+		name: "lease table: rights revoked", do: inDatabase("REVOKE ALL ON ALL TABLES IN SCHEMA kit FROM %[2]s"), undo: (*tenant).grant,
+		refused: sqllock.ErrConfig, refusedSays: needsRights,
 	},
 	{
-		name:    "lease table: USAGE on the schema revoked",
-		do:      func(p *tenant) { p.inDatabase("REVOKE USAGE ON SCHEMA kit FROM %[2]s") },
-		undo:    func(p *tenant) { p.grant() },
-		refused: sqllock.ErrConfig, refusedSays: "SELECT, INSERT, UPDATE and DELETE",
+		name: "lease table: USAGE on the schema revoked", do: inDatabase("REVOKE USAGE ON SCHEMA kit FROM %[2]s"), undo: (*tenant).grant,
+		refused: sqllock.ErrConfig, refusedSays: needsRights,
 	},
+	{name: "lease table: ACCESS EXCLUSIVE", do: locked("kit.latchkey_sessions"), undo: (*tenant).unlock, refused: sqllock.ErrUnavailable},
 	{
-		name:    "lease table: ACCESS EXCLUSIVE",
-		do:      func(p *tenant) { p.lockTables("kit.latchkey_sessions") },
-		undo:    func(p *tenant) { p.unlockTables() },
-		refused: sqllock.ErrUnavailable,
-	},
-	{
-		name: "lease table: default_transaction_read_only",
-		do:   func(p *tenant) { p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on") },
-		undo: func(p *tenant) {
-			p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only")
-		},
+		name: "lease table: default_transaction_read_only", do: database(readOnly), undo: database(noReadOnly),
 		refused: sqllock.ErrConfig, refusedSays: "set default_transaction_read_only=off",
 	},
-	{
-		name:    "lease table: password changed",
-		do:      func(p *tenant) { p.alterRole("PASSWORD 'leaky_next'") },
-		undo:    func(p *tenant) { p.password.Store("leaky_next") },
-		refused: sqllock.ErrConfig, refusedSays: "28P01",
-	},
-	{
-		name:    "lease table: database renamed, and back",
-		do:      func(p *tenant) { p.rename(p.database, p.database+"_old") },
-		undo:    func(p *tenant) { p.rename(p.database+"_old", p.database) },
-		refused: sqllock.ErrConfig, refusedSays: "3D000",
-	},
+	{name: "lease table: password changed", do: role(newPassword), undo: knowsPassword, refused: sqllock.ErrConfig, refusedSays: "28P01"},
+	{name: "lease table: database renamed, and back", do: renamed, undo: renamedBack, refused: sqllock.ErrConfig, refusedSays: "3D000"},
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,22 +110,29 @@ func TestLeaseTableKeepsALeaseWhole(t *testing.T) {
 	})
 }
 
+// openAtOnce opens n Sessions on o at the same moment, each in a process of its
+// own.
+func openAtOnce(t *testing.T, o lockertest.Orders, n int) {
+	t.Helper()
+	var opened sync.WaitGroup
+	for range n {
+		db := open(t, o.Driver, o.DSN)
+		opened.Go(func() {
+			s, err := sqllock.Open(context.Background(), db, o.Options()...)
+			if err == nil {
+				err = s.Close()
+			}
+			if err != nil {
+				t.Errorf("of %d Sessions at once: %v", n, err)
+			}
+		})
+	}
+	opened.Wait()
+}
+
 // Sessions that create the tables at the same moment all succeed.
 func TestLeaseTableMadeAtOnce(t *testing.T) {
-	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
-		var wg sync.WaitGroup
-		for range 8 {
-			wg.Go(func() {
-				s, err := sqllock.Open(context.Background(), open(t, o.Driver, o.DSN), o.Options()...)
-				if err != nil {
-					t.Errorf("Open: %v", err)
-					return
-				}
-				_ = s.Close()
-			})
-		}
-		wg.Wait()
-	})
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) { openAtOnce(t, o, 8) })
 }
 
 // Open says why a pool lends no connection, whether it first has to find out
@@ -138,12 +146,18 @@ func TestLeaseTablePoolWithoutConnections(t *testing.T) {
 		mustConn(t, busy)
 		var wg sync.WaitGroup
 		for _, named := range [][]sqllock.Option{nil, {sqllock.WithDialect(dialectOf(o))}} {
-			opts := append(append(o.Options(), sqllock.WithLease(2*time.Second)), named...)
-			for says, db := range map[string]*sql.DB{"the *sql.DB was closed": closed, "no connection of the pool": busy} {
+			for _, tt := range []struct {
+				says string
+				db   *sql.DB
+				opts []sqllock.Option
+			}{
+				{"the *sql.DB was closed", closed, nil},
+				{"no connection of the pool", busy, []sqllock.Option{sqllock.WithLease(2 * time.Second)}}, // with short bounds
+			} {
 				wg.Go(func() {
-					_, err := sqllock.Open(context.Background(), db, opts...)
-					if !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), says) {
-						t.Errorf("Open: %v, want ErrUnavailable that mentions %q", err, says)
+					_, err := sqllock.Open(context.Background(), tt.db, slices.Concat(o.Options(), named, tt.opts)...)
+					if !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), tt.says) {
+						t.Errorf("Open: %v, want ErrUnavailable that mentions %q", err, tt.says)
 					}
 				})
 			}
@@ -159,13 +173,11 @@ func TestLongLeaseTableStuckKey(t *testing.T) {
 		if isSQLite(o) {
 			t.Skip("in SQLite this would be a lock on the file")
 		}
-		const lease = 5 * time.Second
+		const lease = 15 * time.Second
 		s := process(t, o, sqllock.WithLease(lease))
-		lock := mustLock(t, s, sqllock.ID(1))
+		lock := awaitLock(t, s, sqllock.ID(1))
 		stuck := mustBegin(t, open(t, o.Driver, o.DSN))
-		if _, err := stuck.Exec("INSERT INTO latchkey_locks (key_space, key_id, session, acquired) VALUES (0, 2, 77, now())"); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, stuck, "INSERT INTO latchkey_locks (key_space, key_id, session, acquired) VALUES (0, 2, 77, now())")
 		for until := time.Now().Add(lease + lease/2); time.Now().Before(until); {
 			if _, err := s.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrUnavailable) {
 				t.Fatalf("TryLock of the blocked key: %v, want ErrUnavailable", err)
@@ -174,9 +186,7 @@ func TestLongLeaseTableStuckKey(t *testing.T) {
 				t.Fatalf("the other lock: %v", err)
 			}
 		}
-		if err := stuck.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stuck.Rollback())
 		awaitGrant(t, "the key is free", s, sqllock.ID(2))
 		mustUnlock(t, lock)
 	})

@@ -100,7 +100,7 @@ func (m *lockMover) Connect(ctx context.Context) (driver.Conn, error) {
 		}
 	}
 	c := &moverConn{
-		interceptedConn: interceptedConn{Conn: own.Conn, intercept: func(_ string, carryOut func() error) error { return carryOut() }},
+		interceptedConn: interceptedConn{Conn: own.Conn, of: &interceptor{intercept: unchanged}},
 		mover:           m, background: behind, pid: own.pid,
 	}
 	m.clients = append(m.clients, c)

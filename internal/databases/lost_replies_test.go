@@ -79,10 +79,7 @@ func TestLongLostReplies(t *testing.T) {
 		t.Logf("%d replies lost, %d grants, %d and %d losses", lost.Load(), granted.Load(), sessions[0].Stats().Losses, sessions[1].Stats().Losses)
 		for n := range keys {
 			for _, s := range sessions {
-				lockertest.Eventually(t, "each key is free to every session", func() bool {
-					lock, err := s.TryLock(t.Context(), sqllock.ID(int64(n)))
-					return err == nil && lock.Unlock() == nil
-				})
+				awaitGrant(t, "each key is free to every session", s, sqllock.ID(int64(n)))
 			}
 		}
 		if k.locks != "" {

@@ -2,11 +2,13 @@ package databases
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"flag"
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -15,6 +17,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/leaktest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
@@ -31,27 +34,36 @@ func TestMain(m *testing.M) {
 	os.Exit(leaktest.Check(closePooler(mariadbtest.Close(pgtest.Main(m)))))
 }
 
-// open opens a pool on dsn, which the end of the test closes.
-func open(tb testing.TB, driver, dsn string) *sql.DB {
+// Helpers that all tests of databases share.
+var (
+	open       = dbtest.Open
+	number     = dbtest.Number
+	mustLock   = dbtest.Lock
+	mustUnlock = dbtest.Unlock
+	mustConn   = dbtest.Conn
+	mustBegin  = dbtest.Transaction
+)
+
+// must fails the test if a step that the test needs has failed.
+func must(tb testing.TB, err error) {
 	tb.Helper()
-	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = db.Close() })
-	return db
 }
 
-// session opens a Session with a pool of its own, as a process would.
+// session opens a Session on db.
 func session(tb testing.TB, db *sql.DB, opts ...sqllock.Option) *sqllock.Session {
 	tb.Helper()
 	s, err := sqllock.Open(context.Background(), db, opts...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
 }
+
+// ownName returns a name that no other test has, not even one of another process
+// on the same server.
+func ownName(prefix string) string { return prefix + "_" + strings.ToLower(rand.Text()[:12]) }
 
 // create runs the statements of schemas.
 func create(tb testing.TB, db *sql.DB, schemas ...[]string) {
@@ -61,29 +73,14 @@ func create(tb testing.TB, db *sql.DB, schemas ...[]string) {
 	}
 }
 
-func execute(tb testing.TB, db *sql.DB, query string, args ...any) {
+// execute runs a statement on a pool, on a connection or in a transaction.
+func execute(tb testing.TB, on interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}, query string, args ...any) {
 	tb.Helper()
-	if _, err := db.Exec(query, args...); err != nil {
+	if _, err := on.ExecContext(context.Background(), query, args...); err != nil {
 		tb.Fatalf("%.60s…: %v", query, err)
 	}
-}
-
-func number(tb testing.TB, db *sql.DB, query string, args ...any) int {
-	tb.Helper()
-	var n int
-	if err := db.QueryRow(query, args...).Scan(&n); err != nil {
-		tb.Fatalf("%.60s…: %v", query, err)
-	}
-	return n
-}
-
-func mustLock(tb testing.TB, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
-	tb.Helper()
-	lock, err := l.TryLock(context.Background(), key)
-	if err != nil {
-		tb.Fatalf("TryLock: %v", err)
-	}
-	return lock
 }
 
 // canTake reports whether s grants key now. It gives the lock back.
@@ -98,40 +95,23 @@ func awaitGrant(t *testing.T, what string, s sqllock.Locker, key sqllock.Key) {
 	lockertest.Eventually(t, what, func() bool { return canTake(s, key) })
 }
 
+// awaitLock acquires key. A Session with a short lease has short bounds, so on a
+// busy machine a call may end early.
+func awaitLock(t *testing.T, l sqllock.Locker, key sqllock.Key) (lock *sqllock.Lock) {
+	t.Helper()
+	lockertest.Eventually(t, "the key is granted", func() (ok bool) {
+		var err error
+		lock, err = l.TryLock(context.Background(), key)
+		return err == nil
+	})
+	return lock
+}
+
 // awaitLoss waits until the holder of lock is told that it is lost.
 func awaitLoss(t *testing.T, lock *sqllock.Lock) {
 	t.Helper()
 	lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
 	if err := lock.Unlock(); err != sqllock.ErrLost {
 		t.Errorf("Unlock of a lost lock: %v, want ErrLost", err)
-	}
-}
-
-// mustConn returns a connection of db, which the end of the test closes.
-func mustConn(t *testing.T, db *sql.DB) *sql.Conn {
-	t.Helper()
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
-// mustBegin begins a transaction of db, which the end of the test rolls back.
-func mustBegin(t *testing.T, db *sql.DB) *sql.Tx {
-	t.Helper()
-	tx, err := db.BeginTx(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback() })
-	return tx
-}
-
-func mustUnlock(tb testing.TB, lock *sqllock.Lock) {
-	tb.Helper()
-	if err := lock.Unlock(); err != nil {
-		tb.Errorf("Unlock: %v", err)
 	}
 }

@@ -2,17 +2,16 @@ package databases
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -26,16 +25,14 @@ type mysqlTenant struct {
 	user, database string
 	address        string
 	password       atomic.Value // string: what the next login uses
-	log            logged
+	log            httptesting.Logbook
 }
 
 func newMySQLTenant(t *testing.T) *mysqlTenant {
 	t.Helper()
 	config, err := mysqldriver.ParseDSN(mariadbtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &mysqlTenant{t: t, address: config.Addr, user: "leaky_" + strings.ToLower(rand.Text()[:12]), database: config.DBName}
+	must(t, err)
+	p := &mysqlTenant{t: t, address: config.Addr, user: ownName("leaky"), database: config.DBName}
 	config.DBName = "mysql" // the tenant's may be dropped
 	p.admin = open(t, "mysql", config.FormatDSN())
 	p.password.Store("leaky_first")
@@ -46,8 +43,8 @@ func newMySQLTenant(t *testing.T) *mysqlTenant {
 
 func (p *mysqlTenant) create() {
 	p.t.Helper()
-	execute(p.t, p.admin, "CREATE USER "+p.user+" IDENTIFIED BY 'leaky_first'")
-	execute(p.t, p.admin, "GRANT ALL ON "+p.database+".* TO "+p.user)
+	asAdmin("CREATE USER %u IDENTIFIED BY 'leaky_first'")(p)
+	asAdmin("GRANT ALL ON %d.* TO %u")(p)
 }
 
 // Connect implements driver.Connector.
@@ -68,26 +65,14 @@ func (p *mysqlTenant) session() *sqllock.Session {
 	p.t.Helper()
 	db := sql.OpenDB(p)
 	p.t.Cleanup(func() { _ = db.Close() })
-	return session(p.t, db, sqllock.WithHeartbeat(heartbeat), sqllock.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))))
+	return session(p.t, db, sqllock.WithHeartbeat(heartbeat), sqllock.WithLogger(p.log.Logger()))
 }
 
 // endConnections ends all connections of the user.
 func (p *mysqlTenant) endConnections() {
 	p.t.Helper()
-	rows, err := p.admin.Query("SELECT id FROM information_schema.processlist WHERE user = ?", p.user)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id int
-		if err := rows.Scan(&id); err != nil {
-			p.t.Fatal(err)
-		}
+	for _, id := range pids(p.t, p.admin, "SELECT id FROM information_schema.processlist WHERE user = ?", p.user) {
 		_, _ = p.admin.Exec("KILL ?", id) // it may have gone
-	}
-	if err := rows.Err(); err != nil {
-		p.t.Fatal(err)
 	}
 }
 
@@ -136,40 +121,30 @@ func TestLongMySQLServerFaults(t *testing.T) {
 	}
 }
 
+// asAdmin returns what an administrator does: %d is the database, and %u the user.
+func asAdmin(statement string) func(*mysqlTenant) {
+	return func(p *mysqlTenant) {
+		p.t.Helper()
+		execute(p.t, p.admin, strings.NewReplacer("%d", p.database, "%u", p.user).Replace(statement))
+	}
+}
+
 var mysqlFaults = []struct {
 	name     string
 	do, undo func(p *mysqlTenant)
 	refused  error
 	says     string
 }{
+	{"MariaDB: user dropped and created again", asAdmin("DROP USER %u"), (*mysqlTenant).create, sqllock.ErrConfig, "rejected the user"},
 	{
-		name: "MariaDB: user dropped and created again",
-		do:   func(p *mysqlTenant) { execute(p.t, p.admin, "DROP USER "+p.user) },
-		undo: func(p *mysqlTenant) { p.create() }, refused: sqllock.ErrConfig, says: "rejected the user",
+		"MariaDB: password changed", asAdmin("SET PASSWORD FOR %u = PASSWORD('leaky_next')"),
+		func(p *mysqlTenant) { p.password.Store("leaky_next") }, sqllock.ErrConfig, "rejected the user",
 	},
+	{"MariaDB: ACCOUNT LOCK", asAdmin("ALTER USER %u ACCOUNT LOCK"), asAdmin("ALTER USER %u ACCOUNT UNLOCK"), sqllock.ErrConfig, "locked the account"},
 	{
-		name: "MariaDB: password changed",
-		do:   func(p *mysqlTenant) { execute(p.t, p.admin, "SET PASSWORD FOR "+p.user+" = PASSWORD('leaky_next')") },
-		undo: func(p *mysqlTenant) { p.password.Store("leaky_next") }, refused: sqllock.ErrConfig, says: "rejected the user",
+		"MariaDB: MAX_USER_CONNECTIONS 1", asAdmin("ALTER USER %u WITH MAX_USER_CONNECTIONS 1"),
+		asAdmin("ALTER USER %u WITH MAX_USER_CONNECTIONS 0"), sqllock.ErrUnavailable, "no connection to spare",
 	},
-	{
-		name: "MariaDB: ACCOUNT LOCK",
-		do:   func(p *mysqlTenant) { execute(p.t, p.admin, "ALTER USER "+p.user+" ACCOUNT LOCK") },
-		undo: func(p *mysqlTenant) { execute(p.t, p.admin, "ALTER USER "+p.user+" ACCOUNT UNLOCK") }, refused: sqllock.ErrConfig, says: "locked the account",
-	},
-	{
-		name: "MariaDB: MAX_USER_CONNECTIONS 1",
-		do:   func(p *mysqlTenant) { execute(p.t, p.admin, "ALTER USER "+p.user+" WITH MAX_USER_CONNECTIONS 1") },
-		undo: func(p *mysqlTenant) { execute(p.t, p.admin, "ALTER USER "+p.user+" WITH MAX_USER_CONNECTIONS 0") }, refused: sqllock.ErrUnavailable, says: "no connection to spare",
-	},
-	{
-		name: "MariaDB: rights revoked",
-		do:   func(p *mysqlTenant) { execute(p.t, p.admin, "REVOKE ALL ON "+p.database+".* FROM "+p.user) },
-		undo: func(p *mysqlTenant) { execute(p.t, p.admin, "GRANT ALL ON "+p.database+".* TO "+p.user) }, refused: sqllock.ErrConfig, says: "no right to this database",
-	},
-	{
-		name: "MariaDB: database dropped and created again",
-		do:   func(p *mysqlTenant) { execute(p.t, p.admin, "DROP DATABASE "+p.database) },
-		undo: func(p *mysqlTenant) { execute(p.t, p.admin, "CREATE DATABASE "+p.database) }, refused: sqllock.ErrConfig, says: "no such database",
-	},
+	{"MariaDB: rights revoked", asAdmin("REVOKE ALL ON %d.* FROM %u"), asAdmin("GRANT ALL ON %d.* TO %u"), sqllock.ErrConfig, "no right to this database"},
+	{"MariaDB: database dropped and created again", asAdmin("DROP DATABASE %d"), asAdmin("CREATE DATABASE %d"), sqllock.ErrConfig, "no such database"},
 }

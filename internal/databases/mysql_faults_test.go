@@ -2,89 +2,22 @@ package databases
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	mysqldriver "github.com/go-sql-driver/mysql"
-
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
-
-// A rewriter connects to MySQL and can change the next statements.
-type rewriter struct {
-	driver.Connector
-	change atomic.Pointer[func(query string) string]
-}
-
-func (s *rewriter) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := s.Connector.Connect(ctx)
-	return &rewrittenConn{conn, s}, err
-}
-
-// A rewrittenConn wraps a connection as tools that trace statements do.
-type rewrittenConn struct {
-	driver.Conn
-	s *rewriter
-}
-
-func (c *rewrittenConn) Raw() driver.Conn { return c.Conn }
-
-func (c *rewrittenConn) changed(query string) string {
-	if change := c.s.change.Load(); change != nil {
-		return (*change)(query)
-	}
-	return query
-}
-
-func (c *rewrittenConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return c.Conn.(driver.QueryerContext).QueryContext(ctx, c.changed(query), args)
-}
-
-func (c *rewrittenConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, c.changed(query), args)
-}
-
-// newRewriter opens the database of o through a rewriter.
-func newRewriter(t *testing.T, o lockertest.Orders) (*rewriter, *sql.DB) {
-	t.Helper()
-	config, err := mysqldriver.ParseDSN(o.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	connector, err := mysqldriver.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &rewriter{Connector: connector}
-	db := sql.OpenDB(s)
-	t.Cleanup(func() { _ = db.Close() })
-	return s, db
-}
 
 // openRewritten opens a session whose statements can be changed, in a database
 // of its own.
-func openRewritten(t *testing.T) (dialect.Session, *rewriter) {
+func openRewritten(t *testing.T) (dialect.Session, *interceptor) {
 	t.Helper()
-	return openRewrittenOn(t, mariadb(t))
-}
-
-// openRewrittenOn is openRewritten on the database of o.
-func openRewrittenOn(t *testing.T, o lockertest.Orders) (dialect.Session, *rewriter) {
-	t.Helper()
-	s, db := newRewriter(t, o)
-	session, err := mysql.Dialect{}.Open(context.Background(), db, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(session.Destroy)
-	return session, s
+	i, db := rewritten(t, mariadb(t))
+	return connectTo(t, db, false), i
 }
 
 // Open rejects a server that looks like MySQL but does not exclude.
@@ -106,22 +39,22 @@ func TestMySQLProof(t *testing.T) {
 		{"one connection for all", replacing("CONNECTION_ID()", "42"), dialect.NotExclusive, "proxy"},
 		{"a connection for each statement", replacing("CONNECTION_ID()", "UUID_SHORT()"), dialect.NotExclusive, "proxy"},
 		{"too old", replacing("VERSION()", "'5.7.44'"), dialect.NotExclusive, "8.0.16"},
-		{"silent", replacing("CONNECTION_ID(), 0", "CONNECTION_ID(), SLEEP(10)"), dialect.Gone, "in time"},
+		{"silent", replacing("CONNECTION_ID(), 0", "CONNECTION_ID(), SLEEP(60)"), dialect.Gone, "in time"},
 		{"silent while another is in a transaction", func(query string) string {
 			if !strings.HasSuffix(query, "CONNECTION_ID(), 0") || asked.Add(1) != 4 {
 				return query // the fourth call is the session's; the witness is in a transaction
 			}
-			return "SELECT SLEEP(10), 0"
+			return "SELECT SLEEP(60), 0"
 		}, dialect.NotExclusive, "in a transaction: a proxy"},
-		{"keeps wait_timeout", replacing("wait_timeout = 60,", ""), dialect.NotExclusive, "wait_timeout could not be set"},
+		{"keeps wait_timeout", replacing("wait_timeout = 3600,", ""), dialect.NotExclusive, "wait_timeout could not be set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			rewriter, db := newRewriter(t, mariadb(t))
-			rewriter.change.Store(&tt.change)
+			interceptor, db := rewritten(t, mariadb(t))
+			interceptor.change.Store(&tt.change)
 			set := settings
 			if strings.HasPrefix(tt.name, "silent") {
-				set.Proof = 500 * time.Millisecond
+				set.Proof = 5 * time.Second // for each question
 			}
 			s, err := mysql.Dialect{}.Open(context.Background(), db, set)
 			if err == nil {
@@ -138,7 +71,7 @@ func TestMySQLProof(t *testing.T) {
 // the keys that it acquired until then, and those that it did not release.
 func TestMySQLFailsHalfWay(t *testing.T) {
 	t.Parallel()
-	s, rewriter := openRewritten(t)
+	s, interceptor := openRewritten(t)
 	exchange(t, s, dialect.Batch{Try: big(-2, -1)})
 	failAt := func(mark string, n int) {
 		fail := func(query string) string {
@@ -147,14 +80,14 @@ func TestMySQLFailsHalfWay(t *testing.T) {
 			parts[last-1] = strings.TrimSuffix(parts[last-1], mark)
 			return strings.Join(parts[:last], "") + ",IF(CONNECTION_ID() > 0, (SELECT 1 UNION SELECT 2), 0)" + mark + parts[last]
 		}
-		rewriter.change.Store(&fail)
+		interceptor.change.Store(&fail)
 	}
 	failAt(",IFNULL(GET_LOCK(", 3) // before the third
 	b := dialect.Batch{Release: big(-2), Try: big(1, 2, 3, 4), Any: [][]dialect.Key{big(5, 6)}}
 	if err := s.Exchange(&b); !isOfKind(err, dialect.Statement) {
 		t.Fatalf("Exchange: %v, want a Failure of Kind Statement", err)
 	}
-	rewriter.change.Store(nil)
+	interceptor.change.Store(nil)
 	if got := held(t, s); !reflect.DeepEqual(got, big(-1, 1, 2)) {
 		t.Errorf("held: %v", got)
 	}
@@ -162,7 +95,7 @@ func TestMySQLFailsHalfWay(t *testing.T) {
 	if err := s.Exchange(&dialect.Batch{Release: big(-1, 1, 2)}); !isOfKind(err, dialect.Statement) {
 		t.Fatalf("Exchange: %v, want a Failure of Kind Statement", err)
 	}
-	rewriter.change.Store(nil)
+	interceptor.change.Store(nil)
 	if got := held(t, s); !reflect.DeepEqual(got, big(1, 2)) {
 		t.Errorf("held: %v", got)
 	}
@@ -192,11 +125,11 @@ func TestMySQLWrongAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, rewriter := openRewritten(t)
+			s, interceptor := openRewritten(t)
 			change := func(query string) string {
 				return strings.Replace(query, tt.old, tt.replacement, 1)
 			}
-			rewriter.change.Store(&change)
+			interceptor.change.Store(&change)
 			err := s.Exchange(&dialect.Batch{Try: big(1, 2), Any: [][]dialect.Key{big(3, 4)}})
 			if !isOfKind(err, tt.kind) {
 				t.Errorf("Exchange: %v, want a Failure of Kind %d", err, tt.kind)

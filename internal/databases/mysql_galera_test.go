@@ -19,9 +19,7 @@ func galeraNode(t *testing.T, other *mariadbtest.GaleraNode) *mariadbtest.Galera
 	if errors.Is(err, mariadbtest.ErrNoGalera) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := node.Close(); err != nil {
 			t.Error(err)
@@ -58,25 +56,15 @@ func opened(t *testing.T, state, dsn, says string) {
 func TestLongGaleraIsRefused(t *testing.T) {
 	t.Parallel()
 	first := galeraNode(t, nil)
-	if err := first.Execute("CREATE DATABASE app"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Execute("CREATE DATABASE app"))
 	const galera = "Galera cluster"
 	refuses(t, "a cluster of one node", first.DSN("app"), galera)
 
 	second := galeraNode(t, first)
 	opened(t, "a node that has just joined", second.DSN("app"), galera)
 
-	state := func(node *mariadbtest.GaleraNode, variable, want string) {
-		t.Helper()
-		db := open(t, "mysql", node.DSN("app"))
-		lockertest.Eventually(t, variable+" is "+want, func() bool {
-			var name, value string
-			return db.QueryRow("SHOW GLOBAL STATUS LIKE '"+variable+"'").Scan(&name, &value) == nil && value == want
-		})
-	}
-	state(first, "wsrep_cluster_size", "2")
-	state(second, "wsrep_local_state_comment", "Synced")
+	awaitStatus(t, first.Server, "wsrep_cluster_size", "2")
+	awaitStatus(t, second.Server, "wsrep_local_state_comment", "Synced")
 	for _, node := range []*mariadbtest.GaleraNode{first, second} {
 		refuses(t, "a node of two", node.DSN("app"), galera)
 		refuses(t, "wsrep_on=OFF in the session", node.DSN("app")+"?wsrep_on=OFF", galera)
@@ -86,16 +74,12 @@ func TestLongGaleraIsRefused(t *testing.T) {
 		{"a node cut off from the cluster", "SET GLOBAL wsrep_provider_options='gmcast.isolate=1'", "SET GLOBAL wsrep_provider_options='gmcast.isolate=0'", "wsrep_cluster_status", "non-Primary"},
 		{"a node that has left", "SET GLOBAL wsrep_cluster_address=''", "", "wsrep_cluster_status", "Disconnected"},
 	} {
-		if err := second.Execute(step.statement); err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
-		state(second, step.variable, step.want)
+		run(t, second.Server, step.statement)
+		awaitStatus(t, second.Server, step.variable, step.want)
 		refuses(t, step.name, second.DSN("app"), galera)
-		if err := second.Execute(step.undo); err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
+		run(t, second.Server, step.undo)
 		if step.undo != "" {
-			state(second, "wsrep_local_state_comment", "Synced")
+			awaitStatus(t, second.Server, "wsrep_local_state_comment", "Synced")
 		}
 	}
 }
@@ -112,19 +96,15 @@ func TestLongServerBecomesGaleraNode(t *testing.T) {
 	server := mariadbtest.New(t, options...)
 	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
 	s := process(t, o, sqllock.WithLease(2*time.Second))
-	lock := mustLock(t, s, sqllock.ID(1))
+	lock := awaitLock(t, s, sqllock.ID(1))
 	if err := server.Execute("SET GLOBAL wsrep_on=ON"); err == nil {
 		t.Error("Galera was switched on in a server at work: Sessions need to look for that")
 	}
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Stop())
 	server.SetOptions(append(options, "--wsrep-on=ON", "--wsrep-new-cluster", "--wsrep-cluster-address=gcomm://",
 		"--wsrep-node-address=127.0.0.1", "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:0")...)
-	if err := server.StartAgain(); err != nil {
-		t.Fatal(err)
-	}
-	<-lock.Context().Done()
+	must(t, server.StartAgain())
+	awaitLoss(t, lock)
 	lockertest.Eventually(t, "the Session is refused, with the reason", func() bool {
 		_, err := s.TryLock(t.Context(), sqllock.ID(1))
 		if err == nil {

@@ -21,39 +21,14 @@ func holder(t *testing.T, db *sql.DB) int {
 	return number(t, db, "SELECT max(thread_id)"+keyLocks)
 }
 
-// A connection that is killed, idle or busy, takes its locks with it.
-func TestMySQLKilled(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	db := open(t, o.Driver, o.DSN)
-	s, rival := connect(t, o), connect(t, o)
-	exchange(t, s, dialect.Batch{Try: big(1)})
-	execute(t, db, fmt.Sprintf("KILL CONNECTION %d", holder(t, db)))
-	lockertest.Eventually(t, "the lock of a killed connection is free", func() bool {
-		return len(exchange(t, rival, dialect.Batch{Try: big(1)}).Busy) == 0
-	})
-	if err := s.Exchange(&dialect.Batch{}); !isGone(err) {
-		t.Errorf("Exchange on a killed connection: %v, want a Failure of Kind Gone", err)
-	}
-	if _, err := s.Held(); !isGone(err) {
-		t.Errorf("Held on a killed connection: %v, want a Failure of Kind Gone", err)
-	}
-	idle := connect(t, o)
-	exchange(t, idle, dialect.Batch{Try: big(2)})
-	id := number(t, db, "SELECT thread_id"+keyLocks+" AND table_schema LIKE '%0002'")
-	exchange(t, idle, dialect.Batch{Release: big(2)})
-	execute(t, db, fmt.Sprintf("KILL CONNECTION %d", id))
-	lockertest.Eventually(t, "a session without locks notices that it has ended", func() bool {
-		_, err := idle.Held()
-		return isGone(err)
-	})
-}
-
 // The watch on the socket notices a killed connection long before a heartbeat
 // does.
 func TestMySQLLossIsToldAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]string{"plain": "", "TLS": "?tls=skip-verify", "compressed": "?compress=true"} {
+	for name, options := range map[string]string{
+		"plain": "", "TLS": "?tls=skip-verify", "compressed": "?compress=true",
+		"bounded reads": "?readTimeout=5m&interpolateParams=true&parseTime=true",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			lossIsToldAtOnce(t, mariadb(t), options)
@@ -71,7 +46,7 @@ func lossIsToldAtOnce(t *testing.T, o lockertest.Orders, options string) {
 	for range 3 {
 		lock := mustLock(t, s, sqllock.ID(1))
 		execute(t, db, fmt.Sprintf("KILL CONNECTION %d", holder(t, db)))
-		<-lock.Context().Done()
+		awaitLoss(t, lock)
 		if cause := context.Cause(lock.Context()); cause != sqllock.ErrLost {
 			t.Errorf("cause: %v, want ErrLost", cause)
 		}
@@ -99,7 +74,7 @@ func TestLongMySQLServerRestarts(t *testing.T) {
 			return errors.Join(err, server.Thaw())
 		}},
 	} {
-		lock := mustLock(t, s, sqllock.ID(1))
+		lock := awaitLock(t, s, sqllock.ID(1))
 		token := newToken(t, o)
 		if token.System != last.System && last != (dialect.Token{}) || !last.Before(token) {
 			t.Errorf("before %s: token %v after %v", fault.name, token, last)
@@ -119,20 +94,16 @@ func TestMySQLReadOnly(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t)
 	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
-	s := process(t, o, sqllock.WithLease(2*time.Second))
+	s := process(t, o, steady...)
 	lock := mustLock(t, s, sqllock.ID(1))
-	if err := server.Execute("SET GLOBAL read_only = 1"); err != nil {
-		t.Fatal(err)
-	}
-	lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
+	must(t, server.Execute("SET GLOBAL read_only = 1"))
+	awaitLoss(t, lock)
 	if _, err := sqllock.Open(t.Context(), pool(t, o)); !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("Open on a read-only server: %v", err)
 	}
 	if _, err := s.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrNotExclusive) && !errors.Is(err, sqllock.ErrUnavailable) {
 		t.Errorf("TryLock on a read-only server: %v", err)
 	}
-	if err := server.Execute("SET GLOBAL read_only = 0"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Execute("SET GLOBAL read_only = 0"))
 	awaitGrant(t, "the Session serves again", s, sqllock.ID(1))
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
@@ -28,16 +27,12 @@ func withApp(t *testing.T, s *mariadbtest.Server) {
 
 func run(t *testing.T, s *mariadbtest.Server, statements string) {
 	t.Helper()
-	if err := s.Execute(statements); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Execute(statements))
 }
 
 func follow(t *testing.T, s, primary *mariadbtest.Server, name string) {
 	t.Helper()
-	if err := s.Follow(primary, name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Follow(primary, name))
 }
 
 // awaitStatus waits until a status variable of s has a value.
@@ -108,12 +103,12 @@ func TestLongMySQLReplica(t *testing.T) {
 
 	run(t, replica, "STOP SLAVE")
 	serves(t, "a promoted replica", replica)
-	moved := process(t, lockertest.Orders{Driver: "mysql", DSN: dsn}, sqllock.WithLease(2*time.Second))
+	moved := process(t, lockertest.Orders{Driver: "mysql", DSN: dsn}, steady...)
 	lock := mustLock(t, moved, sqllock.ID(2))
 	run(t, replica, "START SLAVE")
 	awaitStatus(t, replica, "Slave_running", "ON")
 	run(t, replica, fmt.Sprintf("KILL %d", moved.Connections()[0].PID))
-	<-lock.Context().Done()
+	awaitLoss(t, lock)
 	lockertest.Eventually(t, "the Session is refused, with the reason", func() bool {
 		_, err := moved.TryLock(t.Context(), sqllock.ID(2))
 		if err == nil {
@@ -127,9 +122,7 @@ func TestLongMySQLReplica(t *testing.T) {
 	run(t, replica, "START SLAVE")
 	awaitStatus(t, replica, "Slave_running", "ON")
 	refuses(t, "a replica", dsn, saysFed)
-	if err := primary.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, primary.Kill())
 	awaitStatus(t, replica, "Slave_running", "OFF")
 	serves(t, "a replica whose primary is gone", replica)
 }

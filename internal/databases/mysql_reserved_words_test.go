@@ -26,7 +26,7 @@ const reservedInMySQL = " cube cume_dist dense_rank empty except first_value fun
 func TestMySQLReservedWords(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
-	rewriter, db := newRewriter(t, o)
+	interceptor, db := rewritten(t, o)
 	var (
 		mu         sync.Mutex
 		statements = slices.Concat(sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL), watermark.Schema(sqllock.MySQL))
@@ -37,32 +37,20 @@ func TestMySQLReservedWords(t *testing.T) {
 		statements = append(statements, query)
 		return query
 	}
-	rewriter.change.Store(&record)
+	interceptor.change.Store(&record)
 	s, err := mysql.Dialect{}.Open(context.Background(), db, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Destroy()
 	exchange(t, s, dialect.Batch{Release: big(4), Try: big(1), Any: [][]dialect.Key{big(2, 3)}})
 	held(t, s)
 	if _, err := s.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}))
 	token, err := s.Token()
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if _, err := usertx.Fence(t.Context(), tx, big(1)[0], token); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	_, err = usertx.Fence(t.Context(), mustBegin(t, db), big(1)[0], token)
+	must(t, err)
 	mu.Lock()
 	defer mu.Unlock()
 	for _, statement := range statements {

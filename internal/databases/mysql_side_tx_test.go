@@ -35,14 +35,13 @@ func TestLongMySQLSideTxsThatWait(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			o, db := withTables(t)
-			s := process(t, o, sqllock.WithLease(2*time.Second))
-			innocent, fenced := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
+			const lease = 10 * time.Second
+			s := process(t, o, sqllock.WithLease(lease))
+			innocent, fenced := awaitLock(t, s, sqllock.ID(1)), awaitLock(t, s, sqllock.ID(2))
 			blocker := mustConn(t, db)
-			if _, err := blocker.ExecContext(t.Context(), tt.block); err != nil {
-				t.Fatal(err)
-			}
+			execute(t, blocker, tt.block)
 			keyed := sqllock.Namespace("payouts").Keyed([]byte("a secret of 32 bytes, or nearly.")).Key("7")
-			for began := time.Now(); time.Since(began) < 4*time.Second; { // twice the lease
+			for began := time.Now(); time.Since(began) < 2*lease; {
 				if err := fencedWork(t, db, fenced, 1); err == nil {
 					t.Fatal("Fence did not fail")
 				}
@@ -53,9 +52,7 @@ func TestLongMySQLSideTxsThatWait(t *testing.T) {
 					t.Fatalf("a lock that needs no table: %v", err)
 				}
 			}
-			if _, err := blocker.ExecContext(t.Context(), tt.unblock); err != nil {
-				t.Fatal(err)
-			}
+			execute(t, blocker, tt.unblock)
 			lockertest.Eventually(t, "Fence and the key with a secret succeed", func() bool {
 				lock, err := s.TryLock(t.Context(), keyed)
 				return err == nil && lock.Unlock() == nil && fencedWork(t, db, fenced, 2) == nil
@@ -73,7 +70,7 @@ func TestMySQLSideTxWithoutConnection(t *testing.T) {
 	o := mariadb(t)
 	db := open(t, o.Driver, o.DSN)
 	db.SetMaxOpenConns(2)
-	lock := mustLock(t, session(t, db, sqllock.WithLease(2*time.Second)), sqllock.ID(1))
+	lock := mustLock(t, session(t, db), sqllock.ID(1))
 	mustConn(t, db)
 	if err := fencedWork(t, open(t, o.Driver, o.DSN), lock, 1); err == nil || !strings.Contains(err.Error(), "no connection of the pool") {
 		t.Errorf("Fence: %v", err)
@@ -133,14 +130,10 @@ func leaveOpen(t *testing.T, db *sql.DB, statements ...string) {
 	var conns []*sql.Conn
 	for range 3 {
 		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conns = append(conns, conn)
 		for _, s := range statements {
-			if _, err := conn.ExecContext(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			execute(t, conn, s)
 		}
 	}
 	for _, conn := range conns {

@@ -36,9 +36,7 @@ func promote(t *testing.T, replica *mariadbtest.Server) {
 func caughtUp(t *testing.T, primary, replica *mariadbtest.Server) {
 	t.Helper()
 	var position string
-	if err := open(t, "mysql", primary.DSN("")).QueryRow("SELECT @@gtid_binlog_pos").Scan(&position); err != nil {
-		t.Fatal(err)
-	}
+	must(t, open(t, "mysql", primary.DSN("")).QueryRow("SELECT @@gtid_binlog_pos").Scan(&position))
 	db := open(t, "mysql", replica.DSN(""))
 	lockertest.Eventually(t, "the replica has all changes", func() bool {
 		return number(t, db, "SELECT MASTER_GTID_WAIT('"+position+"', 1)") == 0
@@ -56,9 +54,7 @@ func TestLongMySQLSwitchover(t *testing.T) {
 	db.SetMaxIdleConns(-1) // a transaction begins where new connections go
 	s := session(t, db, steady...)
 	lock := mustLock(t, s, sqllock.ID(1))
-	if err := fencedWork(t, db, lock, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fencedWork(t, db, lock, 1))
 	run(t, primary, "SET GLOBAL read_only=ON")
 	awaitLoss(t, lock)
 	if n := number(t, open(t, "mysql", primary.DSN("app")), namedLocks); n != 0 {
@@ -85,9 +81,7 @@ func TestLongMySQLSwitchoverStaleHolder(t *testing.T) {
 	primary, replica := newSwitchover(t)
 	old, promoted := open(t, "mysql", primary.DSNOf("app", "app")), open(t, "mysql", replica.DSNOf("app", "app"))
 	stale := mustLock(t, session(t, old, steady...), sqllock.ID(1))
-	if err := fencedWork(t, old, stale, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fencedWork(t, old, stale, 1))
 	caughtUp(t, primary, replica)
 	promote(t, replica)
 	rightful := mustLock(t, session(t, promoted), sqllock.ID(1))

@@ -32,11 +32,6 @@ func TestMySQLWithoutRightToCreate(t *testing.T) {
 	}
 	create(t, db, sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
 	execute(t, db, "CREATE TABLE work (who INT)")
-	lockertest.Eventually(t, "the key with a secret is granted", func() bool {
-		other, err := s.TryLock(t.Context(), keyed)
-		return err == nil && other.Unlock() == nil
-	})
-	if err := fencedWork(t, db, lock, 1); err != nil {
-		t.Errorf("Fence: %v", err)
-	}
+	awaitGrant(t, "the key with a secret is granted", s, keyed)
+	must(t, fencedWork(t, db, lock, 1))
 }

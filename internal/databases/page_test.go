@@ -8,37 +8,27 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 )
 
-// The page shows the locks of a lease table, and has no way to end their sessions.
-func TestPageLeases(t *testing.T) {
-	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+// The page shows the locks of each kind of database, and ends no session of
+// MariaDB or of a lease table.
+func TestPage(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
 		locks := process(t, o)
 		mustLock(t, locks, sqllock.Namespace("export").Key("ada"))
 		page := lockui.New(pool(t, o), lockui.WithSession("main", locks), lockui.WithTerminate(func(*http.Request) bool { return true }))
 		t.Cleanup(func() { _ = page.Close() })
 		pageShows(t, page, locks.Dialect())
-		if body := pageBody(page, http.MethodGet, "/locks", ""); !strings.Contains(body, "lease ") || !strings.Contains(body, "ends in") || strings.Contains(body, "terminate?") {
+		body := pageBody(page, http.MethodGet, "/locks", "")
+		if k.locks == leaseRows && (!strings.Contains(body, "lease ") || !strings.Contains(body, "ends in")) || strings.Contains(body, "terminate?") {
 			t.Errorf("locks: %s", body)
 		}
+		if body := pageBody(page, http.MethodPost, "/terminate", "pid=1&start=1"); k.name == "MariaDB" && !strings.Contains(body, "Only sessions of PostgreSQL can be ended here.") {
+			t.Errorf("terminate: %s", body)
+		}
 	})
-}
-
-// The page shows the locks of MariaDB, whose sessions it does not end.
-func TestPageMariaDB(t *testing.T) {
-	t.Parallel()
-	dsn := mariadbtest.Database(t)
-	db, locks := open(t, "mysql", dsn), session(t, open(t, "mysql", dsn))
-	mustLock(t, locks, sqllock.Namespace("export").Key("ada"))
-	page := lockui.New(db, lockui.WithSession("main", locks), lockui.WithTerminate(func(*http.Request) bool { return true }))
-	t.Cleanup(func() { _ = page.Close() })
-	pageShows(t, page, sqllock.MySQL)
-	if body := pageBody(page, http.MethodPost, "/terminate", "pid=1&start=1"); !strings.Contains(body, "Only sessions of PostgreSQL can be ended here.") {
-		t.Errorf("terminate: %s", body)
-	}
 }
 
 // pageShows checks that page shows one lock, and finds it.
@@ -52,9 +42,7 @@ func pageShows(t *testing.T, page *lockui.Handler, d sqllock.Dialect) {
 			} `json:"database"`
 			Total int `json:"total"`
 		}
-		if err := json.Unmarshal([]byte(pageBody(page, http.MethodGet, "/locks?format=json", "")), &seen); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(pageBody(page, http.MethodGet, "/locks?format=json", "")), &seen))
 		return seen.Database.State == "ok" && seen.Database.Dialect == string(d) && seen.Total == 1
 	})
 	if body := pageBody(page, http.MethodPost, "/search", "namespace=export&id=ada"); !strings.Contains(body, "1 held.") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,22 +55,23 @@ func adminUntilLost(command, resume string) func(*testing.T, *console, *sqllock.
 }
 
 // pauseInSession sends PAUSE, which waits in session mode until all clients
-// have left, and takes it back.
+// have left, and takes it back. A second PAUSE fails once the first is in effect.
 func pauseInSession(t *testing.T, b *console, held *sqllock.Lock) {
 	ctx, cancel := context.WithCancel(t.Context())
-	paused := make(chan struct{})
-	go func() {
-		defer close(paused)
-		_ = b.Admin(ctx, "PAUSE")
-	}()
-	time.Sleep(time.Second)
+	paused := make(chan error, 2)
+	for range cap(paused) {
+		go func() { paused <- b.Admin(ctx, "PAUSE") }()
+	}
+	if err := <-paused; err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("one of two PAUSE: %v, want that it is paused already", err)
+	}
 	admin("RESUME")(t, b, held)
 	cancel()
 	<-paused
 }
 
 // timePasses waits for longer than the timeouts in bouncerSteps.
-func timePasses(*testing.T, *console, *sqllock.Lock) { time.Sleep(2500 * time.Millisecond) }
+func timePasses(*testing.T, *console, *sqllock.Lock) { time.Sleep(6 * time.Second) }
 
 // reload gives PgBouncer other settings.
 func reload(mode string, size int, more ...string) func(*testing.T, *console, *sqllock.Lock) {
@@ -93,7 +95,7 @@ var bouncerSteps = map[string][]bouncerStep{
 		{"SUSPEND, short", admin("SUSPEND", "RESUME"), false},
 		{"SUSPEND, long", adminUntilLost("SUSPEND", "RESUME"), true},
 		{"KILL", adminUntilLost("KILL postgres", "RESUME postgres"), true},
-		{"timeouts, longer than the heartbeat", reload(inSession, poolSize, "client_idle_timeout = 2", "server_idle_timeout = 1", "server_lifetime = 1", "query_wait_timeout = 1", "server_reset_query_always = 1"), false},
+		{"timeouts, longer than the heartbeat", reload(inSession, poolSize, "client_idle_timeout = 5", "server_idle_timeout = 1", "server_lifetime = 1", "query_wait_timeout = 1", "server_reset_query_always = 1"), false},
 		{"time passes", timePasses, false},
 	},
 	inTx: {
@@ -146,44 +148,21 @@ func TestLongPgBouncerAtWork(t *testing.T) {
 func bouncerOrders(t *testing.T, mode, driver string) (*console, lockertest.Orders) {
 	t.Helper()
 	bouncer, err := pgtest.New(t).PgBouncer(mode, poolSize)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := lockertest.Orders{Driver: driver, DSN: bouncer.DSN(""), LeaseTable: mode == inTx, Lease: bouncerLease}
 	if o.LeaseTable {
 		o.DSN = unprepared(driver, o.DSN)
 	}
-	conn, err := open(t, "postgres", bouncer.DSN("pgbouncer")).Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return &console{bouncer, conn}, o
+	return &console{bouncer, mustConn(t, open(t, "postgres", bouncer.DSN("pgbouncer")))}, o
 }
 
 // atStep takes a step while holder has a lock.
 func atStep(t *testing.T, b *console, holder *sqllock.Session, step bouncerStep) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	held, err := lockWithin(ctx, holder, sqllock.ID(1))
-	if err != nil {
-		t.Fatalf("Lock before %s: %v", step.name, err)
-	}
+	held := awaitLock(t, holder, sqllock.ID(1))
 	step.disturb(t, b, held)
-	err = held.Unlock()
+	err := held.Unlock()
 	if step.lost && !errors.Is(err, sqllock.ErrLost) || !step.lost && err != nil {
 		t.Errorf("%s: Unlock of the lock held meanwhile: %v; want it lost: %v", step.name, err, step.lost)
 	}
-}
-
-// lockWithin calls Lock until it is granted or ctx ends.
-func lockWithin(ctx context.Context, s *sqllock.Session, key sqllock.Key) (lock *sqllock.Lock, err error) {
-	for ctx.Err() == nil {
-		if lock, err = s.Lock(ctx, key); err == nil {
-			return lock, nil
-		}
-		pause(ctx, 20*time.Millisecond)
-	}
-	return nil, err
 }

@@ -1,7 +1,6 @@
 package databases
 
 import (
-	"context"
 	"errors"
 	"net/url"
 	"strings"
@@ -27,16 +26,12 @@ func TestLongPgpool(t *testing.T) {
 			cluster := pgtest.New(t)
 			admin := open(t, "pgx", cluster.DSN(""))
 			for _, statement := range []string{"CREATE ROLE quiet LOGIN", "REVOKE EXECUTE ON FUNCTION pg_notify(text, text) FROM PUBLIC"} {
-				if _, err := admin.ExecContext(t.Context(), statement); err != nil {
-					t.Fatal(err)
-				}
+				execute(t, admin, statement)
 			}
 			front, err := cluster.Pgpool(nil)
 			front = started(t, front, err)
 			dsn, err := url.Parse(front.DSN(""))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			dsn.User = url.User("quiet")
 			o := lockertest.Orders{Driver: driver, DSN: dsn.String(), Lease: time.Minute}
 			tr := startTraffic(t, true, process(t, o), process(t, o))
@@ -45,16 +40,8 @@ func TestLongPgpool(t *testing.T) {
 			if _, err := rival.TryLock(t.Context(), lockertest.WorkerKey(0)); !errors.Is(err, sqllock.ErrHeld) {
 				t.Errorf("TryLock of a key that another process holds: %v", err)
 			}
-			if err := holder.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			lockertest.Eventually(t, "the key of a killed process is free", func() bool {
-				lock, err := rival.TryLock(context.Background(), lockertest.WorkerKey(0))
-				if err == nil {
-					_ = lock.Unlock()
-				}
-				return err == nil
-			})
+			must(t, holder.Kill())
+			awaitGrant(t, "the key of a killed process is free", rival, lockertest.WorkerKey(0))
 			tr.flows("after the death of a client")
 			if n := tr.losses(); n > 0 {
 				t.Errorf("%d losses", n)
@@ -77,9 +64,7 @@ func TestLongPgpoolInFrontOfStandby(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	standby, err := cluster.Standby()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tests := map[string]struct {
 		settings   []string
 		rejects    func(rejected, of int) bool

@@ -122,9 +122,7 @@ func fill(t *testing.T, db *sql.DB) (release func()) {
 	var conns []*sql.Conn
 	for db.Stats().InUse < db.Stats().MaxOpenConnections {
 		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conns = append(conns, conn)
 	}
 	return func() {
@@ -162,21 +160,15 @@ func TestLongPoolExhausted(t *testing.T) {
 		s, db := s.shares(t, 4)
 		advisory := session(t, db, sqllock.WithLease(40*time.Second)) // its calls are bounded as in a service
 		table := session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(2*time.Second))
-		lock, row := mustLock(t, advisory, userKey("held", 1)), mustLock(t, table, userKey("held", 2))
+		lock, row := awaitLock(t, advisory, userKey("held", 1)), awaitLock(t, table, userKey("held", 2))
 		perTx, err := sqllock.PerTx(db).TryLock(t.Context(), userKey("held", 3))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		once := idempotencyStatus(t, s)
 		if status, _, _ := once(); status != http.StatusOK {
 			t.Fatalf("status %d", status)
 		}
 		release := fill(t, db)
-		if other, err := advisory.TryLock(t.Context(), userKey("held", 4)); err != nil {
-			t.Errorf("a Session on its own connection: %v", err)
-		} else if err := other.Unlock(); err != nil {
-			t.Error(err)
-		}
+		awaitGrant(t, "a Session serves on its own connection", advisory, userKey("held", 4))
 		lockertest.Eventually(t, "the holder of a row is told that its lease cannot be renewed", func() bool { return errors.Is(row.Err(), sqllock.ErrLost) })
 		_, err = bounded(t, "lease table", func() (*sqllock.Lock, error) { return table.TryLock(context.Background(), userKey("held", 5)) })
 		if !errors.Is(err, sqllock.ErrUnavailable) {
@@ -227,16 +219,14 @@ func TestLongPoolClosedAtWork(t *testing.T) {
 		table := session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(2*time.Second))
 		perTx := sqllock.PerTx(db)
 		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		onConn := sqllock.OnConn(conn)
 		lockers := map[string]sqllock.Locker{"Session": advisory, "lease table": table, "PerTx": perTx, "OnConn": onConn}
 		held, waited := map[string]*sqllock.Lock{}, map[string]chan error{}
 		waiting, giveUp := context.WithCancel(t.Context())
 		defer giveUp()
 		for name, l := range lockers {
-			held[name] = mustLock(t, l, userKey("close "+name, 1))
+			held[name] = awaitLock(t, l, userKey("close "+name, 1))
 			waited[name] = make(chan error, 1)
 			go func() {
 				lock, err := l.Lock(waiting, userKey("close "+name, 1))
@@ -292,11 +282,7 @@ func TestLongPoolClosedAtWork(t *testing.T) {
 			t.Errorf("watermark.Get: %v, want an error with %q", err, says)
 		}
 		// The Session goes on, until it loses its connection.
-		if lock, err := advisory.TryLock(t.Context(), userKey("close", 2)); err != nil {
-			t.Errorf("a Session whose pool is closed: %v", err)
-		} else if err := lock.Unlock(); err != nil {
-			t.Error(err)
-		}
+		awaitGrant(t, "a Session whose pool is closed serves", advisory, userKey("close", 2))
 		s.endAll(t, "application_name LIKE '%latchkey'")
 		lockertest.Eventually(t, "the Session says why it cannot connect", func() bool {
 			_, err = advisory.TryLock(t.Context(), userKey("close", 2))

@@ -24,7 +24,7 @@ func TestLongDeadHolder(t *testing.T) {
 		for i, fault := range []func(*subprocess.Process) error{(*subprocess.Process).Kill, (*subprocess.Process).Freeze} {
 			const n = 20
 			held := o
-			held.Locks, held.Lease = n, 2*time.Second
+			held.Locks, held.Lease = n, 5*time.Second
 			s := process(t, o)
 			holder := lockertest.StartHolder(t, held)
 			for i := range n {
@@ -32,9 +32,7 @@ func TestLongDeadHolder(t *testing.T) {
 					t.Fatalf("TryLock of a key that another process holds: %v", err)
 				}
 			}
-			if err := fault(holder); err != nil {
-				t.Fatal(err)
-			}
+			must(t, fault(holder))
 			for i := range n {
 				awaitGrant(t, "the keys of the other process are free", s, lockertest.WorkerKey(i))
 			}

@@ -48,7 +48,7 @@ func asClerk(driver string, statements ...string) func(*testing.T) *sql.DB {
 	return func(t *testing.T) *sql.DB {
 		dsn := pgtest.Database(t)
 		owner := open(t, "pgx", dsn)
-		role := "clerk_" + itoa(int(stages.Add(1)))
+		role := ownName("clerk")
 		execute(t, owner, "CREATE ROLE "+role)
 		t.Cleanup(func() {
 			execute(t, owner, "DROP OWNED BY "+role)
@@ -97,9 +97,7 @@ func setups() map[string][]setup {
 			{"full", onSQLite("?_pragma=max_page_count(2)"), sqllock.ErrCapacity, "full"},
 			{"damaged", func(t *testing.T) *sql.DB {
 				garbage := filepath.Join(t.TempDir(), "garbage.db")
-				if err := os.WriteFile(garbage, bytes.Repeat([]byte("not a database. "), 1024), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(garbage, bytes.Repeat([]byte("not a database. "), 1024), 0o600))
 				return open(t, "sqlite", "file:"+garbage)
 			}, sqllock.ErrConfig, "damaged"},
 			{"no directory", func(t *testing.T) *sql.DB {

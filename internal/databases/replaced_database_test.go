@@ -31,12 +31,7 @@ func TestAnotherDatabaseUnderTheOldName(t *testing.T) {
 		lock := mustLock(t, s, p.key(1))
 		renamed := p.replace()
 		lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
-		var held *sqllock.Lock
-		lockertest.Eventually(t, "the other Session has the key in the new database", func() (ok bool) {
-			var err error
-			held, err = other.TryLock(t.Context(), p.key(1))
-			return err == nil
-		})
+		held := awaitLock(t, other, p.key(1)) // in the new database
 		lockertest.Eventually(t, "the first Session is in the new database as well", func() bool {
 			_, err := s.TryLock(t.Context(), p.key(1))
 			return errors.Is(err, sqllock.ErrHeld)
@@ -59,7 +54,7 @@ func TestAnotherDatabaseUnderTheOldNameOfALeaseTable(t *testing.T) {
 		p.replace()
 		awaitLoss(t, lock) // long before the lease ends
 		p.serves(s)
-		p.wantQuietLog(1)
+		p.wantQuietLog(2) // the reasons for no connection change meanwhile
 	})
 }
 
@@ -69,8 +64,8 @@ func TestLeaseTableOutlivesARename(t *testing.T) {
 	eachTenant(t, func(t *testing.T, p *tenant) {
 		s := p.leaseSession(sqllock.WithLease(60 * lease))
 		lock := mustLock(t, s, p.key(1))
-		p.rename(p.database, p.database+"_old")
-		p.rename(p.database+"_old", p.database)
+		renamed(p)
+		renamedBack(p)
 		p.beats(s, lock)
 		mustUnlock(t, lock)
 		p.wantQuietLog(0)
@@ -82,12 +77,12 @@ func TestLeaseTableOutlivesARename(t *testing.T) {
 // used again.
 func TestLongLeaseTableOutlivesAReadOnlyMoment(t *testing.T) {
 	eachTenant(t, func(t *testing.T, p *tenant) {
-		s := p.leaseSession(sqllock.WithLease(10 * lease))
-		lock := mustLock(t, s, p.key(1))
-		p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on")
+		s := p.leaseSession(sqllock.WithLease(6 * lease))
+		lock := awaitLock(t, s, p.key(1))
+		database(readOnly)(p)
 		p.endConnections()
 		p.fails(s, sqllock.ErrUnavailable, "")
-		p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only")
+		database(noReadOnly)(p)
 		p.serves(s)
 		mustUnlock(t, lock)
 		p.wantQuietLog(0)
@@ -101,7 +96,7 @@ func TestLongLeaseTablesInASchemaThatIsHidden(t *testing.T) {
 	eachTenant(t, func(t *testing.T, p *tenant) {
 		p.inDatabase("ALTER DATABASE %[1]s SET search_path = kit, public; GRANT CREATE, USAGE ON SCHEMA public TO %[2]s")
 		stayed := p.leaseSession(sqllock.WithLease(lease))
-		lock := mustLock(t, stayed, p.key(1))
+		lock := awaitLock(t, stayed, p.key(1))
 		p.inDatabase("REVOKE USAGE ON SCHEMA kit FROM %[2]s")
 		lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
 		lockertest.Eventually(t, "the Session says which right it needs", func() bool {
@@ -113,9 +108,7 @@ func TestLongLeaseTablesInASchemaThatIsHidden(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*lease)
 		defer cancel()
 		lock, err := stayed.Lock(ctx, p.key(1)) // its old row expires first
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if l, err := p.leaseSession().TryLock(t.Context(), p.key(1)); !errors.Is(err, sqllock.ErrHeld) {
 			t.Errorf("an instance that opens now: %v, %v, want ErrHeld", l, err)
 		}

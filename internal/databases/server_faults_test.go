@@ -109,132 +109,65 @@ func (f serverFault) keeps(t *testing.T, p *tenant, holder, waiter *sqllock.Sess
 	}
 }
 
+// What an administrator does: %[1]s is the tenant's database, and %[2]s its role.
+func role(how string) func(*tenant) { return func(p *tenant) { p.alterRole(how) } }
+func database(how string) func(*tenant) {
+	return func(p *tenant) { p.exec("ALTER DATABASE %[1]s " + how) }
+}
+func inDatabase(what string) func(*tenant) { return func(p *tenant) { p.inDatabase(what) } }
+func rejected(kind string) func(*tenant)   { return func(p *tenant) { p.rejectBy(kind) } }
+func locked(tables string) func(*tenant)   { return func(p *tenant) { p.lockTables(tables) } }
+
+func revoked(function string) func(*tenant) { return inDatabase(revoke(function)) }
+func granted(function string) func(*tenant) { return inDatabase(grantAgain(function)) }
+
+func renamed(p *tenant)       { p.rename(p.database, p.database+"_old") }
+func renamedBack(p *tenant)   { p.rename(p.database+"_old", p.database) }
+func knowsPassword(p *tenant) { p.password.Store("leaky_next") }
+
+const (
+	newPassword = "PASSWORD 'leaky_next'"
+	readOnly    = "SET default_transaction_read_only = on"
+	noReadOnly  = "RESET default_transaction_read_only"
+)
+
 var serverFaults = []serverFault{
-	{
-		name:    "role made NOLOGIN",
-		do:      func(p *tenant) { p.alterRole("NOLOGIN") },
-		undo:    func(p *tenant) { p.alterRole("LOGIN") },
-		refused: sqllock.ErrConfig, refusedSays: "28000",
-	},
-	{
-		name:    "VALID UNTIL has passed",
-		do:      func(p *tenant) { p.alterRole("VALID UNTIL '2001-01-01'") },
-		undo:    func(p *tenant) { p.alterRole("VALID UNTIL 'infinity'") },
-		refused: sqllock.ErrConfig, refusedSays: "28P01",
-	},
-	{
-		name:    "password changed",
-		do:      func(p *tenant) { p.alterRole("PASSWORD 'leaky_next'") },
-		undo:    func(p *tenant) { p.password.Store("leaky_next") },
-		refused: sqllock.ErrConfig, refusedSays: "28P01",
-	},
-	{
-		name:    "CONNECTION LIMIT 0 of the role",
-		do:      func(p *tenant) { p.alterRole("CONNECTION LIMIT 0") },
-		undo:    func(p *tenant) { p.alterRole("CONNECTION LIMIT -1") },
-		refused: sqllock.ErrUnavailable, refusedSays: "53300",
-	},
-	{
-		name:    "CONNECTION LIMIT 1 of the role",
-		do:      func(p *tenant) { p.alterRole("CONNECTION LIMIT 1") },
-		undo:    func(p *tenant) { p.alterRole("CONNECTION LIMIT -1") },
-		refused: sqllock.ErrUnavailable, refusedSays: "53300",
-	},
-	{
-		name:    "role dropped and created again",
-		do:      func(p *tenant) { p.dropRole() },
-		undo:    func(p *tenant) { p.createRole() },
-		refused: sqllock.ErrConfig, refusedSays: "28",
-	},
-	{
-		name:    "pg_hba.conf rejects the role",
-		do:      func(p *tenant) { p.rejectBy("host") },
-		undo:    func(p *tenant) { p.rejectBy("") },
-		refused: sqllock.ErrConfig, refusedSays: "28000",
-	},
-	{
-		name:    "pg_hba.conf demands TLS",
-		do:      func(p *tenant) { p.rejectBy("hostnossl") },
-		undo:    func(p *tenant) { p.rejectBy("") },
-		refused: sqllock.ErrConfig, refusedSays: "28000",
-	},
+	{name: "role made NOLOGIN", do: role("NOLOGIN"), undo: role("LOGIN"), refused: sqllock.ErrConfig, refusedSays: "28000"},
+	{name: "VALID UNTIL has passed", do: role("VALID UNTIL '2001-01-01'"), undo: role("VALID UNTIL 'infinity'"), refused: sqllock.ErrConfig, refusedSays: "28P01"},
+	{name: "password changed", do: role(newPassword), undo: knowsPassword, refused: sqllock.ErrConfig, refusedSays: "28P01"},
+	{name: "CONNECTION LIMIT 0 of the role", do: role("CONNECTION LIMIT 0"), undo: role("CONNECTION LIMIT -1"), refused: sqllock.ErrUnavailable, refusedSays: "53300"},
+	{name: "CONNECTION LIMIT 1 of the role", do: role("CONNECTION LIMIT 1"), undo: role("CONNECTION LIMIT -1"), refused: sqllock.ErrUnavailable, refusedSays: "53300"},
+	{name: "role dropped and created again", do: (*tenant).dropRole, undo: (*tenant).createRole, refused: sqllock.ErrConfig, refusedSays: "28"},
+	{name: "pg_hba.conf rejects the role", do: rejected("host"), undo: rejected(""), refused: sqllock.ErrConfig, refusedSays: "28000"},
+	{name: "pg_hba.conf demands TLS", do: rejected("hostnossl"), undo: rejected(""), refused: sqllock.ErrConfig, refusedSays: "28000"},
 	{
 		name:    "CONNECT revoked",
 		do:      func(p *tenant) { p.exec("REVOKE CONNECT ON DATABASE %[1]s FROM PUBLIC") },
 		undo:    func(p *tenant) { p.exec("GRANT CONNECT ON DATABASE %[1]s TO PUBLIC") },
 		refused: sqllock.ErrConfig, refusedSays: "42501",
 	},
-	{
-		name:    "ALLOW_CONNECTIONS false",
-		do:      func(p *tenant) { p.exec("ALTER DATABASE %[1]s ALLOW_CONNECTIONS false") },
-		undo:    func(p *tenant) { p.exec("ALTER DATABASE %[1]s ALLOW_CONNECTIONS true") },
-		refused: sqllock.ErrConfig, refusedSays: "55000",
-	},
-	{
-		name:    "CONNECTION LIMIT 0 of the database",
-		do:      func(p *tenant) { p.exec("ALTER DATABASE %[1]s CONNECTION LIMIT 0") },
-		undo:    func(p *tenant) { p.exec("ALTER DATABASE %[1]s CONNECTION LIMIT -1") },
-		refused: sqllock.ErrUnavailable, refusedSays: "53300",
-	},
-	{
-		name: "database renamed, and back",
-		do:   func(p *tenant) { p.rename(p.database, p.database+"_old") },
-		undo: func(p *tenant) { p.rename(p.database+"_old", p.database) },
-		ends: true, refused: sqllock.ErrConfig, refusedSays: "3D000",
-	},
+	{name: "ALLOW_CONNECTIONS false", do: database("ALLOW_CONNECTIONS false"), undo: database("ALLOW_CONNECTIONS true"), refused: sqllock.ErrConfig, refusedSays: "55000"},
+	{name: "CONNECTION LIMIT 0 of the database", do: database("CONNECTION LIMIT 0"), undo: database("CONNECTION LIMIT -1"), refused: sqllock.ErrUnavailable, refusedSays: "53300"},
+	{name: "database renamed, and back", do: renamed, undo: renamedBack, ends: true, refused: sqllock.ErrConfig, refusedSays: "3D000"},
 	{
 		name: "database dropped and created again",
 		do:   func(p *tenant) { p.exec("DROP DATABASE %[1]s WITH (FORCE)") },
-		undo: func(p *tenant) { p.createDatabase() },
+		undo: (*tenant).createDatabase,
 		ends: true, refused: sqllock.ErrConfig, refusedSays: "3D000",
 	},
+	{name: "rights on the registry revoked", do: inDatabase("REVOKE ALL ON latchkey_heartbeats, latchkey_waits FROM %[2]s"), undo: (*tenant).grant},
+	{name: "USAGE on the schema revoked", do: inDatabase("REVOKE USAGE ON SCHEMA kit FROM %[2]s"), undo: (*tenant).grant},
 	{
-		name: "rights on the registry revoked",
-		do:   func(p *tenant) { p.inDatabase("REVOKE ALL ON latchkey_heartbeats, latchkey_waits FROM %[2]s") },
-		undo: func(p *tenant) { p.grant() },
+		name: "EXECUTE on pg_try_advisory_lock revoked", do: revoked("pg_try_advisory_lock"), undo: granted("pg_try_advisory_lock"),
+		err: sqllock.ErrConfig, says: "42501", refused: sqllock.ErrConfig, refusedSays: "42501",
 	},
 	{
-		name: "USAGE on the schema revoked",
-		do:   func(p *tenant) { p.inDatabase("REVOKE USAGE ON SCHEMA kit FROM %[2]s") },
-		undo: func(p *tenant) { p.grant() },
+		name: "EXECUTE on pg_advisory_unlock revoked", do: revoked("pg_advisory_unlock"), undo: granted("pg_advisory_unlock"),
+		noRelease: true, refused: sqllock.ErrConfig, refusedSays: "42501",
 	},
-	{
-		name: "EXECUTE on pg_try_advisory_lock revoked",
-		do:   func(p *tenant) { p.inDatabase(revoke("pg_try_advisory_lock")) },
-		undo: func(p *tenant) { p.inDatabase(grantAgain("pg_try_advisory_lock")) },
-		err:  sqllock.ErrConfig, says: "42501",
-		refused: sqllock.ErrConfig, refusedSays: "42501",
-	},
-	{
-		name:      "EXECUTE on pg_advisory_unlock revoked",
-		do:        func(p *tenant) { p.inDatabase(revoke("pg_advisory_unlock")) },
-		undo:      func(p *tenant) { p.inDatabase(grantAgain("pg_advisory_unlock")) },
-		noRelease: true,
-		refused:   sqllock.ErrConfig, refusedSays: "42501",
-	},
-	{
-		name: "EXECUTE on pg_stat_get_activity revoked",
-		do:   func(p *tenant) { p.inDatabase(revoke("pg_stat_get_activity")) },
-		undo: func(p *tenant) { p.inDatabase(grantAgain("pg_stat_get_activity")) },
-	},
-	{
-		name: "EXECUTE on pg_notify revoked",
-		do:   func(p *tenant) { p.inDatabase(revoke("pg_notify")) },
-		undo: func(p *tenant) { p.inDatabase(grantAgain("pg_notify")) },
-	},
-	{
-		name: "EXECUTE on pg_lock_status revoked",
-		do:   func(p *tenant) { p.inDatabase(revoke("pg_lock_status")) },
-		undo: func(p *tenant) { p.inDatabase(grantAgain("pg_lock_status")) },
-	},
-	{
-		name: "ACCESS EXCLUSIVE on the registry",
-		do:   func(p *tenant) { p.lockTables("kit.latchkey_heartbeats, kit.latchkey_waits") },
-		undo: func(p *tenant) { p.unlockTables() },
-	},
-	{
-		name: "default_transaction_read_only",
-		do:   func(p *tenant) { p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on") },
-		undo: func(p *tenant) { p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only") },
-	},
+	{name: "EXECUTE on pg_stat_get_activity revoked", do: revoked("pg_stat_get_activity"), undo: granted("pg_stat_get_activity")},
+	{name: "EXECUTE on pg_notify revoked", do: revoked("pg_notify"), undo: granted("pg_notify")},
+	{name: "EXECUTE on pg_lock_status revoked", do: revoked("pg_lock_status"), undo: granted("pg_lock_status")},
+	{name: "ACCESS EXCLUSIVE on the registry", do: locked("kit.latchkey_heartbeats, kit.latchkey_waits"), undo: (*tenant).unlock},
+	{name: "default_transaction_read_only", do: database(readOnly), undo: database(noReadOnly)},
 }

@@ -3,7 +3,6 @@ package databases
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -93,13 +92,11 @@ func TestLongEncodings(t *testing.T) {
 		t.Run(encoding, func(t *testing.T) {
 			t.Parallel()
 			server := open(t, "pgx", pgtest.Database(t))
-			name := "latchkey_" + strings.ToLower(encoding) + fmt.Sprint(stages.Add(1))
+			name := ownName("latchkey_" + strings.ToLower(encoding))
 			execute(t, server, "CREATE DATABASE "+name+" TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C' ENCODING '"+encoding+"'")
 			t.Cleanup(func() { execute(t, server, "DROP DATABASE "+name+" WITH (FORCE)") })
 			u, err := url.Parse(pgtest.Database(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			u.Path = "/" + name
 			s := newStage(t, u.String())
 			for _, s.driver = range pgtest.Drivers() {

@@ -129,17 +129,13 @@ func TestLockTimeoutDoesNotShortenLockTx(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
 		db := s.pool(t)
 		holder, waiter := mustBegin(t, db), mustBegin(t, db)
-		if err := sqllock.TryTx(t.Context(), holder, userKey("tx", 1)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, sqllock.TryTx(t.Context(), holder, userKey("tx", 1)))
 		got := make(chan error, 1)
 		go func() { got <- sqllock.LockTx(context.Background(), waiter, userKey("tx", 1), soon) }()
 		lockertest.Eventually(t, "LockTx has waited for longer than lock_timeout", func() bool {
 			return number(t, s.admin, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND waitstart < clock_timestamp() - interval '20 ms'") > 0
 		})
-		if err := holder.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, holder.Rollback())
 		if err := <-got; err != nil {
 			t.Errorf("LockTx: %v", err)
 		}
@@ -151,14 +147,8 @@ func TestLockTimeoutDoesNotShortenLockTx(t *testing.T) {
 func TestIdleTransactionTimeout(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
 		db := s.pool(t)
-		short, err := sqllock.PerTx(db).TryLock(t.Context(), userKey("pertx", 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		long, err := sqllock.PerTx(db, sqllock.WithLease(10*time.Minute)).TryLock(t.Context(), userKey("pertx", 2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		short := awaitLock(t, sqllock.PerTx(db), userKey("pertx", 1))
+		long := awaitLock(t, sqllock.PerTx(db, sqllock.WithLease(10*time.Minute)), userKey("pertx", 2))
 		lockertest.Eventually(t, "the server ends one of the transactions", func() bool { return s.advisoryLocks(t) == 1 })
 		if err := short.Unlock(); !errors.Is(err, sqllock.ErrLost) {
 			t.Errorf("Unlock of a lock that the server has ended: %v, want ErrLost", err)
@@ -178,9 +168,7 @@ func TestLeaseTableUnderSerializable(t *testing.T) {
 			eachStage(t, func(t *testing.T, s stage) {
 				const callers, keys, rounds = 16, 3, 8
 				a, b, err := s.pair(t, sqllock.WithLeaseTable())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				var (
 					wg     sync.WaitGroup
 					inside [keys]atomic.Int32
@@ -219,13 +207,9 @@ func TestFenceUnderSerializable(t *testing.T) {
 		db := s.pool(t)
 		work := func(before func()) error {
 			tx, err := db.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer tx.Rollback()
-			if _, err := tx.ExecContext(t.Context(), "SELECT count(*) FROM latchkey_fence"); err != nil {
-				t.Fatal(err)
-			}
+			execute(t, tx, "SELECT count(*) FROM latchkey_fence")
 			before()
 			if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
 				return err

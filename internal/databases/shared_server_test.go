@@ -1,7 +1,6 @@
 package databases
 
 import (
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -41,9 +41,7 @@ func newSharedServerOn(t *testing.T, cluster *pgtest.Cluster) *sharedServer {
 	t.Helper()
 	s := &sharedServer{cluster: cluster, rejected: map[string]string{}}
 	s.admin = open(t, "pgx", s.cluster.DSN(""))
-	if err := s.admin.QueryRow("SHOW hba_file").Scan(&s.hba); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.admin.QueryRow("SHOW hba_file").Scan(&s.hba))
 	s.reject(t, "", "")
 	return s
 }
@@ -62,9 +60,7 @@ func (s *sharedServer) reject(t *testing.T, role, kind string) {
 		}
 	}
 	file.WriteString("local all all trust\nhost all postgres all trust\nhost all all all scram-sha-256\n")
-	if err := os.WriteFile(filepath.Clean(s.hba), []byte(file.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Clean(s.hba), []byte(file.String()), 0o600))
 	execute(t, s.admin, "SELECT pg_reload_conf()")
 }
 
@@ -80,13 +76,13 @@ type tenant struct {
 	role, database string
 	password       atomic.Value // string: what the next login uses
 	unlockTables   func()       // undoes lockTables
-	log            logged
+	log            httptesting.Logbook
 }
 
 // tenant creates a role and its database.
 func (s *sharedServer) tenant(t *testing.T, driver string) *tenant {
 	t.Helper()
-	name := "leaky_" + strings.ToLower(rand.Text()[:12])
+	name := ownName("leaky")
 	p := &tenant{t: t, server: s, driver: driver, role: name, database: name + "_db"}
 	p.password.Store("leaky_first")
 	t.Cleanup(func() {
@@ -115,9 +111,7 @@ func (p *tenant) exec(statements string) {
 func (p *tenant) inDatabase(statements string) {
 	p.t.Helper()
 	db, err := sql.Open("pgx", p.server.cluster.DSN(p.database))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer db.Close()
 	execute(p.t, db, p.text(statements))
 }
@@ -166,22 +160,13 @@ func (p *tenant) rename(from, to string) {
 
 func (p *tenant) rejectBy(kind string) { p.t.Helper(); p.server.reject(p.t, p.role, kind) }
 
-// lockTables locks tables as VACUUM FULL and ALTER TABLE do, until unlockTables.
+// lockTables locks tables as VACUUM FULL and ALTER TABLE do, until unlock.
 func (p *tenant) lockTables(tables string) {
 	p.t.Helper()
 	db := open(p.t, "pgx", p.server.cluster.DSN(p.database))
-	tx, err := db.BeginTx(p.t.Context(), nil)
-	if err == nil {
-		_, err = tx.Exec("LOCK TABLE " + tables + " IN ACCESS EXCLUSIVE MODE")
-	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.unlockTables = func() {
-		if err := errors.Join(tx.Rollback(), db.Close()); err != nil {
-			p.t.Error(err)
-		}
-	}
+	tx := mustBegin(p.t, db)
+	execute(p.t, tx, "LOCK TABLE "+tables+" IN ACCESS EXCLUSIVE MODE")
+	p.unlockTables = func() { must(p.t, errors.Join(tx.Rollback(), db.Close())) }
 }
 
 // endConnections ends the connections of the tenant. Those that hold keys
@@ -195,33 +180,27 @@ func (p *tenant) endConnections() {
 		AND pid IN (SELECT pid`+of+`)`)
 	others := pids(p.t, admin, `SELECT pid`+of+` AND pid <> ALL ($1)`, holders)
 	for _, last := range [][]int64{others, holders} {
-		if _, err := admin.ExecContext(p.t.Context(), `SELECT pg_terminate_backend(pid)`+of+` AND pid = ANY ($1)`, last); err != nil {
-			p.t.Fatal(err)
-		}
+		execute(p.t, admin, `SELECT pg_terminate_backend(pid)`+of+` AND pid = ANY ($1)`, last)
 		lockertest.Eventually(p.t, "connections have ended", func() bool {
 			return len(pids(p.t, admin, `SELECT pid`+of+` AND pid = ANY ($1)`, last)) == 0
 		})
 	}
 }
 
+func (p *tenant) unlock() { p.t.Helper(); p.unlockTables() }
+
 // pids returns the process numbers that query selects.
 func pids(t *testing.T, db *sql.DB, query string, args ...any) []int64 {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), query, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	all := []int64{}
 	for rows.Next() {
 		var pid int64
-		if err := rows.Scan(&pid); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&pid))
 		all = append(all, pid)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rows.Err())
 	return all
 }

@@ -18,8 +18,8 @@ func TestOpenNamesShortTimeout(t *testing.T) {
 		setting, value string
 		at             string // the first statement before which the server has ended the connection
 	}{
-		{"idle_session_timeout", "300ms", "pg_is_in_recovery"},
-		{"idle_in_transaction_session_timeout", "300ms", "ROLLBACK"},
+		{"idle_session_timeout", "900ms", "pg_is_in_recovery"},
+		{"idle_in_transaction_session_timeout", "900ms", "ROLLBACK"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.setting, func(t *testing.T) {

@@ -21,9 +21,7 @@ import (
 func occupy(t *testing.T, db *sql.DB, begin string) (release func()) {
 	t.Helper()
 	conn := mustConn(t, db)
-	if _, err := conn.ExecContext(context.Background(), begin); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, conn, begin)
 	return func() {
 		if _, err := conn.ExecContext(context.Background(), "COMMIT"); err != nil {
 			t.Error(err)
@@ -40,7 +38,7 @@ func TestSQLiteFileIsLocked(t *testing.T) {
 	t.Parallel()
 	o := sqlite(t)
 	kept, s := process(t, o), process(t, o, sqllock.WithLease(2*time.Second))
-	long, held := mustLock(t, kept, sqllock.ID(2)), mustLock(t, s, sqllock.ID(1))
+	long, held := mustLock(t, kept, sqllock.ID(2)), awaitLock(t, s, sqllock.ID(1))
 	release := occupy(t, open(t, "sqlite", o.DSN), "BEGIN IMMEDIATE")
 	lockertest.Eventually(t, "the holder is told", func() bool { return held.Err() != nil })
 	if _, err := s.TryLock(t.Context(), sqllock.ID(3)); !errors.Is(err, sqllock.ErrUnavailable) {
@@ -99,7 +97,7 @@ func TestSQLiteReadOnly(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxIdleConns(-1) // each statement has a connection of its own
 	s := session(t, db, sqllock.WithLease(2*time.Second))
-	lock := mustLock(t, s, sqllock.ID(1))
+	lock := awaitLock(t, s, sqllock.ID(1))
 	file.leadTo(connector(t, readOnly))
 	awaitLoss(t, lock)
 	var err error
@@ -154,9 +152,7 @@ func TestSQLiteOpenedWhileLocked(t *testing.T) {
 		return err
 	})
 	s, err := sqllock.Open(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !refused.Load() {
 		t.Error("the file was opened while it was locked")
 	}
@@ -169,25 +165,8 @@ func TestSQLiteOpenedWhileLocked(t *testing.T) {
 // seen before. One of them sets its journal, with the file locked for a moment.
 func TestSQLiteOpenedAtOnce(t *testing.T) {
 	t.Parallel()
-	const programs = 4
 	for range 25 {
-		o := lockertest.Orders{Driver: "sqlite", DSN: "file:" + filepath.Join(t.TempDir(), "new.db")}
-		var opened sync.WaitGroup
-		errs := make([]error, programs)
-		for i := range programs {
-			db := open(t, o.Driver, o.DSN)
-			opened.Go(func() {
-				s, err := sqllock.Open(t.Context(), db)
-				if err == nil {
-					err = s.Close()
-				}
-				errs[i] = err
-			})
-		}
-		opened.Wait()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatalf("of %d programs: %v", programs, err)
-		}
+		openAtOnce(t, lockertest.Orders{Driver: "sqlite", DSN: "file:" + filepath.Join(t.TempDir(), "new.db")}, 4)
 	}
 }
 
@@ -217,9 +196,7 @@ func TestUsedConnectionsOfSQLite(t *testing.T) {
 func withoutWAL(t *testing.T, o lockertest.Orders, watch func(query string), opts ...sqllock.Option) *sqllock.Session {
 	t.Helper()
 	reading, err := read(open(t, o.Driver, o.DSN))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var once sync.Once
 	return session(t, intercepted(t, o, func(query string, carryOut func() error) error {
 		watch(query)
@@ -250,7 +227,7 @@ func read(db *sql.DB) (*sql.Tx, error) {
 func TestLongSQLiteReadersWithoutWAL(t *testing.T) {
 	t.Parallel()
 	o := sqlite(t)
-	const lease = 5 * time.Second
+	const lease = 15 * time.Second
 	s := withoutWAL(t, o, func(string) {}, sqllock.WithLease(lease))
 	db := open(t, o.Driver, o.DSN)
 	var mode string
@@ -258,12 +235,10 @@ func TestLongSQLiteReadersWithoutWAL(t *testing.T) {
 	if err != nil || mode != "delete" {
 		t.Fatalf("journal_mode is %s, %v; want delete", mode, err)
 	}
-	lock := mustLock(t, s, sqllock.ID(1))
+	lock := awaitLock(t, s, sqllock.ID(1))
 	impatient := open(t, o.Driver, strings.Replace(o.DSN, "busy_timeout(5000)", "busy_timeout(0)", 1))
 	reading, err := read(impatient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for until := time.Now().Add(2 * lease); time.Now().Before(until); {
 		time.Sleep(500 * time.Millisecond) // a query
 		var next *sql.Tx

@@ -17,9 +17,7 @@ func TestSqlx(t *testing.T) {
 		db := sqlx.NewDb(on.pool(t), on.driver)
 		s := session(t, db.DB)
 		conn, err := db.Connx(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close()
 		tx := db.MustBegin()
 		defer tx.Rollback()

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -39,14 +38,14 @@ const heartbeat = 50 * time.Millisecond
 // session opens a Session of the role, with a pool of its own.
 func (p *tenant) session(opts ...sqllock.Option) *sqllock.Session {
 	p.t.Helper()
-	return session(p.t, p.pool(), append([]sqllock.Option{sqllock.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))),
+	return session(p.t, p.pool(), append([]sqllock.Option{sqllock.WithLogger(p.log.Logger()),
 		sqllock.WithHeartbeat(heartbeat), sqllock.WithRegistry("kit")}, opts...)...)
 }
 
 // leaseSession is session with a lease table.
 func (p *tenant) leaseSession(opts ...sqllock.Option) *sqllock.Session {
 	p.t.Helper()
-	return session(p.t, p.open(login{p, p.driver == "pgx"}), append([]sqllock.Option{sqllock.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))),
+	return session(p.t, p.open(login{p, p.driver == "pgx"}), append([]sqllock.Option{sqllock.WithLogger(p.log.Logger()),
 		sqllock.WithHeartbeat(heartbeat), sqllock.WithLeaseTable()}, opts...)...)
 }
 
@@ -96,9 +95,7 @@ func (p *tenant) mustBeGranted(waiting <-chan grant) {
 func (p *tenant) registered(lock *sqllock.Lock) {
 	p.t.Helper()
 	db, err := sql.Open("pgx", p.server.cluster.DSN(p.database))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer db.Close()
 	lockertest.Eventually(p.t, "the lock is in the registry", func() bool {
 		return lock.Err() != nil || number(p.t, db, "SELECT count(*) FROM kit.latchkey_heartbeats") > 0

@@ -80,18 +80,14 @@ func TestLongWrappedDriverThatIsStuck(t *testing.T) {
 	cluster := pgtest.New(t) // whose backends can be frozen
 	database := func(t *testing.T) string {
 		dsn, err := cluster.CreateDatabase(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return dsn
 	}
 	eachWrapping(t, database, func(t *testing.T, s stage) {
 		db := s.pool(t)
 		locks := session(t, db, sqllock.WithLease(2*time.Second))
 		pid := number(t, s.admin, "SELECT pid FROM pg_stat_activity WHERE usename = '"+s.role+"' AND application_name LIKE '%latchkey'")
-		if err := cluster.FreezeBackend(pid); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cluster.FreezeBackend(pid))
 		defer cluster.ThawBackend(pid)
 		if _, err := locks.TryLock(t.Context(), userKey("stuck", 1)); !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("TryLock: %v, want ErrUnavailable", err)

@@ -35,15 +35,11 @@ func TestMain(m *testing.M) {
 func serve(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	databases := memory.NewDBProvider(memory.NewDatabase("app"))
 	s, err := server.NewServer(server.Config{Protocol: "tcp", Address: listener.Addr().String(), Listener: listener},
 		sqle.NewDefault(databases), gmsql.NewContext, memory.NewSessionBuilder(databases), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start() }()
 	t.Cleanup(func() {
@@ -55,12 +51,18 @@ func serve(t *testing.T) string {
 	return "root@tcp(" + listener.Addr().String() + ")/app"
 }
 
-func open(t *testing.T, dsn string) *sql.DB {
+// must fails the test if a step that the test needs has failed.
+func must(t *testing.T, err error) {
 	t.Helper()
-	db, err := sql.Open("mysql", dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -80,9 +82,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	r, err := lockdoctor.Check(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c, _ := r.Find("exclusion"); c.State != lockdoctor.Error || !strings.Contains(c.Reason, says) || !strings.Contains(c.Fix, "MySQL or MariaDB") {
 		t.Errorf("the doctor says of exclusion: %q, %q, %q", c.State, c.Reason, c.Fix)
 	}
@@ -97,9 +97,8 @@ func TestLongNoLeaseOnThisServer(t *testing.T) {
 	if got := ask(t, holder, "SELECT GET_LOCK('a', 0)"); got != "1" {
 		t.Fatalf("GET_LOCK of a free lock: %s", got)
 	}
-	if _, err := holder.ExecContext(t.Context(), "SET SESSION wait_timeout = 1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := holder.ExecContext(t.Context(), "SET SESSION wait_timeout = 1")
+	must(t, err)
 	if got := ask(t, rival, "SELECT GET_LOCK('a', 5)"); got != "0" {
 		t.Errorf("GET_LOCK of a lock whose holder has been silent for longer than wait_timeout: %s: the server enforces it now, so look at it again", got)
 	}
@@ -108,17 +107,13 @@ func TestLongNoLeaseOnThisServer(t *testing.T) {
 func connect(t *testing.T, dsn string) *sql.Conn {
 	t.Helper()
 	conn, err := open(t, dsn).Conn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
 func ask(t *testing.T, conn *sql.Conn, query string) (value string) {
 	t.Helper()
-	if err := conn.QueryRowContext(t.Context(), query).Scan(&value); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.QueryRowContext(t.Context(), query).Scan(&value))
 	return value
 }

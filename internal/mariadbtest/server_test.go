@@ -65,14 +65,6 @@ func TestExecuteFails(t *testing.T) {
 	}
 }
 
-func TestDatabasesAreApart(t *testing.T) {
-	t.Parallel()
-	one, other := Database(t), Database(t)
-	if one == other {
-		t.Error("two databases have one DSN")
-	}
-}
-
 // deps.sh searches the directories that this package searches.
 func TestDepsLooksInTheSamePlaces(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,14 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
+// must fails the test if a step that the test needs has failed.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // hung is how long a call must not take on the busiest machine.
 const hung = time.Minute
 
@@ -37,9 +45,7 @@ func (s slowSocket) Write(p []byte) (int, error) {
 func TestLiveBesideReader(t *testing.T) {
 	t.Parallel()
 	config, err := pgx.ParseConfig(pgtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var slow atomic.Bool
 	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
@@ -53,13 +59,10 @@ func TestLiveBesideReader(t *testing.T) {
 	conn := reused(t, db)
 	before := pidOf(t, conn)
 	slow.Store(true)
-	if _, err := conn.ExecContext(t.Context(), "SELECT 1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = conn.ExecContext(t.Context(), "SELECT 1")
+	must(t, err)
 	slow.Store(false)
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.Close())
 	type result struct {
 		conn *sql.Conn
 		err  error
@@ -88,23 +91,17 @@ func TestLiveBesideReader(t *testing.T) {
 func reused(t *testing.T, db *sql.DB) *sql.Conn {
 	t.Helper()
 	for range 2 {
-		if err := db.PingContext(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.PingContext(t.Context()))
 	}
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return conn
 }
 
 // pidOf returns the id of conn's server process.
 func pidOf(t *testing.T, conn *sql.Conn) (pid int) {
 	t.Helper()
-	if err := conn.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
 	return pid
 }
 
@@ -126,25 +123,19 @@ func TestLive(t *testing.T) {
 				dsn := pgtest.Database(t)
 				db, admin := pool(t, driver, dsn), pool(t, driver, dsn)
 				conn := reused(t, db)
-				if _, err := conn.ExecContext(t.Context(), "LISTEN live"); err != nil {
-					t.Fatal(err)
-				}
+				_, err := conn.ExecContext(t.Context(), "LISTEN live")
+				must(t, err)
 				before, socket := pidOf(t, conn), SocketOf(conn, nil)
-				if err := conn.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := admin.ExecContext(t.Context(), tt.event, before); err != nil {
-					t.Fatal(err)
-				}
+				must(t, conn.Close())
+				_, err = admin.ExecContext(t.Context(), tt.event, before)
+				must(t, err)
 				for began := time.Now(); tt.name != "nothing has come" && !hasArrived(socket); time.Sleep(time.Millisecond) {
 					if time.Since(began) > hung {
 						t.Fatal("nothing arrives")
 					}
 				}
-				conn, err := Live(t.Context(), db)
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn, err = Live(t.Context(), db)
+				must(t, err)
 				defer conn.Close()
 				if after := pidOf(t, conn); (after == before) != tt.same {
 					t.Errorf("Live returned a connection of the process %d after %d, want the same: %v", after, before, tt.same)
@@ -158,9 +149,7 @@ func TestLive(t *testing.T) {
 func pool(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -171,29 +160,19 @@ func pool(t *testing.T, driver, dsn string) *sql.DB {
 func TestArrivedPastDeadline(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer listener.Close()
 	client, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer client.Close()
 	server, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer server.Close()
-	if err := client.SetReadDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.SetReadDeadline(time.Unix(1, 0)))
 	if hasArrived(client) {
 		t.Error("a connection whose read deadline has passed counts as ended")
 	}
-	if err := server.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Close())
 	for began := time.Now(); !hasArrived(client); time.Sleep(time.Millisecond) {
 		if time.Since(began) > hung {
 			t.Fatal("a connection that the server has closed does not count as ended")

@@ -1,6 +1,8 @@
 package leasetable
 
 import (
+	"crypto/rand"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
@@ -13,19 +15,18 @@ func TestTablesHidden(t *testing.T) {
 	t.Parallel()
 	db, _ := leaseTableOf(t, "pgx", pgtest.Database(t))
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
+	role := "hidden_from_" + strings.ToLower(rand.Text())
+	defer func() { execute(t, conn, "RESET ROLE; DROP OWNED BY "+role+"; DROP ROLE "+role) }()
 	for _, statement := range []string{
-		"DO $$ BEGIN CREATE ROLE hidden_from; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$",
+		"CREATE ROLE " + role,
 		`CREATE SCHEMA kit; CREATE TABLE kit.latchkey_sessions (); CREATE SCHEMA "Other kit"; CREATE TABLE "Other kit".latchkey_sessions ();` +
-			` CREATE SCHEMA hidden_from; CREATE TABLE hidden_from.latchkey_sessions (); CREATE SCHEMA shown; CREATE TABLE shown.latchkey_sessions (); GRANT USAGE ON SCHEMA shown TO hidden_from`,
-		"SET ROLE hidden_from",
+			` CREATE SCHEMA ` + role + `; CREATE TABLE ` + role + `.latchkey_sessions ();` +
+			` CREATE SCHEMA shown; CREATE TABLE shown.latchkey_sessions (); GRANT USAGE ON SCHEMA shown TO ` + role,
+		"SET ROLE " + role,
 	} {
-		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, conn, statement)
 	}
 	for path, want := range map[string]bool{
 		"kit, public":         true,
@@ -37,9 +38,7 @@ func TestTablesHidden(t *testing.T) {
 		"shown, public":       false,
 		"":                    false,
 	} {
-		if _, err := conn.ExecContext(t.Context(), "SELECT set_config('search_path', $1, false)", path); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, conn, "SELECT set_config('search_path', $1, false)", path)
 		if hidden, err := postgres.Holds(t.Context(), conn, tablesHidden); err != nil || hidden != want {
 			t.Errorf("search_path %s: hidden is %v, %v, want %v", path, hidden, err, want)
 		}

@@ -33,12 +33,10 @@ func TestLostCommit(t *testing.T) {
 		{"Token", func(s *session) error { _, err := s.Token(); return err }},
 	} {
 		s := open()
-		if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: int64(i)}}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: int64(i)}}}))
 		id := strconv.FormatInt(s.stamp.id, 10)
-		mustExecute(t, db, "UPDATE latchkey_sessions SET statement = statement - 1 WHERE id = "+id)
-		mustExecute(t, db, "DELETE FROM latchkey_locks WHERE session = "+id)
+		execute(t, db, "UPDATE latchkey_sessions SET statement = statement - 1 WHERE id = "+id)
+		execute(t, db, "DELETE FROM latchkey_locks WHERE session = "+id)
 		if err := tt.call(s); !isGone(err) {
 			t.Errorf("%s after a commit that was lost: %v, want Gone", tt.name, err)
 		}

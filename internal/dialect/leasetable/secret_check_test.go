@@ -19,13 +19,9 @@ func TestSecretCheckUnderWay(t *testing.T) {
 	s, other := open(), open()
 	right, wrong := dialect.SecretCheck{Class: 1, Fingerprint: 1}, dialect.SecretCheck{Class: 1, Fingerprint: 2}
 	tx, err := db.BeginTx(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.Exec("SELECT FROM latchkey_sessions FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, tx, "SELECT FROM latchkey_sessions FOR UPDATE")
 	failed := make(chan error, 1)
 	go func() {
 		_, err := s.UseSecret(right)
@@ -42,9 +38,7 @@ func TestSecretCheckUnderWay(t *testing.T) {
 		reconciled <- err
 	}()
 	untilWaiting(t, db, 2) // the check's statement goes first
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Commit())
 	if err := <-reconciled; err != nil {
 		t.Fatalf("Held: %v", err)
 	}
@@ -62,9 +56,7 @@ func TestSecretCheckUnderWay(t *testing.T) {
 			t.Errorf("%s: conflict %t, %v", step.name, conflict, err)
 		}
 	}
-	if err := other.DropSecret(right); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.DropSecret(right))
 	s.Destroy()
 	if conflict, err := other.UseSecret(wrong); err != nil || conflict {
 		t.Errorf("another secret, after the session's end: conflict %t, %v", conflict, err)
@@ -77,9 +69,7 @@ func untilWaiting(t *testing.T, db *sql.DB, want int) {
 	const waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		var n int
-		if err := db.QueryRow(waiting).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.QueryRow(waiting).Scan(&n))
 		if n == want {
 			return
 		}

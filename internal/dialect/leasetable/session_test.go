@@ -17,9 +17,7 @@ import (
 func leaseTable(t *testing.T) (db *sql.DB, open func() *session) {
 	t.Helper()
 	dsn, err := url.Parse(pgtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	query := dsn.Query()
 	query.Set("default_query_exec_mode", "exec")
 	dsn.RawQuery = query.Encode()
@@ -30,15 +28,11 @@ func leaseTable(t *testing.T) (db *sql.DB, open func() *session) {
 func leaseTableOf(t *testing.T, driver, dsn string) (db *sql.DB, open func() *session) {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db, func() *session {
 		s, err := PostgreSQL{}.Open(t.Context(), db, dialect.Settings{Lease: time.Hour, StatementTimeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(s.Destroy)
 		return s.(*session)
 	}
@@ -50,19 +44,27 @@ func isGone(err error) bool {
 	return errors.As(err, &failure) && failure.Kind == dialect.Gone
 }
 
-func mustExecute(t *testing.T, db *sql.DB, statement string) {
+// must fails the test if a step that the test needs has failed.
+func must(t *testing.T, err error) {
 	t.Helper()
-	if _, err := db.Exec(statement); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// execute runs a statement on a pool, on a connection or in a transaction.
+func execute(t *testing.T, on interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}, query string, args ...any) {
+	t.Helper()
+	_, err := on.ExecContext(context.Background(), query, args...)
+	must(t, err)
 }
 
 func mustHold(t *testing.T, s *session, want int) {
 	t.Helper()
 	keys, err := s.Held()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(keys) != want {
 		t.Errorf("%d keys are held, want %d", len(keys), want)
 	}
@@ -75,9 +77,7 @@ func TestLateStatement(t *testing.T) {
 	t.Parallel()
 	_, open := leaseTable(t)
 	s := open()
-	if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}))
 	used, other := dialect.SecretCheck{Class: 2, Fingerprint: 1}, dialect.SecretCheck{Class: 2, Fingerprint: 2}
 	if _, err := s.UseSecret(used); err != nil {
 		t.Fatal(err)
@@ -118,10 +118,8 @@ func TestExpiredSession(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)
 	s, other := open(), open()
-	if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}, {Space: dialect.TwoInts, ID: 1}}}); err != nil {
-		t.Fatal(err)
-	}
-	mustExecute(t, db, "UPDATE latchkey_sessions SET expires = clock_timestamp() WHERE id = "+strconv.FormatInt(s.stamp.id, 10))
+	must(t, s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}, {Space: dialect.TwoInts, ID: 1}}}))
+	execute(t, db, "UPDATE latchkey_sessions SET expires = clock_timestamp() WHERE id = "+strconv.FormatInt(s.stamp.id, 10))
 	if err := s.Exchange(&dialect.Batch{}); !isGone(err) {
 		t.Errorf("Exchange of a session that has expired: %v, want Gone", err)
 	}
@@ -138,9 +136,7 @@ func TestExpiredSession(t *testing.T) {
 		t.Errorf("DropSecret: %v, want Gone", err)
 	}
 	b := &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}, Any: [][]dialect.Key{{{Space: dialect.TwoInts, ID: 1}}}}
-	if err := other.Exchange(b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.Exchange(b))
 	if len(b.Busy) > 0 || b.Won[0] != 0 {
 		t.Errorf("keys of a session that has expired: busy %v, won %v", b.Busy, b.Won)
 	}
@@ -151,28 +147,18 @@ func TestReapPassesOverRenewal(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)
 	s, other := open(), open()
-	if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}))
 	id := strconv.FormatInt(s.stamp.id, 10)
-	mustExecute(t, db, "UPDATE latchkey_sessions SET expires = clock_timestamp() WHERE id = "+id)
+	execute(t, db, "UPDATE latchkey_sessions SET expires = clock_timestamp() WHERE id = "+id)
 	tx, err := db.BeginTx(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec("UPDATE latchkey_sessions SET expires = clock_timestamp() + interval '1 hour' WHERE id = " + id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	execute(t, tx, "UPDATE latchkey_sessions SET expires = clock_timestamp() + interval '1 hour' WHERE id = "+id)
 	b := &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}
-	if err := other.Exchange(b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.Exchange(b))
 	if len(b.Busy) != 1 {
 		t.Error("a key was taken whose session was being renewed")
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Commit())
 	mustHold(t, s, 1)
 }
 
@@ -182,13 +168,11 @@ func TestTokensAfterAnError(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)
 	s := open()
-	if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}))
 	if _, ok := s.ReservedToken(); !ok {
 		t.Fatal("an exchange that took a lock has brought no token")
 	}
-	mustExecute(t, db, "ALTER TABLE latchkey_locks RENAME TO elsewhere")
+	execute(t, db, "ALTER TABLE latchkey_locks RENAME TO elsewhere")
 	err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 2}}})
 	if err == nil || isGone(err) {
 		t.Fatalf("Exchange without its table: %v, want a failure that the session survives", err)
@@ -196,6 +180,6 @@ func TestTokensAfterAnError(t *testing.T) {
 	if token, ok := s.ReservedToken(); ok {
 		t.Errorf("token %v is of a block from before the error", token)
 	}
-	mustExecute(t, db, "ALTER TABLE elsewhere RENAME TO latchkey_locks")
+	execute(t, db, "ALTER TABLE elsewhere RENAME TO latchkey_locks")
 	mustHold(t, s, 1)
 }

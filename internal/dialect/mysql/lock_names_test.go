@@ -2,20 +2,25 @@ package mysql
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// The name of a lock leads back to its key. Names of other databases, of sessions
-// and of other programs lead to none.
-func TestLockNamesLeadBack(t *testing.T) {
+// A lock name is valid in MySQL: it is ASCII and has at most 64 bytes. It leads
+// back to its key, so no two keys share one. Names of other databases, of
+// sessions and of other programs lead to none.
+func TestLockNames(t *testing.T) {
 	t.Parallel()
 	names := newLockNames([]byte("app"))
 	for _, space := range []dialect.Space{dialect.Bigint, dialect.TwoInts} {
 		for _, id := range []int64{0, 1, -1, math.MaxInt64, math.MinInt64, -7<<32 | 8} {
 			key := dialect.Key{Space: space, ID: id}
 			quoted := string(names.appendName(nil, key))
+			if len(quoted) != len(names.ofSession(0))+2 || len(quoted) > 64+2 || strings.Trim(quoted, "'abcdefghijklmnopqrstuvwxyz0123456789.") != "" {
+				t.Errorf("name %s", quoted)
+			}
 			if got, ok := names.key(quoted[1 : len(quoted)-1]); !ok || got != key {
 				t.Errorf("%s: %v, %t; want %v", quoted, got, ok, key)
 			}
@@ -26,6 +31,14 @@ func TestLockNamesLeadBack(t *testing.T) {
 		if key, ok := names.key(name); ok {
 			t.Errorf("%q: %v", name, key)
 		}
+	}
+}
+
+// The name of a session's lock stays, so that two versions find it.
+func TestSessionLockName(t *testing.T) {
+	t.Parallel()
+	if got, want := newLockNames([]byte("app")).ofSession(0xab), "latchkey.a172cedc.s.00000000000000ab"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

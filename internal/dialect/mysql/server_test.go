@@ -94,30 +94,6 @@ func TestServerUnfed(t *testing.T) {
 	}
 }
 
-// A lock name is valid in MySQL: it is ASCII and has at most 64 bytes. No two
-// keys share a name, nor a key and a session, nor two databases.
-func TestLockNames(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for _, database := range []string{"app", "App", "шоп"} {
-		n := newLockNames([]byte(database))
-		names := []string{n.ofSession(0), n.ofSession(1<<64 - 1)}
-		for _, k := range []dialect.Key{{Space: dialect.Bigint, ID: 0}, {Space: dialect.TwoInts, ID: 0}, {Space: dialect.Bigint, ID: -1}, {Space: dialect.TwoInts, ID: -1}, {Space: dialect.Bigint, ID: -1 << 63}, {Space: dialect.Bigint, ID: 1<<63 - 1}, {Space: dialect.Bigint, ID: 16}} {
-			name := string(n.appendName(nil, k))
-			names = append(names, strings.Trim(name, "'"))
-		}
-		for _, name := range names {
-			if len(name) != len(names[0]) || len(name) > 64 || seen[name] || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789.") != "" {
-				t.Errorf("name %q", name)
-			}
-			seen[name] = true
-		}
-	}
-	if got, want := newLockNames([]byte("app")).ofSession(0xab), "latchkey.a172cedc.s.00000000000000ab"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
 // Two servers have different identities, whatever they differ in. One server
 // always has the same identity.
 func TestServerIdentity(t *testing.T) {

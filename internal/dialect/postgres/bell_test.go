@@ -1,8 +1,7 @@
-package postgres_test
+package postgres
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"testing"
@@ -31,14 +30,11 @@ type witness struct{ conn *pgx.Conn }
 func newWitness(t *testing.T, dsn string, keys ...dialect.Key) witness {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	for _, k := range keys {
-		if _, err := conn.Exec(t.Context(), fmt.Sprintf("LISTEN latchkey_%d", dialect.BellOf(k))); err != nil {
-			t.Fatal(err)
-		}
+		_, err := conn.Exec(t.Context(), "LISTEN "+channelOf(k))
+		must(t, err)
 	}
 	return witness{conn}
 }
@@ -47,9 +43,8 @@ func newWitness(t *testing.T, dsn string, keys ...dialect.Key) witness {
 // server delivers what was committed before with the response to a statement.
 func (w witness) heard(t *testing.T) (channels []string) {
 	t.Helper()
-	if _, err := w.conn.Exec(t.Context(), "SELECT 1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.conn.Exec(t.Context(), "SELECT 1")
+	must(t, err)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for {
@@ -84,7 +79,7 @@ func TestReleaseRings(t *testing.T) {
 			t.Run(driver+" "+tt.name, func(t *testing.T) {
 				t.Parallel()
 				dsn := pgtest.Database(t)
-				waiter, holder := connect(t, open(t, driver, dsn)), connect(t, open(t, driver, dsn))
+				waiter, holder := connect(t, openPool(t, driver, dsn)), connect(t, openPool(t, driver, dsn))
 				w := newWitness(t, dsn, append(slices.Clone(tt.released), big(99)...)...)
 				listen(t, waiter, append(slices.Clone(tt.rings), big(99)...)...)
 				exchange(t, holder, dialect.Batch{Try: tt.released})
@@ -100,53 +95,4 @@ func TestReleaseRings(t *testing.T) {
 			})
 		}
 	}
-}
-
-func eachDriverAt(t *testing.T, test func(t *testing.T, db *sql.DB, dsn string)) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.Database(t)
-			test(t, open(t, driver, dsn), dsn)
-		})
-	}
-}
-
-// A session that listens to no bell any more holds no mark, and nothing rings for
-// it. It does not hear its own releases.
-func TestListenEnds(t *testing.T) {
-	eachDriverAt(t, func(t *testing.T, db *sql.DB, dsn string) {
-		waiter, holder := connect(t, db), connect(t, db)
-		w := newWitness(t, dsn, big(1, 2)...)
-		marks := func() int {
-			held, err := waiter.Held()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return len(held)
-		}
-		listen(t, waiter, big(1, 2)...)
-		if n := marks(); n != 3 {
-			t.Errorf("%d marks of two bells, want 3", n)
-		}
-		listen(t, waiter, big(2)...)
-		if n := marks(); n != 2 {
-			t.Errorf("%d marks of one bell, want 2", n)
-		}
-		for _, s := range []dialect.Session{waiter, holder} {
-			exchange(t, s, dialect.Batch{Try: big(1)})
-			exchange(t, s, dialect.Batch{Release: big(1)})
-		}
-		exchange(t, waiter, dialect.Batch{Try: big(2)})
-		exchange(t, waiter, dialect.Batch{Release: big(2)})
-		listen(t, waiter)
-		if n := marks(); n != 0 {
-			t.Errorf("%d marks without a bell", n)
-		}
-		exchange(t, holder, dialect.Batch{Try: big(2)})
-		exchange(t, holder, dialect.Batch{Release: big(2)})
-		if got := w.heard(t); len(got) != 0 {
-			t.Errorf("rang %v, want none", got)
-		}
-	})
 }

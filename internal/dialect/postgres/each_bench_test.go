@@ -1,4 +1,4 @@
-package postgres_test
+package postgres
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 // for each request, and one that gives them back. Beside it are the same keys
 // without groups.
 func BenchmarkEach(b *testing.B) {
-	s := connect(b, open(b, "pgx", pgtest.Database(b)))
+	s := connect(b, openPool(b, "pgx", pgtest.Database(b)))
 	for _, requests := range []int{1, 256} {
 		var keys []dialect.Key
 		var groups, singles []dialect.Group

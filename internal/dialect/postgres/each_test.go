@@ -1,4 +1,4 @@
-package postgres_test
+package postgres
 
 import (
 	"database/sql"
@@ -18,47 +18,8 @@ func wons(b dialect.Batch) (all []int) {
 }
 
 // One key of each group is taken, or none. The statement probes keys beyond a
-// group, and frees its probes.
-func TestEach(t *testing.T) {
-	const free, over, up = dialect.NoneFree, dialect.OverLimit, dialect.GivenUp
-	eachDriver(t, func(t *testing.T, db *sql.DB) {
-		a, b := connect(t, db), connect(t, db)
-		got := exchange(t, a, dialect.Batch{Try: big(90), Each: []dialect.Group{
-			{Keys: big(1, 2)}, {Keys: big(3)}, {Keys: big(-4, 5), Last: true},
-			{Keys: big(6), Last: true},
-			{Keys: big(7, 8, 9), Beyond: big(10, 11), Last: true},
-		}})
-		if want := []int{0, 0, 0, 0, 0}; !reflect.DeepEqual(wons(got), want) {
-			t.Fatalf("won %v, want %v", wons(got), want)
-		}
-		holds(t, a, big(90, 1, 3, -4, 6, 7))
-		got = exchange(t, b, dialect.Batch{Each: []dialect.Group{
-			{Keys: big(1, 2)}, {Keys: big(21), Last: true}, // the second key
-			{Keys: big(22)}, {Keys: big(3)}, {Keys: big(23), Last: true}, // the second group is full
-			{Keys: big(6)}, {Keys: big(24), Last: true}, // the first group is full
-			{Keys: big(7, 8), Beyond: big(25), Last: true},       // none beyond is held
-			{Keys: big(30, 31), Beyond: big(90, 26), Last: true}, // one, and two are free
-			{Keys: big(32)}, {Keys: big(33), Beyond: big(-4, 34), Last: true}, // one, and one is free
-			{Keys: big(35, 36), Held: 1, Last: true},
-			{Keys: big(37, 38), Held: 1, Beyond: big(90, 39), Last: true},
-		}})
-		want := []int{1, 0, up, free, up, free, up, 1, 0, up, over, 0, over}
-		if !reflect.DeepEqual(wons(got), want) {
-			t.Errorf("won %v, want %v", wons(got), want)
-		}
-		holds(t, b, big(2, 21, 8, 30, 35))
-		holds(t, a, big(90, 1, 3, -4, 6, 7)) // the probes are gone: they were shared
-		got = exchange(t, a, dialect.Batch{Release: big(90, 1), Each: []dialect.Group{
-			{Keys: big(1)}, {Keys: big(22, 25), Last: true}, {Keys: big(26, 31, 33, 34), Last: true},
-		}})
-		if want := []int{0, 0, 0}; len(got.NotHeld) > 0 || !reflect.DeepEqual(wons(got), want) {
-			t.Errorf("not held %v, won %v, want %v", got.NotHeld, wons(got), want)
-		}
-	})
-}
-
-// TestEachAgainstModel compares the statement with a model, for small requests
-// in random states of the server.
+// group, and frees its probes. A model says what it does, for small requests in
+// random states of the server.
 func TestEachAgainstModel(t *testing.T) {
 	eachDriver(t, func(t *testing.T, db *sql.DB) {
 		a, b := connect(t, db), connect(t, db)

@@ -16,23 +16,17 @@ func lateLock(t *testing.T, db *sql.DB) (l LateLock, alive func() bool) {
 	t.Helper()
 	ctx := context.Background()
 	conn, err := db.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	l.Key = dialect.Key{Space: dialect.TwoInts, ID: 7<<32 | 8}
 	err = conn.QueryRowContext(ctx, `SELECT pid, backend_start FROM pg_stat_activity, pg_advisory_lock(7, 8) WHERE pid = pg_backend_pid()`).Scan(&l.PID, &l.Start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS beats (pid int, backend_start timestamptz, key_space smallint, key_id bigint,
 		shared boolean, heartbeat timestamptz, expires timestamptz)`)
 	if err == nil {
 		_, err = db.ExecContext(ctx, `INSERT INTO beats VALUES ($1, $2, 1, $3, false, now() - interval '40 seconds', now() - interval '39.998 seconds')`, l.PID, l.Start, l.Key.ID)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l, func() bool { return conn.PingContext(ctx) == nil }
 }
 
@@ -40,12 +34,11 @@ func lateLock(t *testing.T, db *sql.DB) (l LateLock, alive func() bool) {
 // lease of a row.
 func awaitSilence(t *testing.T, db *sql.DB, pid int) {
 	t.Helper()
-	for silent := false; !silent; {
-		const query = "SELECT state = 'idle' AND state_change < clock_timestamp() - interval '5 milliseconds' FROM pg_stat_activity WHERE pid = $1"
-		if err := db.QueryRow(query, pid).Scan(&silent); err != nil {
-			t.Fatal(err)
-		}
-	}
+	const query = "SELECT state = 'idle' AND state_change < clock_timestamp() - interval '5 milliseconds' FROM pg_stat_activity WHERE pid = $1"
+	eventually(t, "the process is idle", func() (silent bool) {
+		must(t, db.QueryRow(query, pid).Scan(&silent))
+		return silent
+	})
 }
 
 var beats = Registry{Heartbeats: RegistryTable{Name: "beats", Readable: true}}
@@ -96,9 +89,7 @@ func TestTerminateLooksAgain(t *testing.T) {
 					tt.look(&l)
 				}
 				if tt.change != "" {
-					if _, err := db.Exec(tt.change); err != nil {
-						t.Fatal(err)
-					}
+					execute(t, db, tt.change)
 				}
 				awaitSilence(t, db, l.PID)
 				ended, err := beats.Terminate(context.Background(), db, l)

@@ -1,10 +1,9 @@
-package postgres_test
+package postgres
 
 import (
 	"context"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
@@ -12,12 +11,10 @@ import (
 func BenchmarkOpen(b *testing.B) {
 	for _, driver := range pgtest.Drivers() {
 		b.Run(driver, func(b *testing.B) {
-			db := open(b, driver, pgtest.Database(b))
+			db := openPool(b, driver, pgtest.Database(b))
 			for b.Loop() {
-				s, err := postgres.Dialect{}.Open(context.Background(), db, settings)
-				if err != nil {
-					b.Fatal(err)
-				}
+				s, err := Dialect{}.Open(context.Background(), db, patient)
+				must(b, err)
 				s.Destroy()
 			}
 		})

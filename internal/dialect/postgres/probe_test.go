@@ -16,14 +16,10 @@ import (
 func TestResponds(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	port, err := pgtest.TakePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer pgtest.GivePortBack(port)
 	for _, tt := range []struct {
 		name    string
@@ -48,14 +44,10 @@ func TestResponds(t *testing.T) {
 func addressOf(t *testing.T, c *pgtest.Cluster) net.Addr {
 	t.Helper()
 	db, err := sql.Open("pgx", c.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	return dbconn.SocketOf(conn, nil).RemoteAddr()
 }

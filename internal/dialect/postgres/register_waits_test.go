@@ -17,14 +17,10 @@ func TestWaitsAreCheckedTogether(t *testing.T) {
 	t.Parallel()
 	db := openPool(t, "pgx", pgtest.Database(t))
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	var pid int64
-	if err := conn.QueryRowContext(t.Context(), "SELECT pg_catalog.pg_backend_pid() FROM pg_advisory_lock(-1) AS one, pg_advisory_lock(-2, 3) AS two").Scan(&pid); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.QueryRowContext(t.Context(), "SELECT pg_catalog.pg_backend_pid() FROM pg_advisory_lock(-1) AS one, pg_advisory_lock(-2, 3) AS two").Scan(&pid))
 	pair := dialect.Key{Space: dialect.TwoInts, ID: -2<<32 | 3}
 	r := &Register{Waits: []WaitingKey{
 		{Key: dialect.Key{ID: 1}, Holding: dialect.Key{ID: -1}, Holds: true, Waiters: 1, HoldingPID: pid},
@@ -46,15 +42,11 @@ func TestWaitsAreCheckedTogether(t *testing.T) {
 func texts(t *testing.T, db *sql.DB, query string) (all []string) {
 	t.Helper()
 	rows, err := db.QueryContext(context.Background(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var text string
-		if err := rows.Scan(&text); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&text))
 		all = append(all, text)
 	}
 	return all

@@ -1,12 +1,10 @@
 package postgres
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -33,59 +31,8 @@ func mustDrop(t *testing.T, s dialect.Session, c dialect.SecretCheck) {
 func checksHeld(t *testing.T, s dialect.Session) int {
 	t.Helper()
 	keys, err := s.Held()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(slices.DeleteFunc(keys, func(k dialect.Key) bool { return !k.IsShared() }))
-}
-
-// Of two sessions with different secrets that come at the same moment, never do
-// both use the namespace.
-func TestLongSecretChecksRace(t *testing.T) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.Database(t)
-			one, other := opened(t, driver, dsn), opened(t, driver, dsn)
-			both, none := 0, 0
-			const rounds = 400
-			for round := range rounds {
-				var (
-					got   [2]bool
-					ready sync.WaitGroup
-					ended sync.WaitGroup
-				)
-				ready.Add(2)
-				for i, s := range []dialect.Session{one, other} {
-					check := dialect.SecretCheckOf(fmt.Sprint("namespace-", round), uint32(i+1))
-					ended.Go(func() {
-						ready.Done()
-						ready.Wait()
-						conflict, err := s.UseSecret(check)
-						if err != nil {
-							t.Errorf("UseSecret: %v", err)
-							return
-						}
-						got[i] = !conflict
-					})
-				}
-				ended.Wait()
-				switch {
-				case got[0] && got[1]:
-					both++
-				case !got[0] && !got[1]:
-					none++
-				}
-			}
-			if both > 0 {
-				t.Errorf("%d of %d times both used the namespace", both, rounds)
-			}
-			if n := checksHeld(t, one) + checksHeld(t, other); n != rounds-none {
-				t.Errorf("%d checks are held after %d successes", n, rounds-none)
-			}
-			t.Logf("%d rounds: both were refused in %d, one was in the others", rounds, none)
-		})
-	}
 }
 
 // A session with another secret does not disturb a fleet that is there, however
@@ -129,46 +76,6 @@ func TestLongSecretNewcomerDoesNotDisturb(t *testing.T) {
 	}
 }
 
-// A session uses a check until it drops the check or ends. A session that was
-// refused does not use it in any way.
-func TestSecretCheck(t *testing.T) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.Database(t)
-			one, same, other := opened(t, driver, dsn), opened(t, driver, dsn), opened(t, driver, dsn)
-			right, wrong, apart := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 1<<32-1), dialect.SecretCheckOf("mail", 7)
-			ask := func(s dialect.Session, want bool, c dialect.SecretCheck) {
-				t.Helper()
-				if got := uses(t, s, c); got != want {
-					t.Errorf("check %v: uses %t", c, got)
-				}
-			}
-			ask(one, true, right)
-			ask(one, true, right) // once, however often it asks
-			ask(same, true, right)
-			ask(other, false, wrong)
-			ask(other, true, apart)
-			if keys, err := one.Held(); err != nil || slices.ContainsFunc(keys, func(k dialect.Key) bool { return !k.IsShared() }) {
-				t.Errorf("a check is among the keys that are held exclusively: %v, %v", keys, err)
-			}
-			mustDrop(t, one, right)
-			ask(one, true, apart)
-			ask(other, false, wrong)
-			mustDrop(t, same, right)
-			ask(same, true, apart)
-			ask(other, true, wrong)
-			ask(one, false, right)
-			other.Destroy()
-			for deadline := time.Now().Add(30 * time.Second); !uses(t, one, right); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("a check outlives its session")
-				}
-			}
-		})
-	}
-}
-
 // The smallest and the largest numbers are checks like others, with every way of
 // a driver to send them.
 func TestSecretChecksOfAllNumbers(t *testing.T) {
@@ -200,9 +107,7 @@ func TestSecretCheckLeftByAnError(t *testing.T) {
 		t.Fatal("the first session is refused")
 	}
 	// The statement between the two looks at a moment at which there was no fleet.
-	if _, err := s.conn.ExecContext(t.Context(), "SELECT pg_advisory_lock_shared($1::int, $2::int)", wrong.Class, wrong.Fingerprint); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, s.conn, "SELECT pg_advisory_lock_shared($1::int, $2::int)", wrong.Class, wrong.Fingerprint)
 	if uses(t, opened(t, "pgx", dsn), right) {
 		t.Error("a newcomer does not see what was left")
 	}

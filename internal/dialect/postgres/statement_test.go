@@ -1,4 +1,4 @@
-package postgres_test
+package postgres
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func TestDriverModes(t *testing.T) {
 				}
 				dsn += separator + mode.option
 			}
-			a, b := connect(t, open(t, mode.driver, dsn)), connect(t, open(t, mode.driver, dsn))
+			a, b := connect(t, openPool(t, mode.driver, dsn)), connect(t, openPool(t, mode.driver, dsn))
 			numbers := big(1, -2, 1<<63-1, -1<<63, 0)
 			for _, keys := range [][]dialect.Key{numbers, pairs(0, 1, -1, 1<<31-1, -1<<31), big(7)} {
 				if got := exchange(t, a, dialect.Batch{Try: keys}); len(got.Busy) != 0 {
@@ -61,7 +61,7 @@ func TestDriverModes(t *testing.T) {
 // session then uses what the driver has.
 func TestPlainDriver(t *testing.T) {
 	dsn := pgtest.Database(t)
-	plain := sql.OpenDB(plainConnector{dsn, open(t, "postgres", dsn).Driver()})
+	plain := sql.OpenDB(plainConnector{dsn, openPool(t, "postgres", dsn).Driver()})
 	t.Cleanup(func() { _ = plain.Close() })
 	a, b := connect(t, plain), connect(t, plain)
 	exchange(t, a, dialect.Batch{Try: big(1, 2)})

@@ -1,10 +1,10 @@
 package postgres
 
 import (
+	"crypto/rand"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -17,25 +17,21 @@ func TestTerminate(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
 	admin := openPool(t, "pgx", dsn)
-	if _, err := admin.Exec("DO $$ BEGIN CREATE ROLE left_outsider LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$"); err != nil {
-		t.Fatal(err)
-	}
+	role := "outsider_" + strings.ToLower(rand.Text())
+	execute(t, admin, "CREATE ROLE "+role+" LOGIN")
+	t.Cleanup(func() { execute(t, admin, "DROP ROLE "+role) })
 	scheme, rest, _ := strings.Cut(dsn, "://")
 	_, rest, _ = strings.Cut(rest, "@")
-	one, two, outsider := opened(t, "pgx", dsn), opened(t, "pgx", dsn), opened(t, "pgx", scheme+"://left_outsider@"+rest)
+	one, two, outsider := opened(t, "pgx", dsn), opened(t, "pgx", dsn), opened(t, "pgx", scheme+"://"+role+"@"+rest)
 	lives := func(s *session) bool {
 		var n int
-		if err := admin.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", s.pid).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", s.pid).Scan(&n))
 		return n == 1
 	}
 	later := two.Process()
 	later.Start--
 	renamed := opened(t, "pgx", dsn) // as by a pooler, before another client gets the process
-	if _, err := renamed.conn.ExecContext(t.Context(), "RESET application_name"); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, renamed.conn, "RESET application_name")
 	for _, tt := range []struct {
 		by         *session
 		left, want []dialect.Process
@@ -50,11 +46,7 @@ func TestTerminate(t *testing.T) {
 			t.Errorf("Terminate(%v): %v, %v, want %v", tt.left, there, err, tt.want)
 		}
 	}
-	for began := time.Now(); lives(outsider); time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatal("the process that was meant is there")
-		}
-	}
+	eventually(t, "the process that was meant ends", func() bool { return !lives(outsider) })
 	if there, err := one.Terminate([]dialect.Process{outsider.Process()}); err != nil || len(there) != 0 {
 		t.Errorf("Terminate of what is gone: %v, %v", there, err)
 	}
