@@ -85,11 +85,7 @@ func TestNarrowExact(t *testing.T) {
 		faults := disturbances(rs.faults)
 		for _, r := range rs.keys {
 			ops, _, _ := r.operations(r.excuses(rs, terms(0), faults))
-			want := piece{ops: ops}.check(time.Now().Add(100 * time.Millisecond)) // else it is too hard
-			if want == porcupine.Unknown {
-				count["too hard without"]++
-				continue
-			}
+			want := piece{ops: ops}.check(time.Time{})
 			count[fmt.Sprint(want)]++
 			narrowed := append([]operation(nil), ops...)
 			r.narrow(narrowed)
@@ -133,13 +129,4 @@ func disturb(rng *rand.Rand, events []history.Event) {
 			e.Hold.Valid += shift()
 		}
 	}
-}
-
-func randomCalls(seed uint64) (calls []call) {
-	rng := rand.New(rand.NewPCG(seed, 1))
-	for range rng.IntN(30) {
-		begin := history.Moment(1 + rng.IntN(50))
-		calls = append(calls, call{process: 1 + rng.IntN(4), begin: begin, end: begin + history.Moment(rng.IntN(10))})
-	}
-	return calls
 }
