@@ -38,8 +38,8 @@ type clientOrders struct {
 // A step is what a client does next. It answers each with a line: "ok", or what
 // went wrong.
 type step struct {
-	Do   string // "hold", "wait", "release", "name" or "fill"
-	Key  int    // of hold, wait, release and name; of fill: how many keys to hold, from 0 on
+	Do   string // "hold", "wait", "release" or "name"
+	Key  int    // of all
 	With int    // of wait: the key that the waiting caller holds
 	Name string // of name
 }
@@ -102,9 +102,6 @@ func (c *client) name(key int, name string) {
 	c.follow(step{Do: "name", Key: key, Name: name})
 }
 
-// fill makes the client hold n keys.
-func (c *client) fill(n int) { c.t.Helper(); c.follow(step{Do: "fill", Key: n}) }
-
 // die kills the client, as kill -9 does.
 func (c *client) die() {
 	c.t.Helper()
@@ -129,7 +126,7 @@ func beClient(stdin io.Reader, o clientOrders) error {
 	}
 	defer db.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	options := []sqllock.Option{sqllock.WithRegistry(""), sqllock.WithHolder(o.Holder), sqllock.WithMaxHeld(20000)}
+	options := []sqllock.Option{sqllock.WithRegistry(""), sqllock.WithHolder(o.Holder)}
 	if o.Heartbeat > 0 {
 		options = append(options, sqllock.WithHeartbeat(o.Heartbeat))
 	}
@@ -164,10 +161,7 @@ func (h *holder) follow(s step) error {
 	switch s.Do {
 	case "hold":
 		return h.hold(s.Key)
-	case "fill":
-		return h.fill(s.Key)
-	}
-	if s.Do == "wait" {
+	case "wait":
 		held := h.locks[s.With]
 		if held == nil {
 			return errors.New("the key of With is not held")
@@ -193,26 +187,6 @@ func (h *holder) follow(s step) error {
 		return lock.Unlock()
 	}
 	return errors.New("unknown step")
-}
-
-// fill holds n keys, as many callers would. They are never released.
-func (h *holder) fill(n int) error {
-	const callers = 50
-	results := make(chan error, callers)
-	for i := range callers {
-		go func() {
-			var err error
-			for k := i; k < n && err == nil; k += callers {
-				_, err = h.session.TryLock(h.ctx, exportKey(k))
-			}
-			results <- err
-		}()
-	}
-	var err error
-	for range callers {
-		err = errors.Join(err, <-results)
-	}
-	return err
 }
 
 func (h *holder) hold(n int) error {

@@ -6,12 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/chromedp/cdproto/network"
-
-	"github.com/latchkey-go/latchkey/internal/dbtest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
-	"github.com/latchkey-go/latchkey/sqllock/lockui"
 )
 
 // attack serves an attacker's page at /, and returns its port.
@@ -70,71 +64,4 @@ func TestLongCrossSitePost(t *testing.T) {
 	p.open(address)
 	p.follow("main form button.danger")
 	p.wants("the page's own form", "The session has been ended")
-}
-
-// The page appears in no frame, so that no other page can have an operator click
-// where the attacker wants.
-func TestLongFramed(t *testing.T) {
-	needPrograms(t)
-	s := serve(t, pgtest.Database(t), nil)
-	harmless := attack(t, "<p>hello")
-	for _, tt := range []struct {
-		name, address string
-		refused       bool
-	}{
-		{"the page", s.origin + publicPrefix, true},
-		{"a page that may be framed", "http://127.0.0.1:" + harmless, false},
-	} {
-		for kind, host := range attackers {
-			t.Run(tt.name+" by "+kind, func(t *testing.T) {
-				port := attack(t, fmt.Sprintf("<iframe title=prize src=%q></iframe>", tt.address))
-				p := newTab(t, "http://"+host+":"+port, look{})
-				p.open("/")
-				refused := strings.Contains(strings.Join(p.take(), "\n"), "frame-ancestors")
-				if refused != tt.refused {
-					t.Errorf("refused: %v, want %v", refused, tt.refused)
-				}
-			})
-		}
-	}
-}
-
-// Without WithAuthorize the page answers only this machine, by its own names: not
-// under a name that an attacker's name server gives it, and not through a proxy.
-func TestLongAnotherHost(t *testing.T) {
-	needPrograms(t)
-	page := lockui.New(dbtest.Open(t, "pgx", pgtest.Database(t)))
-	mux := http.NewServeMux()
-	mux.Handle(backendPrefix, page)
-	server := httptest.NewServer(mux)
-	t.Cleanup(func() {
-		_ = page.Close()
-		server.CloseClientConnections()
-		server.Close()
-	})
-	port := server.URL[strings.LastIndexByte(server.URL, ':')+1:]
-	for _, tt := range []struct {
-		name, host string
-		forwarded  string
-		want       int64
-	}{
-		{"an address", "127.0.0.1", "", http.StatusOK},
-		{"localhost", "localhost", "", http.StatusOK},
-		{"a name of the attacker", strangeHost, "", http.StatusForbidden},
-		{"through a proxy", "127.0.0.1", "192.0.2.1", http.StatusForbidden},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := newTab(t, "http://"+tt.host+":"+port, look{})
-			if tt.forwarded != "" {
-				call(p, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"X-Forwarded-For": tt.forwarded}})
-			}
-			if got := p.open(backendPrefix + "locks"); got != tt.want {
-				t.Errorf("status %d, want %d", got, tt.want)
-			}
-			p.take() // a warning that plain HTTP under such a name is not trustworthy
-			if tt.want != http.StatusOK && strings.Contains(p.text(), "Held locks") {
-				t.Error("the refusal shows the page")
-			}
-		})
-	}
 }

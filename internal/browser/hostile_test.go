@@ -84,24 +84,6 @@ func TestLongHostileClient(t *testing.T) {
 	}
 }
 
-// Without WithNames the page has nothing of what a client has written about itself.
-func TestLongHostileClientWithoutNames(t *testing.T) {
-	needPrograms(t)
-	dsn := pgtest.Database(t)
-	s := serve(t, dsn, nil)
-	begin(t, dsn, s)
-	p := s.tab(t, look{})
-	for _, view := range []string{"locks", "waits", "findings"} {
-		p.open(publicPrefix + view)
-		p.isIntact(view)
-		for _, trace := range []string{"attacker", "onerror", "reversed", "application"} {
-			if html := evaluate[string](p, "document.querySelector('main').innerHTML"); strings.Contains(html, trace) {
-				t.Errorf("%s: the page has %q of a client", view, trace)
-			}
-		}
-	}
-}
-
 // begin makes hostile clients: Sessions whose holder and whose locks' names are
 // hostile, and other programs with such an application_name that hold a lock or
 // wait for one.

@@ -50,16 +50,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestStartTime(t *testing.T) {
-	New(t) // makes the template, if there is none
-	begin := time.Now()
-	c := New(t)
-	t.Logf("Start took %v", time.Since(begin))
-	begin = time.Now()
-	must(t, c.Close())
-	t.Logf("Close took %v", time.Since(begin))
-}
-
 func TestDSNs(t *testing.T) {
 	t.Parallel()
 	c := New(t)
@@ -115,13 +105,10 @@ func TestStartErrorHoldsLog(t *testing.T) {
 	}
 }
 
-func TestLongTwoClustersAtOnce(t *testing.T) {
+func TestStepClockRefused(t *testing.T) {
 	t.Parallel()
-	a, b := New(t), New(t)
-	do(t, a.DSN(""), "CREATE TABLE only_in_a ()")
-	const query = "SELECT to_regclass('only_in_a') IS NOT NULL"
-	if !ask[bool](t, a.DSN(""), query) || ask[bool](t, b.DSN(""), query) {
-		t.Error("two clusters share data")
+	if New(t).StepClock(time.Second) == nil {
+		t.Error("the clock of a server without one of its own was stepped")
 	}
 }
 

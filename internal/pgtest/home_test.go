@@ -3,6 +3,7 @@ package pgtest
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestRunError(t *testing.T) {
@@ -25,7 +26,7 @@ func TestLongRunOutOfTime(t *testing.T) {
 	h, err := newHome()
 	must(t, err)
 	defer func() { must(t, h.remove()) }()
-	if err := h.run(quiet, "/bin/sh", "-c", "exec sleep 60"); err == nil || !strings.Contains(err.Error(), "without success") {
+	if err := h.run(100*time.Millisecond, "/bin/sh", "-c", "exec sleep 60"); err == nil || !strings.Contains(err.Error(), "without success") {
 		t.Errorf("got %v, want an error that says it took too long", err)
 	}
 }

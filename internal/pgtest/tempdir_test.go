@@ -3,6 +3,7 @@ package pgtest
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,31 +19,21 @@ func TestTempDir(t *testing.T) {
 	if os.Geteuid() == 0 {
 		reachable = "/tmp" // the server's account has no access to closed
 	}
-	unset := "/tmp"
-	if freeBytes(memoryDir) >= enoughMemory {
-		unset = memoryDir
-	}
-	tests := []struct{ name, tmpdir, want string }{
-		{"not set", "", unset},
-		{"ordinary", open, open},
-		{"too long for a socket", "/tmp/" + strings.Repeat("x", 80), "/tmp"},
-		{"ours alone", closed, reachable},
+	tests := []struct {
+		name, tmpdir string
+		want         []string
+	}{
+		{"not set", "", []string{"/tmp", memoryDir}}, // by what is free in memory, which other programs change
+		{"ordinary", open, []string{open}},
+		{"too long for a socket", "/tmp/" + strings.Repeat("x", 80), []string{"/tmp"}},
+		{"ours alone", closed, []string{reachable}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("TMPDIR", tt.tmpdir)
-			if got := tempDir(); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
+			if got := tempDir(); !slices.Contains(tt.want, got) {
+				t.Errorf("got %s, want one of %q", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestFreeBytes(t *testing.T) {
-	if freeBytes("/tmp") == 0 {
-		t.Error("nothing is free in /tmp")
-	}
-	if freeBytes("/no/such/directory") != 0 {
-		t.Error("something is free nowhere")
 	}
 }

@@ -67,17 +67,3 @@ func TestOrder(t *testing.T) {
 		}
 	}
 }
-
-func TestCloseEnds(t *testing.T) {
-	proxy, err := Start("127.0.0.1:1", time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := proxy.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if conn, err := net.Dial("tcp", proxy.Addr); err == nil {
-		_ = conn.Close()
-		t.Error("it still listens")
-	}
-}

@@ -5,10 +5,14 @@ import (
 	"os"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	bound.Lengthen()
+	os.Exit(pgtest.Main(m))
+}
 
 // Each benchmark does what it says a few times: one that fails has no figures.
 func TestBenchmarks(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/bench/locks"
 	"github.com/latchkey-go/latchkey/internal/bench/servers"
+	"github.com/latchkey-go/latchkey/internal/bound"
 )
 
 var env locks.Env
@@ -16,6 +17,7 @@ var env locks.Env
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	bound.Lengthen()
 	s, err := servers.Start(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -10,10 +10,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/latchkey-go/latchkey/internal/bench/locks"
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	bound.Lengthen()
+	os.Exit(pgtest.Main(m))
+}
 
 // Pods of both kinds lock the same names: the comparison is of the same work.
 func TestPodsExclude(t *testing.T) {

@@ -5,10 +5,14 @@ import (
 	"os"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	bound.Lengthen()
+	os.Exit(pgtest.Main(m))
+}
 
 // Over each protocol a user whose place is taken is refused, another one and
 // the next one are not.

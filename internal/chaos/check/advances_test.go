@@ -2,7 +2,6 @@ package check
 
 import (
 	"errors"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -80,97 +79,4 @@ func TestAdvances(t *testing.T) {
 		{"read before it was there", list(first, second, reading(7, 1, 2)), both, ErrMarkRead},
 		{"read as what was never there", list(first, second, reading(6, 3, 4)), both, ErrMarkRead},
 	})
-}
-
-// Random histories of right watermarks pass, and each defect is found in most.
-func TestRandomAdvances(t *testing.T) {
-	for name, defect := range map[string]struct {
-		break1 func(*rand.Rand, []history.Event, *Left) bool
-		want   error
-	}{
-		"none": {func(*rand.Rand, []history.Event, *Left) bool { return true }, nil},
-		"a row is gone": {func(rng *rand.Rand, events []history.Event, left *Left) bool {
-			i := rng.IntN(len(left.Advanced))
-			number := left.Advanced[i].Number
-			left.Advanced = append(left.Advanced[:i:i], left.Advanced[i+1:]...)
-			return resultOf(events, number) == history.OK
-		}, ErrAdvanceMissing},
-		"two rows change places": {func(rng *rand.Rand, _ []history.Event, left *Left) bool {
-			i := 1 + rng.IntN(len(left.Advanced)-1)
-			left.Advanced[i].N, left.Advanced[i-1].N = left.Advanced[i-1].N, left.Advanced[i].N
-			return true
-		}, ErrMarkFell},
-		"one that was committed says that it was passed": {func(rng *rand.Rand, events []history.Event, _ *Left) bool {
-			a := events[rng.IntN(len(events))].Advance
-			if a == nil || a.Result != history.OK {
-				return false
-			}
-			a.Result = history.Passed
-			return true
-		}, ErrAdvanceStored},
-		"a read of the first mark comes last": {func(_ *rand.Rand, events []history.Event, left *Left) bool {
-			for _, e := range events {
-				if e.Mark != nil {
-					e.Mark.Begin, e.Mark.End, e.Mark.At, e.Mark.Is = sec(1e6), sec(1e6), left.Advanced[0].To, true
-					return true
-				}
-			}
-			return false
-		}, ErrMarkRead},
-	} {
-		t.Run(name, func(t *testing.T) {
-			broken := 0
-			for seed := range uint64(seeds) {
-				rng := rand.New(rand.NewPCG(seed, 5))
-				events, left := simulateAdvances(rng, 200)
-				if !defect.break1(rng, events, &left) {
-					continue
-				}
-				broken++
-				if _, err := Services(events, left, ServiceParams{}); defect.want == nil && err != nil || !errors.Is(err, defect.want) {
-					t.Fatalf("seed %d: %v, want %v", seed, err, defect.want)
-				}
-			}
-			if broken < seeds/10 {
-				t.Errorf("%d histories show too little", broken)
-			}
-		})
-	}
-}
-
-func resultOf(events []history.Event, number int64) history.Result {
-	for _, e := range events {
-		if e.Advance != nil && e.Advance.Number == number {
-			return e.Advance.Result
-		}
-	}
-	return ""
-}
-
-// simulateAdvances is the history of a right watermark. Each call takes effect
-// at a moment of its own; a tenth gets no answer, and a tenth leaves no line.
-func simulateAdvances(rng *rand.Rand, calls int) (events []history.Event, left Left) {
-	now, mark := history.Moment(0), int64(0)
-	for number := range int64(calls) {
-		now += 1 + history.Moment(rng.Int64N(10))
-		begin, end := now-history.Moment(rng.Int64N(50)), now+history.Moment(rng.Int64N(50))
-		if rng.IntN(4) == 0 {
-			events = append(events, serviced(history.Serviced{Mark: &history.Mark{At: mark, Is: mark != 0, Begin: begin, End: end}}))
-			continue
-		}
-		a := history.Advance{To: 1 + max(0, mark+rng.Int64N(5)-2), Number: number, Begin: begin, End: end, Result: history.Passed}
-		if a.To > mark {
-			mark, a.Result = a.To, history.OK
-			left.Advanced = append(left.Advanced, Advanced{N: int64(len(left.Advanced)), To: mark, Number: number, Began: begin})
-		}
-		switch rng.IntN(10) {
-		case 0:
-			a.Result = history.Failed
-		case 1:
-			continue
-		}
-		events = append(events, serviced(history.Serviced{Advance: &a}))
-	}
-	left.Marks = []Marked{{At: mark}}
-	return events, left
 }

@@ -25,28 +25,3 @@ func TestContendedCalls(t *testing.T) {
 		t.Errorf("%d calls, %d contended, %v; want 5 and 2, of them one granted", r.Operations, r.Contended, r.Tries)
 	}
 }
-
-// The fast count of contended calls against the obvious one.
-func TestContended(t *testing.T) {
-	for seed := range uint64(300) {
-		calls := randomCalls(seed)
-		want := 0
-		for i, a := range calls {
-			for j, b := range calls {
-				if i != j && a.process != b.process && a.begin <= b.end && b.begin <= a.end {
-					want++
-					break
-				}
-			}
-		}
-		got := 0
-		for _, hit := range contended(calls) {
-			if hit {
-				got++
-			}
-		}
-		if got != want {
-			t.Fatalf("seed %d: %d, want %d", seed, got, want)
-		}
-	}
-}

@@ -2,7 +2,6 @@ package check
 
 import (
 	"errors"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -91,60 +90,4 @@ func TestLooks(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Random looks at a right registry pass, and one that is wrong is found.
-func TestRandomLooks(t *testing.T) {
-	for defect, want := range map[string]error{"": nil, "name": ErrNotShown, "since": ErrWrongSince, "stays": ErrStillShown, "age": ErrWrongAge} {
-		t.Run(defect, func(t *testing.T) {
-			for seed := range uint64(seeds) {
-				events := simulateLooks(rand.New(rand.NewPCG(seed, 8)), defect)
-				report, err := Services(events, Left{}, registryParams())
-				if want == nil && (err != nil || report.Named == 0) || !errors.Is(err, want) {
-					t.Fatalf("seed %d: %v, want %v", seed, err, want)
-				}
-			}
-		})
-	}
-}
-
-// simulateLooks is the history of a key that is held again and again, with looks
-// at random moments. The registry is late by up to Written.
-func simulateLooks(rng *rand.Rand, defect string) (events []history.Event) {
-	now, before := 1.0, int64(0)
-	for lock := int64(1); lock <= 20; lock++ {
-		begin := now + rng.Float64()
-		end := begin + 4 + 6*rng.Float64()
-		process := int(1 + lock%3)
-		events = append(events, turn(process, lock, begin, end)...)
-		for range 10 {
-			at := begin + 0.1 + (end-begin-0.4)*rng.Float64()
-			s := shown(process, lock, at-begin-0.05)
-			if at < begin+1+rng.Float64() {
-				s = history.Shown{Key: key}
-			}
-			events = append(events, look(at, s), aged(1+rng.IntN(4), at, at-begin, true))
-		}
-		if lock == 20 {
-			events = append(events, simulatedDefect(defect, process, lock, before, begin)...)
-		}
-		now, before = end, lock
-	}
-	return events
-}
-
-// simulatedDefect is a look, or an answer, that is certainly wrong.
-func simulatedDefect(defect string, process int, lock, before int64, begin float64) []history.Event {
-	switch s := shown(process, lock, 2.9); defect {
-	case "name":
-		return list(look(begin+3, shown(process, lock+1, 3)))
-	case "since":
-		s.For = sec(0.5)
-		return list(look(begin+3, s))
-	case "stays":
-		return list(look(begin+3, s, shown(int(1+before%3), before, 9)))
-	case "age":
-		return list(aged(4, begin+3, 1, true))
-	}
-	return nil
 }

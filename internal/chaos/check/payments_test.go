@@ -1,8 +1,6 @@
 package check
 
 import (
-	"errors"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
@@ -58,71 +56,4 @@ func TestPayments(t *testing.T) {
 		{"never carried out", list(payment(503, 0, ""), last(payment(503, 0, ""))), one, ErrUnanswered},
 		{"never without a response", list(last(payment(0, 0, ""))), Left{}, ErrUnanswered},
 	})
-}
-
-// Random histories of a right middleware pass, and each defect is found.
-func TestRandomPayments(t *testing.T) {
-	for defect, want := range map[string]error{
-		"": nil, "twice": ErrPaidTwice, "lost": ErrNotPaid, "again": ErrTwoResponses, "kept": ErrDeclined,
-	} {
-		t.Run(defect, func(t *testing.T) {
-			right := 0
-			for seed := range uint64(seeds) {
-				events, left := simulatePayments(rand.New(rand.NewPCG(seed, 6)), 300, defect)
-				_, err := Services(events, left, ServiceParams{})
-				if want == nil && err != nil {
-					t.Fatalf("seed %d: %v", seed, err)
-				}
-				if errors.Is(err, want) {
-					right++
-				}
-			}
-			if right < seeds/2 { // in the others the defect did not show
-				t.Errorf("%d of %d histories were judged as %v", right, seeds, want)
-			}
-		})
-	}
-}
-
-// simulatePayments is the history of some keys with attempts of all kinds. The
-// middleware has a defect in every third effect.
-func simulatePayments(rng *rand.Rand, attempts int, defect string) (events []history.Event, left Left) {
-	kept := map[int64]history.Payment{}
-	for number := int64(1); number <= int64(attempts); number++ {
-		p := history.Payment{Key: rng.Int64N(30), Receipt: number, Body: string(rune('a' + rng.IntN(26)))}
-		broken := rng.IntN(3) == 0
-		before, done := kept[p.Key]
-		switch n := rng.IntN(10); {
-		case done && broken && defect == "again":
-			p.Status = before.Status
-		case done:
-			p = before
-			p.Replayed = true
-		case n == 0:
-			p.Status = 500
-		case n == 1:
-			p.Status, p.Receipt = 503, 0
-		case n == 2:
-			p.Status = 402
-			if broken && defect == "kept" {
-				left.Paid = append(left.Paid, Paid{p.Key, number})
-			}
-		default:
-			p.Status = 201
-			if !broken || defect != "lost" {
-				left.Paid = append(left.Paid, Paid{p.Key, number})
-			}
-			if broken && defect == "twice" {
-				left.Paid = append(left.Paid, Paid{p.Key, number})
-			}
-		}
-		if p.Kept() {
-			kept[p.Key] = p
-		}
-		if rng.IntN(10) == 0 { // the client does not see it
-			p = history.Payment{Key: p.Key}
-		}
-		events = append(events, serviced(history.Serviced{Payment: &p}))
-	}
-	return events, left
 }

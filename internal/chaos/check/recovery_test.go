@@ -68,19 +68,3 @@ func TestRecovery(t *testing.T) {
 		})
 	}
 }
-
-func TestPercentile(t *testing.T) {
-	var sorted []time.Duration
-	for i := range 200 {
-		sorted = append(sorted, time.Duration(i+1))
-	}
-	for _, tt := range []struct {
-		p    float64
-		n    int
-		want time.Duration
-	}{{0.5, 200, 100}, {0.99, 200, 198}, {0.99, 1, 1}, {0.5, 1, 1}, {0.5, 2, 1}, {0.99, 2, 2}} {
-		if got := percentile(sorted[:tt.n], tt.p); got != tt.want {
-			t.Errorf("p%v of 1 to %d is %v, want %v", tt.p*100, tt.n, int(got), int(tt.want))
-		}
-	}
-}

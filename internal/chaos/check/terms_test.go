@@ -1,11 +1,7 @@
 package check
 
 import (
-	"errors"
-	"math/rand/v2"
-	"strconv"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
@@ -53,51 +49,4 @@ func TestTerms(t *testing.T) {
 	if err != nil || report.Terms != (Count{2, 1}) || report.Leaders != 2 || report.Ranked != 1 || report.Leading != 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
-}
-
-// Random terms of a right election pass, and what is changed in them is found.
-func TestRandomTerms(t *testing.T) {
-	for defect, want := range map[string]error{"": nil, "token": ErrTermToken, "leads": ErrLeadsOn, "gap": ErrLeaderless} {
-		t.Run(defect, func(t *testing.T) {
-			for seed := range uint64(seeds) {
-				events := simulateTerms(rand.New(rand.NewPCG(seed, 7)), 60, defect)
-				_, err := Services(events, Left{}, ServiceParams{Leaderless: time.Second})
-				if want == nil && err != nil || !errors.Is(err, want) {
-					t.Fatalf("seed %d: %v, want %v", seed, err, want)
-				}
-			}
-		})
-	}
-}
-
-// simulateTerms is the history of a key with terms, a quarter of which is lost,
-// in no order. One of them has the defect.
-func simulateTerms(rng *rand.Rand, terms int, defect string) (events []history.Event) {
-	now := 1.0
-	wrong := 1 + rng.IntN(terms-2)
-	for i := range terms {
-		begin := now + rng.Float64()/3
-		if defect == "gap" && i == wrong {
-			begin += 1.1
-		}
-		now = begin + 0.4 + rng.Float64()/2
-		process, lock, token := 1+rng.IntN(4), int64(i+1), strconv.Itoa(1000+i)
-		if defect == "token" && i == wrong {
-			token = "0999"
-		}
-		all := term(process, lock, token, begin, now)
-		if rng.IntN(4) == 0 || i == wrong {
-			all = term(process, lock, token, begin, now)[:1]
-			lost := of(history.Term, list(told(process, lock, begin+0.1, now, now+0.02)))[0]
-			lost.Hold.Token, lost.Hold.Leads = token, sec(now)
-			if defect == "leads" && i == wrong {
-				lost.Hold.Leads = sec(now + 0.03)
-			}
-			all = append(all, lost)
-			now += 0.05
-		}
-		events = append(events, all...)
-	}
-	rng.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
-	return events
 }

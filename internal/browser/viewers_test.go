@@ -1,6 +1,0 @@
-//go:build !race
-
-package browser_test
-
-// viewers of TestLongLoad.
-const viewers = 200
