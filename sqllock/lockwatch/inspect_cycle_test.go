@@ -112,23 +112,3 @@ func TestCycleThroughSession(t *testing.T) {
 		t.Errorf("%v, want a certain one", c)
 	}
 }
-
-// Callers of two Sessions poll for the key that the other one holds.
-func TestCycleOfSessions(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	db := withRegistry(t, "postgres", dsn)
-	a, b := sqllock.ID(1), sqllock.ID(2)
-	mustLock(t, session(t, "postgres", dsn), a)
-	mustLock(t, session(t, "postgres", dsn), b)
-	first, second := beat{session: 1, key: a}.write(t, db), beat{session: 2, key: b}.write(t, db)
-	poll(t, db, 1, &a, b, time.Hour)
-	poll(t, db, 2, &b, a, time.Hour)
-	if c := awaitCycle(t, db, first, second); !c.Certain || c.EndsByItself {
-		t.Errorf("%v", c)
-	}
-	dbtest.Execute(t, db, "UPDATE latchkey_waits SET expires = now() - interval '1 second' WHERE process = 2")
-	if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
-		t.Errorf("with a dead process: %v", cycles)
-	}
-}
