@@ -145,8 +145,10 @@ func TestGateOfAPerson(t *testing.T) {
 
 // A signal that reaches the gate is never lost, also if the gate opens at this
 // moment: it ends the gate or the command.
+//
+// It does not run in parallel: a process that another test starts at this moment
+// would inherit the socket of the gate.
 func TestLongSignalAtTheGate(t *testing.T) {
-	t.Parallel()
 	for range 50 {
 		c := exec.Command("/bin/cat")
 		stdin, err := c.StdinPipe()
