@@ -138,10 +138,6 @@ func TestRun(t *testing.T) {
 	run(t, []string{"-jobs", "100", "-kills", "0", "-lease", "1m"}, "nothing lost, nothing done twice", 2) // one for each way
 }
 
-func TestLongKills(t *testing.T) {
-	run(t, []string{"-jobs", "200", "-kills", "2"}, "nothing lost, nothing done twice", 2)
-}
-
 func TestLongBench(t *testing.T) {
 	all := slices.Clone(demo.Loads)
 	defer func() { demo.Loads = all }()
