@@ -53,28 +53,6 @@ func awaitCycle(t *testing.T, db *sql.DB, processes ...int) (c lockwatch.Cycle) 
 	return c
 }
 
-// Three server processes wait for each other in pg_advisory_lock.
-func TestCycleOfBackends(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := dbtest.Open(t, driver, dsn)
-		var (
-			keys = []string{"1", "-2", "3, 3"}
-			txs  []*sql.Tx
-			pids []int
-		)
-		for _, key := range keys {
-			tx, pid := patient(t, db, "SELECT pg_advisory_xact_lock("+key+")")
-			txs, pids = append(txs, tx), append(pids, pid)
-		}
-		for i, tx := range txs {
-			inBackground(t, tx, "SELECT pg_advisory_xact_lock("+keys[(i+1)%len(keys)]+")")
-		}
-		if c := awaitCycle(t, db, pids...); !c.Certain || !c.EndsByItself {
-			t.Errorf("%v", c)
-		}
-	})
-}
-
 // A cycle of three waits: a caller of a Session polls for the key of a server
 // process. That process waits for a row. The process that has locked the row waits
 // for the key of the caller. Other callers of the Session are not in the cycle.

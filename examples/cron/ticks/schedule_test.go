@@ -47,13 +47,6 @@ func TestLatestTick(t *testing.T) {
 	}
 }
 
-func TestTickForNone(t *testing.T) {
-	t.Parallel()
-	if tick, ok := tickFor(parse(t, "0 0 30 2 *"), time.Now()); ok {
-		t.Errorf("the 30th of February is %v", tick)
-	}
-}
-
 // Instances that run a job at different moments mean the same tick, which is
 // not any of these moments.
 func TestTickFor(t *testing.T) {
@@ -129,10 +122,6 @@ func TestMisuse(t *testing.T) {
 		"no schedule":           func() { common(nil) },
 		"schedule from a start": func() { common(fromStart{}) },
 		"no interval":           func() { Every(0) },
-		"no locks":              func() { New(nil, nil, "cron") },
-		"no clock":              func() { WithClock(nil) },
-		"not ahead":             func() { WithMaxAhead(0) },
-		"no locks to elect by":  func() { NewElector(nil, key("x"), Observer{}) },
 	} {
 		func() {
 			defer func() {
