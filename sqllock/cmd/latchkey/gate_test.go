@@ -68,7 +68,7 @@ func TestLongNoCommandWithoutItsGuard(t *testing.T) {
 // the lease goes on.
 func TestLongDelayLongerThanLease(t *testing.T) {
 	t.Parallel()
-	start(t, pgtest.Database(t), "run", "--lease", "2s", "--lock-delay", "3s", "a:b", "true").wantCode(0)
+	start(t, pgtest.Database(t), "run", "--lease", "5s", "--lock-delay", "6s", "a:b", "true").wantCode(0)
 }
 
 // The command has the files of the caller under their numbers, and no socket: it
