@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -403,28 +402,6 @@ func TestLostLockBeforeTheResponse(t *testing.T) {
 	}()
 	resp, _ := begin(t, g, "k1")
 	wantProblem(t, resp, http.StatusServiceUnavailable)
-}
-
-// While the database is away no request reaches the upstream.
-func TestDatabaseAway(t *testing.T) {
-	t.Parallel()
-	db, err := sql.Open("pgx", "postgres://nobody@"+filepath.Join(t.TempDir(), "nowhere")+"/none")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	session, err := sqllock.Open(t.Context(), db, sqllock.WithLazyOpen())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer session.Close()
-	s := newService(t)
-	g := newFront(httptesting.Serve(t, handler(t, session, s)))
-	resp, _ := begin(t, g, "k1")
-	wantProblem(t, resp, http.StatusServiceUnavailable)
-	if len(s.requests) > 0 {
-		t.Error("a request without a lock has reached the upstream")
-	}
 }
 
 func TestAccountsFile(t *testing.T) {

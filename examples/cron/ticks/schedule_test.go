@@ -99,18 +99,6 @@ func TestTickForEachOnce(t *testing.T) {
 	}
 }
 
-func TestDueBetween(t *testing.T) {
-	t.Parallel()
-	tick := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	for took, want := range map[time.Duration]int{
-		0: 0, 999 * time.Millisecond: 0, time.Second: 1, 2500 * time.Millisecond: 2, time.Hour: 1000,
-	} {
-		if got := dueBetween(Every(time.Second), tick, tick.Add(took)); got != want {
-			t.Errorf("%v: %d ticks, want %d", took, got, want)
-		}
-	}
-}
-
 // fromStart is a schedule whose ticks count from when it is asked.
 type fromStart struct{}
 
