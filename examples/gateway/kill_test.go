@@ -5,57 +5,42 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/latchkey-go/latchkey/examples/gateway/internal/demo"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/subprocess/programtest"
 )
 
-const streams = 40
-
-// Every place of an instance that is killed becomes free, through another one.
-// This is also the short run of the whole demonstration.
-func TestKill(t *testing.T) {
-	t.Parallel()
-	r, err := demo.Kill(t.Context(), demo.Trial{DatabaseURL: pgtest.Database(t), Streams: streams, Wait: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Broken != streams/2 || r.Leaked() != 0 {
-		t.Errorf("%d of %d places are not free again", r.Leaked(), r.Broken)
+// kill runs the program, which kills a gateway with half of 40 streams. It
+// checks a line of the table.
+func kill(t *testing.T, line string, args ...string) {
+	t.Helper()
+	c := programtest.Command(t, append(args, "-streams", "40")...)
+	c.Env = append(c.Env, "DATABASE_URL="+pgtest.Database(t))
+	out := programtest.Output(t, c)
+	if !regexp.MustCompile("(?m)^" + line + "$").MatchString(out) {
+		t.Errorf("no line %q in\n%s", line, out)
 	}
 }
 
-// Counters in Redis leak: the comparison of the README. When all streams have
-// ended, they still have what the killed instance has counted.
+// Every place of an instance that is killed becomes free, through another one.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	kill(t, `locks in PostgreSQL +20 +[\d.]+m?s +20 +\S+s +\S+s +\S+s +0`, "-wait", "1m")
+}
+
+// Counters in Redis leak: the comparison of the README.
 func TestLongKillWithCounters(t *testing.T) {
 	t.Parallel()
-	client, url := startRedis(t)
-	if _, err := demo.Kill(t.Context(), demo.Trial{Redis: url, Streams: streams, Wait: time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
-	counters, err := client.Keys(t.Context(), "inflight:*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := 0
-	for _, name := range counters {
-		n, err := client.Get(t.Context(), name).Int()
-		if err != nil {
-			t.Fatal(err)
-		}
-		left += n
-	}
-	if left != streams/2 {
-		t.Errorf("without a stream in flight the counters have %d, want %d", left, streams/2)
-	}
+	kill(t, `counters in Redis +20 +- +0 +never +never +never +20`, "-wait", "20s", "-redis", startRedis(t))
 }
 
 // startRedis starts a redis-server on a socket in the file system.
-func startRedis(t *testing.T) (client *redis.Client, url string) {
+func startRedis(t *testing.T) (url string) {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -67,8 +52,8 @@ func startRedis(t *testing.T) (client *redis.Client, url string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Wait() }) // it ends with the test's context
-	client = redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
-	t.Cleanup(func() { _ = client.Close() })
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
+	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for client.Ping(ctx).Err() != nil {
@@ -76,5 +61,5 @@ func startRedis(t *testing.T) (client *redis.Client, url string) {
 			t.Fatal(errors.New("redis-server does not answer"))
 		}
 	}
-	return client, "unix://" + socket
+	return "unix://" + socket
 }

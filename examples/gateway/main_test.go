@@ -3,13 +3,13 @@ package main
 import (
 	"testing"
 
-	"github.com/latchkey-go/latchkey/examples/gateway/internal/demo"
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/subprocess/programtest"
 )
 
 func TestMain(m *testing.M) {
 	bound.Lengthen()
-	demo.Roles(demo.Service{Gateway: gateway, Proxy: newProxy})
+	programtest.Main(main)
 	dbtest.Main(m)
 }

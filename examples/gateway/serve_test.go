@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"sync"
 	"testing"
@@ -181,13 +182,13 @@ func TestShutdownCutsClientsThatDoNotRead(t *testing.T) {
 	g.wantStopped(t, locks)
 }
 
-// A connection serves the next request after one whose body no upstream has read.
-func TestUnreadBody(t *testing.T) {
+// An upstream that is down is 502, and its requests hold no place. A connection
+// serves the next request after one whose body no upstream has read.
+func TestUpstreamDown(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	g := run(t, handler(t, sqllock.NewMemory(), s), time.Hour)
-	s.Server.Close()
-	for n := range 3 {
+	down := &service{Server: &httptest.Server{URL: "http://127.0.0.1:1"}}
+	g := run(t, handler(t, sqllock.NewMemory(), down), time.Hour)
+	for n := range perKey + 1 {
 		r, _ := request(t, http.MethodPost, g.URL, "k1", `{"prompt":"hello"}`)
 		reused := false
 		trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}

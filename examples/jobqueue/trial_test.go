@@ -10,11 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/latchkey-go/latchkey/examples/jobqueue/internal/demo"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
@@ -51,76 +48,6 @@ func TestLongExactlyOnce(t *testing.T) {
 	}
 }
 
-// A worker is stopped in the middle of a job (SIGSTOP), loses its lease, and
-// goes on when another worker has done the job. Its completion is rejected.
-func TestLongFrozen(t *testing.T) {
-	for _, way := range []string{demo.Advisory, demo.Skip} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			f, err := demo.ParseFlags([]string{"-lease", "2s", "-workers", "2"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := &demo.Place{URL: pgtest.Database(t)}
-			err = p.WithSchema(t.Context(), func(db *sqlx.DB, schema string) error {
-				tr := demo.NewTrial(f, way, p, db, schema)
-				defer func() {
-					for _, p := range tr.Fleet { // otherwise a failed test would wait for it
-						_ = p.Thaw()
-					}
-					if err := tr.Stop(); err != nil {
-						t.Error(err)
-					}
-				}()
-				return frozen(t, tr)
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-func frozen(t *testing.T, tr *demo.Trial) error {
-	holds := func(condition string) func() bool {
-		return func() bool {
-			var ok bool
-			if err := tr.DB.Get(&ok, "SELECT "+condition); err != nil {
-				t.Fatal(err)
-			}
-			return ok
-		}
-	}
-	if _, err := tr.DB.Exec("INSERT INTO jobs (id, kind) VALUES (-7, 'frozen')"); err != nil {
-		return err
-	}
-	if err := tr.Start(); err != nil {
-		return err
-	}
-	lockertest.Eventually(t, "the first attempt has begun", holds("count(*) = 1 FROM attempts"))
-	victim := tr.Fleet[0]
-	if err := victim.Freeze(); err != nil {
-		return err
-	}
-	if err := tr.Start(); err != nil {
-		return err
-	}
-	lockertest.Eventually(t, "another has done it", holds("count(*) = 1 FROM jobs WHERE status = 'done'"))
-	if err := victim.Thaw(); err != nil {
-		return err
-	}
-	if err := tr.Stop(); err != nil { // waits for the attempt's end
-		return err
-	}
-	if n := tr.Account.Outcomes["abandoned"] + tr.Account.Outcomes["superseded"]; n != 1 {
-		t.Errorf("outcomes are %v, want one attempt that was stopped", tr.Account.Outcomes)
-	}
-	if !holds("count(*) = 1 AND min(attempt) = 2 FROM effects")() {
-		t.Error("want one effect, that of the second attempt")
-	}
-	return nil
-}
-
 // A worker that starts while the database is away waits for it, and stops when
 // it is asked to.
 func TestStartedInOutage(t *testing.T) {
@@ -136,10 +63,6 @@ func TestStartedInOutage(t *testing.T) {
 // The demonstration and the measurement run, and leave nothing behind.
 func TestRun(t *testing.T) {
 	run(t, []string{"-jobs", "100", "-kills", "0", "-lease", "1m"}, "nothing lost, nothing done twice", 2) // one for each way
-}
-
-func TestLongKills(t *testing.T) {
-	run(t, []string{"-jobs", "200", "-kills", "2"}, "nothing lost, nothing done twice", 2)
 }
 
 func TestLongBench(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/examples/quickstart/internal/demo"
@@ -34,7 +35,9 @@ var places = []place{
 		return "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
 	}},
 	{"PostgreSQL", "PostgreSQL", "connection", func(t *testing.T) string { return pgtest.Database(t) }},
-	{"MariaDB", "MariaDB", "connection", func(t *testing.T) string { return mariadbtest.Database(t) }},
+	{"MariaDB", "MariaDB", "connection", func(t *testing.T) string {
+		return "mysql://" + strings.NewReplacer("tcp(", "", ")", "").Replace(mariadbtest.Database(t))
+	}},
 }
 
 // eachPlace runs test on each place, at the same time.

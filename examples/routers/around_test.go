@@ -156,7 +156,7 @@ func TestWebSocket(t *testing.T) {
 			}))
 			header := http.Header{}
 			header.Set("Authorization", "Basic YWRhOg==") // ada
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			conn, resp, err := websocket.Dial(ctx, s.URL+"/export", &websocket.DialOptions{HTTPHeader: header})
 			if err != nil {

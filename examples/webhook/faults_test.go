@@ -123,14 +123,3 @@ func TestLongFrozenInEffect(t *testing.T) {
 	}
 	wantEntries(t, frozen.db, 1)
 }
-
-// Nothing that is logged holds an event's id.
-func TestTrace(t *testing.T) {
-	t.Parallel()
-	rc, _ := newTestReceiver(t)
-	trace := event{ID: "evt-ada"}.trace().Value.String()
-	var want string
-	if err := rc.db.QueryRowContext(context.Background(), "SELECT left(encode(sha256('evt-ada'::bytea), 'hex'), 32)").Scan(&want); err != nil || trace != want {
-		t.Errorf("trace %q, %v; want %q", trace, err, want)
-	}
-}

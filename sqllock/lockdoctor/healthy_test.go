@@ -154,24 +154,6 @@ func TestHealthyBehindPgBouncer(t *testing.T) {
 	}
 }
 
-// A lease table makes a transaction pooler no fault.
-func TestHealthyLeaseTable(t *testing.T) {
-	t.Parallel()
-	bouncer, err := pgtest.New(t).PgBouncer("transaction", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, driver := range pgtest.Drivers() {
-		dsn := execMode(driver, fit(driver, bouncer.DSN("")))
-		db := dbtest.Open(t, driver, dsn)
-		db.SetMaxOpenConns(1)
-		mustBeHealthy(t, examine(t, db, lockdoctor.WithLeaseTable())) // at first no table, and the right to make them
-		s := dbtest.Session(t, driver, dsn, sqllock.WithLeaseTable())
-		dbtest.Unlock(t, dbtest.Lock(t, s, sqllock.ID(1)))
-		mustBeHealthy(t, examine(t, db, lockdoctor.WithSession(s)))
-	}
-}
-
 // A restart leaves connections in the pool that have ended. The database is
 // healthy all the same.
 func TestHealthyAfterRestart(t *testing.T) {

@@ -2,8 +2,6 @@ package lockdoctor_test
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,23 +10,11 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
 )
 
-// A connector makes connections that carry out nothing, unless wait fails.
-type connector struct{ wait func(context.Context) error }
-
-func (c connector) Connect(ctx context.Context) (driver.Conn, error) { return conn{}, c.wait(ctx) }
-func (c connector) Driver() driver.Driver                            { return nil }
-
-type conn struct{}
-
-func (conn) Prepare(string) (driver.Stmt, error) { return nil, driver.ErrBadConn }
-func (conn) Close() error                        { return nil }
-func (conn) Begin() (driver.Tx, error)           { return nil, driver.ErrBadConn }
-
 // A pool whose connections are all in use cannot be examined any further.
 func TestPlantedFullPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		db := sql.OpenDB(connector{func(context.Context) error { return nil }})
+		db := dbtest.Hollow(func(context.Context) error { return nil })
 		defer db.Close()
 		db.SetMaxOpenConns(2)
 		dbtest.Conn(t, db)
@@ -52,7 +38,7 @@ func TestFrozenServer(t *testing.T) {
 			{func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "Check that the server responds, and that the connection string"},
 			{func(context.Context) error { <-thaw; return nil }, "Check that the server runs"}, // it ignores its context
 		} {
-			db := sql.OpenDB(connector{tt.wait})
+			db := dbtest.Hollow(tt.wait)
 			defer db.Close()
 			mustFind(t, examine(t, db), "connection", lockdoctor.Error, tt.fix)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

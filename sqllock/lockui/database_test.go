@@ -10,41 +10,9 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 )
-
-// While the server is frozen the page shows what it saw last. After it the page is
-// as before.
-func TestLongServerAway(t *testing.T) {
-	t.Parallel()
-	cluster := pgtest.New(t)
-	dbtest.ExecuteOn(t, dbtest.Conn(t, dbtest.Open(t, "pgx", cluster.DSN(""))), "SELECT pg_advisory_lock(1)")
-	server := serve(t, lockui.New(dbtest.Open(t, "pgx", cluster.DSN(""))))
-	if err := cluster.Freeze(); err != nil {
-		t.Fatal(err)
-	}
-	shows := func(state string) func() bool {
-		return func() bool {
-			var seen struct {
-				Database struct {
-					State string `json:"state"`
-				} `json:"database"`
-				Total int `json:"total"`
-			}
-			if getJSON(t, server.URL+"/locks", &seen); seen.Total != 1 {
-				t.Fatalf("the last state is forgotten: %+v", seen)
-			}
-			return seen.Database.State == state
-		}
-	}
-	lockertest.Eventually(t, "the database is away", shows("away"))
-	if err := cluster.Thaw(); err != nil {
-		t.Fatal(err)
-	}
-	lockertest.Eventually(t, "the database is back", shows("ok"))
-}
 
 // Streams work over HTTP/1 and HTTP/2. On HTTP/1 a stream has its connection alone:
 // a write deadline would hold for the response after it.

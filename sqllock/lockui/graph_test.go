@@ -80,23 +80,40 @@ func TestDrawGraph(t *testing.T) {
 	}
 }
 
-// A drawing has a bound. Cycles have the first right to its room.
+// A drawing has a bound. Cycles have the first right to its room. What has no
+// room is counted once.
 func TestDrawGraphBound(t *testing.T) {
 	t.Parallel()
-	s := &lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5), heldBy(9001, 91), heldBy(9002, 92)}}
+	queue := lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5), heldBy(9001, 91), heldBy(9002, 92)}}
 	for i := range 1000 {
-		s.Waiters = append(s.Waiters, waitsFor(100+i, 5, 1))
+		queue.Waiters = append(queue.Waiters, waitsFor(100+i, 5, 1))
 	}
-	s.Waiters = append(s.Waiters, waitsFor(9001, 92, 9002), waitsFor(9002, 91, 9001))
-	g := drawGraph(s, s.Cycles())
-	marked := 0
-	for _, n := range g.Nodes {
-		if n.Cycle > 0 {
-			marked++
+	queue.Waiters = append(queue.Waiters, waitsFor(9001, 92, 9002), waitsFor(9002, 91, 9001))
+	const n = 200
+	var cycle lockwatch.Snapshot
+	for i := range n {
+		next := (i + 1) % n
+		cycle.Holders = append(cycle.Holders, heldBy(i+1, int64(i)))
+		cycle.Waiters = append(cycle.Waiters, waitsFor(i+1, int64(next), next+1))
+	}
+	for _, tt := range []struct {
+		name         string
+		s            *lockwatch.Snapshot
+		marked, more int
+	}{
+		{"a queue and a cycle of two", &queue, 2, 1003 - maxNodes},
+		{"a long cycle", &cycle, maxNodes - 1, n - maxNodes}, // the wait of the last one has no arrow
+	} {
+		g := drawGraph(tt.s, tt.s.Cycles())
+		marked := 0
+		for _, n := range g.Nodes {
+			if n.Cycle > 0 {
+				marked++
+			}
 		}
-	}
-	if len(g.Nodes) != maxNodes || marked != 2 || g.More != 1003-maxNodes {
-		t.Errorf("%d nodes, %d in a cycle, %d more", len(g.Nodes), marked, g.More)
+		if len(g.Nodes) != maxNodes || marked != tt.marked || g.More != tt.more {
+			t.Errorf("%s: %d nodes, %d in a cycle, %d more", tt.name, len(g.Nodes), marked, g.More)
+		}
 	}
 }
 
@@ -162,20 +179,5 @@ func TestTexts(t *testing.T) {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-	}
-}
-
-// Of a cycle that the drawing has no room for, each wait is counted once.
-func TestCycleIsCountedOnce(t *testing.T) {
-	t.Parallel()
-	const n = 200
-	s := &lockwatch.Snapshot{}
-	for i := range n {
-		next := (i + 1) % n
-		s.Holders = append(s.Holders, lockwatch.Holder{Key: sqllock.ID(int64(i)), Process: lockwatch.Process{PID: i + 1}})
-		s.Waiters = append(s.Waiters, lockwatch.Waiter{Key: sqllock.ID(int64(next)), Process: lockwatch.Process{PID: i + 1}, BlockedBy: []int{next + 1}})
-	}
-	if g := drawGraph(s, s.Cycles()); len(g.Nodes) != maxNodes || g.More != n-maxNodes {
-		t.Errorf("%d nodes and %d more waits, want %d and %d", len(g.Nodes), g.More, maxNodes, n-maxNodes)
 	}
 }

@@ -2,8 +2,6 @@ package lockui
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
@@ -220,24 +219,12 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// A connector makes connections that carry out nothing.
-type connector struct{}
-
-func (connector) Connect(context.Context) (driver.Conn, error) { return conn{}, nil }
-func (connector) Driver() driver.Driver                        { return nil }
-
-type conn struct{}
-
-func (conn) Prepare(string) (driver.Stmt, error) { return nil, driver.ErrBadConn }
-func (conn) Close() error                        { return nil }
-func (conn) Begin() (driver.Tx, error)           { return nil, driver.ErrBadConn }
-
 // If the service has taken all connections of the pool, the page says so: it does
 // not look as if the database were away.
 func TestFullPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		db := sql.OpenDB(connector{})
+		db := dbtest.Hollow(func(context.Context) error { return nil })
 		defer db.Close()
 		db.SetMaxOpenConns(1)
 		taken, err := db.Conn(t.Context())
@@ -336,21 +323,6 @@ func TestClose(t *testing.T) {
 			t.Errorf("status %d after Close", w.Code)
 		}
 	})
-}
-
-// All viewers of a view share one text for each state.
-func TestViewersShareFragments(t *testing.T) {
-	t.Parallel()
-	var f fragments
-	version, rendered := make(chan struct{}), 0
-	for range 200 {
-		f.get(version, "locks?1", func() []byte { rendered++; return nil })
-	}
-	f.get(version, "locks?2", func() []byte { rendered++; return nil })
-	f.get(make(chan struct{}), "locks?1", func() []byte { rendered++; return nil })
-	if rendered != 3 {
-		t.Errorf("rendered %d times, want 3", rendered)
-	}
 }
 
 // Streams of pages that are not there share the text of the last one.

@@ -2,8 +2,6 @@ package lockui_test
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,20 +11,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 )
 
-// A noDatabase is a database that is away.
-type noDatabase struct{}
-
-func (noDatabase) Connect(context.Context) (driver.Conn, error) { return nil, io.ErrUnexpectedEOF }
-func (noDatabase) Driver() driver.Driver                        { return nil }
-
 // unopened returns a page on a database that is away.
 func unopened(t *testing.T, opts ...lockui.Option) *lockui.Handler {
 	t.Helper()
-	db := sql.OpenDB(noDatabase{})
+	db := dbtest.Hollow(func(context.Context) error { return io.ErrUnexpectedEOF })
 	page := lockui.New(db, opts...)
 	t.Cleanup(func() { _ = page.Close(); _ = db.Close() })
 	return page

@@ -176,13 +176,3 @@ func TestHeldForLong(t *testing.T) {
 		wants(t, h, "/findings", []string{"held for long", "lockui.WithLongHeld"}, nil)
 	})
 }
-
-// Every kind of finding that a page can have has a text.
-func TestMeanings(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []lockwatch.FindingKind{lockwatch.LateHeartbeat, lockwatch.RegistryNotWritten, lockwatch.WaitCycle, lockwatch.HeldLong} {
-		if meanings[kind] == "" {
-			t.Errorf("%q has no text", kind)
-		}
-	}
-}

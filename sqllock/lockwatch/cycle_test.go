@@ -225,23 +225,6 @@ func cycleTexts(s *lockwatch.Snapshot) (texts []string) {
 	return texts
 }
 
-// The fields of a Cycle say the same as its text.
-func TestCycleFields(t *testing.T) {
-	t.Parallel()
-	s := &lockwatch.Snapshot{Holders: holders{registered(5, 50), held(1, 10)}, Waiters: waiters{waits(1, 50, 5), polls(5, 50, 10)}}
-	cycles := s.Cycles()
-	if len(cycles) != 1 || !cycles[0].Certain || cycles[0].EndsByItself || len(cycles[0].Waits) != 2 {
-		t.Fatalf("%+v", cycles)
-	}
-	process, caller := cycles[0].Waits[0], cycles[0].Waits[1]
-	if process.PID != 1 || process.Held != nil || process.For == nil || *process.For != sqllock.ID(50) {
-		t.Errorf("the process: %+v", process)
-	}
-	if caller.PID != 5 || caller.Held == nil || *caller.Held != sqllock.ID(50) || caller.For == nil || *caller.For != sqllock.ID(10) {
-		t.Errorf("the caller: %+v", caller)
-	}
-}
-
 // A cycle of many processes is built once: the work grows with its length, and
 // not with the square.
 func TestCycleOfMany(t *testing.T) {

@@ -53,28 +53,6 @@ func awaitCycle(t *testing.T, db *sql.DB, processes ...int) (c lockwatch.Cycle) 
 	return c
 }
 
-// Three server processes wait for each other in pg_advisory_lock.
-func TestCycleOfBackends(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := dbtest.Open(t, driver, dsn)
-		var (
-			keys = []string{"1", "-2", "3, 3"}
-			txs  []*sql.Tx
-			pids []int
-		)
-		for _, key := range keys {
-			tx, pid := patient(t, db, "SELECT pg_advisory_xact_lock("+key+")")
-			txs, pids = append(txs, tx), append(pids, pid)
-		}
-		for i, tx := range txs {
-			inBackground(t, tx, "SELECT pg_advisory_xact_lock("+keys[(i+1)%len(keys)]+")")
-		}
-		if c := awaitCycle(t, db, pids...); !c.Certain || !c.EndsByItself {
-			t.Errorf("%v", c)
-		}
-	})
-}
-
 // A cycle of three waits: a caller of a Session polls for the key of a server
 // process. That process waits for a row. The process that has locked the row waits
 // for the key of the caller. Other callers of the Session are not in the cycle.
@@ -110,25 +88,5 @@ func TestCycleThroughSession(t *testing.T) {
 	poll(t, db, 5, &stuck, wanted, time.Hour)
 	if c := awaitCycle(t, db, sessionPID, holderPID, writerPID); !c.Certain || c.EndsByItself || !strings.Contains(c.String(), "waits for a row") {
 		t.Errorf("%v, want a certain one", c)
-	}
-}
-
-// Callers of two Sessions poll for the key that the other one holds.
-func TestCycleOfSessions(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	db := withRegistry(t, "postgres", dsn)
-	a, b := sqllock.ID(1), sqllock.ID(2)
-	mustLock(t, session(t, "postgres", dsn), a)
-	mustLock(t, session(t, "postgres", dsn), b)
-	first, second := beat{session: 1, key: a}.write(t, db), beat{session: 2, key: b}.write(t, db)
-	poll(t, db, 1, &a, b, time.Hour)
-	poll(t, db, 2, &b, a, time.Hour)
-	if c := awaitCycle(t, db, first, second); !c.Certain || c.EndsByItself {
-		t.Errorf("%v", c)
-	}
-	dbtest.Execute(t, db, "UPDATE latchkey_waits SET expires = now() - interval '1 second' WHERE process = 2")
-	if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
-		t.Errorf("with a dead process: %v", cycles)
 	}
 }

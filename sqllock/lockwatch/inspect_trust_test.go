@@ -2,6 +2,7 @@ package lockwatch_test
 
 import (
 	"database/sql"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,22 +26,23 @@ func TestInspectRunsNobodysCode(t *testing.T) {
 		0 AS waiters, now() AS since, now() AS heartbeat, now() + interval '1 hour' AS expires; GRANT SELECT ON public.latchkey_waits TO PUBLIC`)
 	dbtest.Execute(t, mallory, "CREATE TABLE public.latchkey_heartbeats (pid int) PARTITION BY HASH (pid); GRANT SELECT ON public.latchkey_heartbeats TO PUBLIC")
 	for _, opts := range [][]lockwatch.InspectOption{nil, {lockwatch.WithSchema("public")}} {
-		if s := inspect(t, admin, opts...); s.Heartbeats != lockwatch.TableMissing || s.Waits != lockwatch.TableMissing {
-			t.Errorf("no tables: %s, %s", s.Heartbeats, s.Waits)
+		if s := inspect(t, admin, opts...); s.Heartbeats != lockwatch.TableMissing || s.Waits != lockwatch.TableMissing ||
+			s.Leases != lockwatch.TableMissing || strings.Contains(s.String(), "latchkey_locks") {
+			t.Errorf("no tables: %s, %s, %s\n%v", s.Heartbeats, s.Waits, s.Leases, s)
 		}
 	}
 	dbtest.Execute(t, mallory, "DROP VIEW public.latchkey_waits; DROP TABLE public.latchkey_heartbeats")
-	dbtest.Create(t, mallory, lockwatch.Schema(sqllock.PostgreSQL))
+	dbtest.Create(t, mallory, slices.Concat(lockwatch.Schema(sqllock.PostgreSQL), sqllock.Schema(sqllock.PostgreSQL)))
 	dbtest.Execute(t, mallory, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO PUBLIC")
 	s := inspect(t, admin)
-	if s.Heartbeats != lockwatch.TableUntrusted || s.Waits != lockwatch.TableUntrusted || !strings.Contains(s.String(), "WithSchema") {
-		t.Errorf("his tables: %s, %s\n%v", s.Heartbeats, s.Waits, s)
+	if s.Heartbeats != lockwatch.TableUntrusted || s.Waits != lockwatch.TableUntrusted || s.Leases != lockwatch.TableUntrusted || !strings.Contains(s.String(), "WithSchema") {
+		t.Errorf("his tables: %s, %s, %s\n%v", s.Heartbeats, s.Waits, s.Leases, s)
 	}
 	for name, s := range map[string]*lockwatch.Snapshot{
 		"by name": inspect(t, admin, lockwatch.WithSchema("public")), "his own": inspect(t, mallory),
 	} {
-		if s.Heartbeats != lockwatch.TableRead || s.Waits != lockwatch.TableRead {
-			t.Errorf("%s: %s, %s", name, s.Heartbeats, s.Waits)
+		if s.Heartbeats != lockwatch.TableRead || s.Waits != lockwatch.TableRead || s.Leases != lockwatch.TableRead {
+			t.Errorf("%s: %s, %s, %s", name, s.Heartbeats, s.Waits, s.Leases)
 		}
 	}
 	if n := dbtest.Number(t, admin, "SELECT rolsuper::int FROM pg_roles WHERE rolname = 'mallory'"); n != 0 {

@@ -3,6 +3,7 @@ package lockwatch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,13 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
+
+// withoutDatabase returns a watchdog that cannot ask a database, and what it reports.
+func withoutDatabase(terminate func(Finding) bool) (w *watchdog, reported *[]Finding) {
+	reported = new([]Finding)
+	report := func(f Finding) { *reported = append(*reported, f) }
+	return newWatchdog(nil, report, watchOptions{log: slog.New(slog.DiscardHandler), terminate: terminate}), reported
+}
 
 // The database's clock alone ends no session, since it may step. This process must
 // have seen the same heartbeat, and no new statement, for the late age.

@@ -13,12 +13,12 @@ import (
 )
 
 // openOn opens a Session on a pool of so many connections.
-func openOn(t *testing.T, connections int32) (*sqllock.Session, *pgxpool.Pool, error) {
+func openOn(t *testing.T, connections int32, opts ...sqllock.Option) (*sqllock.Session, *pgxpool.Pool, error) {
 	t.Helper()
 	pool := newPool(t, pgtest.Database(t), func(c *pgxpool.Config) { c.MaxConns = connections })
 	db := stdlib.OpenDBFromPool(pool)
 	t.Cleanup(func() { _ = db.Close() })
-	s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(50*time.Second)) // keeps the short bounds
+	s, err := sqllock.Open(t.Context(), db, opts...)
 	return s, pool, err
 }
 
@@ -46,7 +46,8 @@ func TestSessionSharesPool(t *testing.T) {
 // It needs two connections to open, and gives up after 5 seconds.
 func TestLongSessionOnPoolOfOne(t *testing.T) {
 	t.Parallel()
-	if _, _, err := openOn(t, 1); !errors.Is(err, sqllock.ErrUnavailable) {
+	short := sqllock.WithLease(50 * time.Second) // keeps the short bounds
+	if _, _, err := openOn(t, 1, short); !errors.Is(err, sqllock.ErrUnavailable) {
 		t.Errorf("Open: %v, want ErrUnavailable", err)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"math"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
@@ -158,44 +156,6 @@ func waits(ctx context.Context, t *testing.T, db *sql.DB, key sqllock.Key, to in
 	go func() { ended <- markedWork(ctx, t, db, key, to, "second") }()
 	lockertest.Eventually(t, "the second waits for the first", func() bool { return dbtest.WaitForLocks(t, db) == 1 })
 	return ended
-}
-
-// Many callers advance a key to the same numbers at once, without a lock. For
-// each number one succeeds.
-func TestAdvanceTogether(t *testing.T) {
-	const callers, marks = 8, 20
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := marked(t, driver, dsn)
-		db.SetMaxOpenConns(callers)
-		var (
-			wg   sync.WaitGroup
-			done [marks]atomic.Int32
-		)
-		for range callers {
-			wg.Go(func() {
-				for i := range done {
-					switch err := markedWork(t.Context(), t, db, sqllock.ID(1), int64(i), "together"); err {
-					case nil:
-						done[i].Add(1)
-					case watermark.ErrPassed:
-					default:
-						t.Errorf("Advance: %v", err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		var all int32
-		for i := range done {
-			if n := done[i].Load(); n > 1 {
-				t.Errorf("mark %d: %d have moved it", i, n)
-			}
-			all += done[i].Load()
-		}
-		if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != int(all) || done[marks-1].Load() != 1 {
-			t.Errorf("%d have moved a mark, %d works are in the database; the last mark: %d", all, n, done[marks-1].Load())
-		}
-	})
 }
 
 // If the snapshot of a transaction is older than another's Advance, the error

@@ -3,7 +3,6 @@ package ticks
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
-	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // An outageFleet is instances of each kind of scheduler, and the records of
@@ -104,66 +102,4 @@ func TestLongSchedulersThroughOutage(test *testing.T) {
 	f.robfig.once(test, Every(time.Second))
 	f.locker.once(test, Every(interval))
 	f.elected.once(test, Every(interval))
-}
-
-// While the database is away no tick is run, and each instance says so.
-// Afterwards they go on by themselves, and what was run before is not run
-// again.
-func TestLongDatabaseAway(test *testing.T) {
-	test.Parallel()
-	cluster := pgtest.New(test)
-	t := newPlace(test, "pgx", cluster.DSN(""))
-	clock := newHandClock()
-	s := Every(time.Second)
-	var (
-		told  record
-		fleet []*Ticks
-	)
-	for _, by := range []time.Duration{0, 2 * time.Second, 5 * time.Second} {
-		fleet = append(fleet, t.instance(WithClock(clock.behind(by)), WithObserver(told.observer())))
-	}
-	run, err := fleet[0].Begin(t.Context(), "report", s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	work, cancel := run.Bind(t.Context())
-	defer cancel()
-	if err := cluster.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	<-work.Done()
-	if cause := context.Cause(work); cause != sqllock.ErrLost {
-		t.Errorf("the work's context ended with %v, want ErrLost", cause)
-	}
-	if err := run.End(); err != sqllock.ErrLost {
-		t.Errorf("End: %v, want ErrLost", err)
-	}
-	for range 10 {
-		clock.forward(time.Second)
-		for _, ticks := range fleet {
-			_, err := ticks.Begin(t.Context(), "report", s)
-			if !errors.Is(err, sqllock.ErrUnavailable) || strings.Contains(err.Error(), "127.0.0.1") {
-				t.Errorf("Begin while the database is away: %v, want ErrUnavailable without the host", err)
-			}
-		}
-	}
-	if err := cluster.StartAgain(); err != nil {
-		t.Fatal(err)
-	}
-	// Those that are behind come to ticks that were due before the stop, too.
-	for range 10 {
-		for _, ticks := range fleet {
-			lockertest.Eventually(test, "it runs a tick, or says that it was run", func() bool {
-				run, err := ticks.Begin(t.Context(), "report", s)
-				if err == nil {
-					return run.End() == nil
-				}
-				return errors.Is(err, watermark.ErrPassed)
-			})
-		}
-		clock.forward(time.Second)
-	}
-	if n := told.once(test, s); n != 1+10 {
-		t.Errorf("%d ticks were run, want 1 before and 10 after", n)
-	}
 }

@@ -47,13 +47,6 @@ func TestLatestTick(t *testing.T) {
 	}
 }
 
-func TestTickForNone(t *testing.T) {
-	t.Parallel()
-	if tick, ok := tickFor(parse(t, "0 0 30 2 *"), time.Now()); ok {
-		t.Errorf("the 30th of February is %v", tick)
-	}
-}
-
 // Instances that run a job at different moments mean the same tick, which is
 // not any of these moments.
 func TestTickFor(t *testing.T) {
@@ -106,18 +99,6 @@ func TestTickForEachOnce(t *testing.T) {
 	}
 }
 
-func TestDueBetween(t *testing.T) {
-	t.Parallel()
-	tick := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	for took, want := range map[time.Duration]int{
-		0: 0, 999 * time.Millisecond: 0, time.Second: 1, 2500 * time.Millisecond: 2, time.Hour: 1000,
-	} {
-		if got := dueBetween(Every(time.Second), tick, tick.Add(took)); got != want {
-			t.Errorf("%v: %d ticks, want %d", took, got, want)
-		}
-	}
-}
-
 // fromStart is a schedule whose ticks count from when it is asked.
 type fromStart struct{}
 
@@ -129,10 +110,6 @@ func TestMisuse(t *testing.T) {
 		"no schedule":           func() { common(nil) },
 		"schedule from a start": func() { common(fromStart{}) },
 		"no interval":           func() { Every(0) },
-		"no locks":              func() { New(nil, nil, "cron") },
-		"no clock":              func() { WithClock(nil) },
-		"not ahead":             func() { WithMaxAhead(0) },
-		"no locks to elect by":  func() { NewElector(nil, key("x"), Observer{}) },
 	} {
 		func() {
 			defer func() {

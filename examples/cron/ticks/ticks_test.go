@@ -10,38 +10,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// An instance whose clock is behind comes to a tick when the lock is free again.
-func TestClockBehind(t *testing.T) {
-	eachDriver(t, func(t *place) {
-		clock := newHandClock()
-		s := Every(10 * time.Second)
-		first := t.instance(WithClock(clock.Now))
-		behind := t.instance(WithClock(clock.behind(3 * time.Second)))
-		for range 3 {
-			run, err := first.Begin(t.Context(), "report", s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := run.End(); err != nil {
-				t.Fatal(err)
-			}
-			clock.forward(3 * time.Second)
-			if _, err := behind.Begin(t.Context(), "report", s); err != watermark.ErrPassed {
-				t.Errorf("Begin of the same tick by a clock that is behind: %v, want ErrPassed", err)
-			}
-			err = behind.Do(t.Context(), "another job", s, func(ctx context.Context) {
-				if tick, ok := TickFromContext(ctx); !ok || !tick.Equal(run.Tick) {
-					t.Errorf("the work's tick is %v, %t, want %v", tick, ok, run.Tick)
-				}
-			})
-			if err != nil {
-				t.Errorf("another job at the same tick: %v", err)
-			}
-			clock.forward(7 * time.Second)
-		}
-	})
-}
-
 // hooked is a Locker that calls a function with each lock before the caller has it.
 type hooked struct {
 	sqllock.Locker
@@ -171,6 +139,9 @@ func TestWorkHearsOfLoss(test *testing.T) {
 	t := onDatabase(test)
 	ticks := t.instance()
 	err := ticks.Do(t.Context(), "report", Every(time.Hour), func(ctx context.Context) {
+		if tick, ok := TickFromContext(ctx); !ok || !tick.Equal(tick.Truncate(time.Hour)) {
+			t.Errorf("the work's tick is %v, %t, want the hour's", tick, ok)
+		}
 		t.cut()
 		<-ctx.Done()
 		if cause := context.Cause(ctx); cause != sqllock.ErrLost {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -54,15 +55,34 @@ func load(t *testing.T, caddyfile string) {
 	})
 }
 
-// site returns a Caddyfile with the limit one for each user, and more directives.
-func site(address, databaseURL, upstream, more string) string {
+// A site is where Caddy serves: a socket in the file system, which no other
+// program can take.
+type site struct {
+	socket string
+	client *http.Client
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{socket: filepath.Join(t.TempDir(), "caddy")}
+	s.client = &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", s.socket)
+		},
+	}}
+	return s
+}
+
+// file returns a Caddyfile with the limit one for each user, and more directives.
+func (s *site) file(databaseURL, upstream, more string) string {
 	return fmt.Sprintf(`{
 	admin off
 	auto_https off
 	persist_config off
 	grace_period 1h
 }
-http://%s {
+http://caddy {
+	bind unix/%s
 	latchkey {
 		database "%s"
 		level caddy-user 1 {http.request.header.X-User}
@@ -73,18 +93,7 @@ http://%s {
 		stream_close_delay 1h
 	}
 }
-`, address, databaseURL, more, upstream)
-}
-
-// freeAddress returns an address to serve at.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+`, s.socket, databaseURL, more, upstream)
 }
 
 // An upstream streams "1", then waits to be told to end, and echoes WebSockets.
@@ -132,16 +141,16 @@ func echo(w http.ResponseWriter, r *http.Request) {
 }
 
 // get sends a request of a user.
-func get(t *testing.T, url, user string) *http.Response {
+func (s *site) get(t *testing.T, path, user string) *http.Response {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://caddy"+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if user != "" {
 		r.Header.Set("X-User", user)
 	}
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	resp, err := s.client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,9 +159,9 @@ func get(t *testing.T, url, user string) *http.Response {
 }
 
 // begin begins a stream, whose first byte is there.
-func begin(t *testing.T, address string, u *upstream, user string) *http.Response {
+func (s *site) begin(t *testing.T, u *upstream, user string) *http.Response {
 	t.Helper()
-	resp := get(t, "http://"+address+"/stream", user)
+	resp := s.get(t, "/stream", user)
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("status %d, want 200", resp.StatusCode)
 	}
@@ -173,10 +182,10 @@ func wantProblem(t *testing.T, resp *http.Response, status int) {
 }
 
 // admitted waits until a place of a user is free.
-func admitted(t *testing.T, address string, u *upstream, user string) *http.Response {
+func (s *site) admitted(t *testing.T, u *upstream, user string) *http.Response {
 	t.Helper()
 	for deadline := time.Now().Add(httptesting.Patience); ; {
-		resp := get(t, "http://"+address+"/stream", user)
+		resp := s.get(t, "/stream", user)
 		if resp.StatusCode == http.StatusOK {
 			httptesting.Receive(t, u.inside, "a request at the upstream")
 			return resp
@@ -210,17 +219,17 @@ func open(t *testing.T, dsn string) *sql.DB {
 // A key has its place while its stream lives, also across a reload. A client that
 // leaves frees it at once.
 func TestReload(t *testing.T) {
-	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
-	load(t, site(address, dsn, u.Listener.Addr().String(), ""))
-	first := begin(t, address, u, "ada")
-	wantProblem(t, get(t, "http://"+address+"/stream", "ada"), http.StatusTooManyRequests)
-	begin(t, address, u, "bob")
+	dsn, u, at := pgtest.Database(t), newUpstream(t), newSite(t)
+	load(t, at.file(dsn, u.Listener.Addr().String(), ""))
+	first := at.begin(t, u, "ada")
+	wantProblem(t, at.get(t, "/stream", "ada"), http.StatusTooManyRequests)
+	at.begin(t, u, "bob")
 
-	load(t, site(address, dsn, u.Listener.Addr().String(), "header X-Version 2"))
-	busy := get(t, "http://"+address+"/stream", "ada")
+	load(t, at.file(dsn, u.Listener.Addr().String(), "header X-Version 2"))
+	busy := at.get(t, "/stream", "ada")
 	wantProblem(t, busy, http.StatusTooManyRequests)
 	first.Body.Close()
-	second := admitted(t, address, u, "ada")
+	second := at.admitted(t, u, "ada")
 	if second.Header.Get("X-Version") != "2" {
 		t.Error("the reload has changed nothing")
 	}
@@ -229,7 +238,7 @@ func TestReload(t *testing.T) {
 // A request that is authenticated while the configuration changes reaches its
 // limits late. It does not wait for the streams of the old configuration.
 func TestRequestDuringReload(t *testing.T) {
-	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
+	dsn, u, at := pgtest.Database(t), newUpstream(t), newSite(t)
 	asked, answer := make(chan bool, 10), make(chan struct{})
 	auth := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-User") == "bob" {
@@ -239,23 +248,23 @@ func TestRequestDuringReload(t *testing.T) {
 	}))
 	defer auth.Close()
 	forward := "forward_auth " + auth.Listener.Addr().String() + " {\n\t\turi /\n\t}"
-	load(t, site(address, dsn, u.Listener.Addr().String(), forward))
-	begin(t, address, u, "ada")
+	load(t, at.file(dsn, u.Listener.Addr().String(), forward))
+	at.begin(t, u, "ada")
 	late := make(chan *http.Response, 1)
-	go func() { late <- get(t, "http://"+address+"/stream", "bob") }()
+	go func() { late <- at.get(t, "/stream", "bob") }()
 	httptesting.Receive(t, asked, "a request for authentication")
-	load(t, site(address, dsn, u.Listener.Addr().String(), "header X-Version 2"))
+	load(t, at.file(dsn, u.Listener.Addr().String(), "header X-Version 2"))
 	close(answer)
 	if resp := httptesting.Receive(t, late, "a response"); resp.StatusCode != http.StatusOK {
 		t.Errorf("status %d, want 200", resp.StatusCode)
 	}
 	httptesting.Receive(t, u.inside, "a request at the upstream")
-	wantProblem(t, get(t, "http://"+address+"/", "bob"), http.StatusTooManyRequests)
+	wantProblem(t, at.get(t, "/", "bob"), http.StatusTooManyRequests)
 }
 
 // Reloads under load reject nothing but what is over a limit, and leak no place.
 func TestReloadUnderLoad(t *testing.T) {
-	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
+	dsn, u, at := pgtest.Database(t), newUpstream(t), newSite(t)
 	close(u.leave)
 	go func() {
 		for {
@@ -266,7 +275,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			}
 		}
 	}()
-	load(t, site(address, dsn, u.Listener.Addr().String(), ""))
+	load(t, at.file(dsn, u.Listener.Addr().String(), ""))
 	done, failed := make(chan struct{}), make(chan string, 8)
 	var clients sync.WaitGroup
 	for n := range 8 {
@@ -277,9 +286,9 @@ func TestReloadUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/", nil)
+				r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://caddy/", nil)
 				r.Header.Set("X-User", fmt.Sprint("user ", n))
-				resp, err := http.DefaultClient.Do(r)
+				resp, err := at.client.Do(r)
 				if err != nil {
 					continue // Caddy resets connections that its old listener has not accepted
 				}
@@ -293,11 +302,10 @@ func TestReloadUnderLoad(t *testing.T) {
 		})
 	}
 	for n := range 10 {
-		load(t, site(address, dsn, u.Listener.Addr().String(), fmt.Sprint("header X-Version ", n)))
+		load(t, at.file(dsn, u.Listener.Addr().String(), fmt.Sprint("header X-Version ", n)))
 	}
 	close(done)
 	clients.Wait()
-	http.DefaultClient.CloseIdleConnections()
 	if len(failed) > 0 {
 		t.Errorf("a request got %s", <-failed)
 	}
@@ -306,9 +314,9 @@ func TestReloadUnderLoad(t *testing.T) {
 // A configuration without the limits does not end the streams of the one before.
 // When the last has ended, the Session is closed.
 func TestSessionOutlivesItsConfiguration(t *testing.T) {
-	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
-	load(t, site(address, dsn, u.Listener.Addr().String(), ""))
-	stream := begin(t, address, u, "ada")
+	dsn, u, at := pgtest.Database(t), newUpstream(t), newSite(t)
+	load(t, at.file(dsn, u.Listener.Addr().String(), ""))
+	stream := at.begin(t, u, "ada")
 	db := open(t, dsn)
 	if n := sessions(t, db); n != 1 {
 		t.Fatalf("%d server processes hold locks, want 1", n)
@@ -340,10 +348,10 @@ func TestSessionOutlivesItsConfiguration(t *testing.T) {
 // A WebSocket has its place for as long as it lives, and a handshake is rejected
 // like any request.
 func TestWebSocket(t *testing.T) {
-	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
-	load(t, site(address, dsn, u.Listener.Addr().String(), ""))
+	dsn, u, at := pgtest.Database(t), newUpstream(t), newSite(t)
+	load(t, at.file(dsn, u.Listener.Addr().String(), ""))
 	dial := func() (*websocket.Conn, *http.Response, error) {
-		return websocket.Dial(t.Context(), "ws://"+address+"/", &websocket.DialOptions{HTTPHeader: http.Header{"X-User": {"ada"}}})
+		return websocket.Dial(t.Context(), "ws://caddy/", &websocket.DialOptions{HTTPClient: at.client, HTTPHeader: http.Header{"X-User": {"ada"}}})
 	}
 	conn, _, err := dial()
 	if err != nil {
@@ -362,17 +370,17 @@ func TestWebSocket(t *testing.T) {
 		t.Fatalf("echo %q, %v; want hello", text, err)
 	}
 	_ = conn.CloseNow()
-	admitted(t, address, u, "ada")
+	at.admitted(t, u, "ada")
 }
 
 // The loss of a lock aborts a stream. A request whose response has not begun gets
 // one 503, which Caddy's own error routes do not follow.
 func TestLostLock(t *testing.T) {
-	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
-	load(t, site(address, dsn, u.Listener.Addr().String(), "handle_errors {\n\t\trespond \"an error route\"\n\t}"))
-	stream := begin(t, address, u, "ada")
+	dsn, u, at := pgtest.Database(t), newUpstream(t), newSite(t)
+	load(t, at.file(dsn, u.Listener.Addr().String(), "handle_errors {\n\t\trespond \"an error route\"\n\t}"))
+	stream := at.begin(t, u, "ada")
 	waiting := make(chan *http.Response, 1)
-	go func() { waiting <- get(t, "http://"+address+"/", "bob") }()
+	go func() { waiting <- at.get(t, "/", "bob") }()
 	httptesting.Receive(t, u.inside, "a request at the upstream")
 	httptesting.Terminate(t, open(t, dsn))
 	if rest, err := io.ReadAll(stream.Body); err == nil {
@@ -383,13 +391,13 @@ func TestLostLock(t *testing.T) {
 
 // Without a key nothing is admitted, and without a database neither.
 func TestClosed(t *testing.T) {
-	u, address := newUpstream(t), freeAddress(t)
+	u, at := newUpstream(t), newSite(t)
 	t.Setenv("LATCHKEY_TEST_CADDY", "postgres://nobody@127.0.0.1:1/none")
-	load(t, site(address, "{env.LATCHKEY_TEST_CADDY}", u.Listener.Addr().String(), ""))
-	if resp := get(t, "http://"+address+"/", ""); resp.StatusCode != http.StatusBadRequest {
+	load(t, at.file("{env.LATCHKEY_TEST_CADDY}", u.Listener.Addr().String(), ""))
+	if resp := at.get(t, "/", ""); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("without a key: status %d, want 400", resp.StatusCode)
 	}
-	wantProblem(t, get(t, "http://"+address+"/", "ada"), http.StatusServiceUnavailable)
+	wantProblem(t, at.get(t, "/", "ada"), http.StatusServiceUnavailable)
 	if len(u.inside) > 0 {
 		t.Error("a request has reached the upstream")
 	}
@@ -438,7 +446,7 @@ func TestMistakesOfALoad(t *testing.T) {
 		"unset variable": "{env.LATCHKEY_TEST_NOTHING}",
 		"not a URL":      "postgres://user@host:port/x",
 	} {
-		config, err := adapt(t, site(freeAddress(t), databaseURL, "127.0.0.1:1", ""))
+		config, err := adapt(t, newSite(t).file(databaseURL, "127.0.0.1:1", ""))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/jmoiron/sqlx"
@@ -227,55 +226,6 @@ func TestStop(t *testing.T) {
 			t.Error("the job in hand was not finished, or its lock not given back")
 		}
 	})
-}
-
-// The server dies while jobs are worked on and comes back. Nothing is lost,
-// nothing done twice.
-func TestLongOutage(t *testing.T) {
-	for _, way := range ways {
-		t.Run(way.name, func(t *testing.T) {
-			t.Parallel()
-			c := pgtest.New(t, pgtest.WithSettings(map[string]string{"synchronous_commit": "on"})) // what is committed survives
-			outage(t, c, newFixture(t, "pgx", c.DSN(""), way.new))
-		})
-	}
-}
-
-func outage(t *testing.T, c *pgtest.Cluster, f *fixture) {
-	f.exec(effects)
-	const jobs = 40
-	f.exec("INSERT INTO jobs (kind) SELECT 'k' FROM generate_series(1, $1::int)", jobs)
-	began, back := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	kinds := Kinds{"k": {Work: func(ctx context.Context, job Job) (Effect, error) {
-		once.Do(func() { close(began) })
-		select {
-		case <-back:
-		case <-ctx.Done(): // its lock is lost: it is to be done again
-		}
-		return record(ctx, job)
-	}}}
-	for range 2 {
-		f.start(f.process(kinds), 4)
-	}
-	<-began
-	if err := c.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(t.Context(), f.db, kinds); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("Open while the server is down: %v", err)
-	}
-	if err := c.StartAgain(); err != nil {
-		t.Fatal(err)
-	}
-	close(back)
-	lockertest.Eventually(t, "all jobs are done", func() bool {
-		var n int
-		return f.db.Get(&n, "SELECT count(*) FROM jobs WHERE status = 'done'") == nil && n == jobs
-	})
-	if n := f.count("SELECT count(*) FROM effects"); n != jobs {
-		t.Errorf("%d effects of %d jobs", n, jobs)
-	}
 }
 
 // TestBrokenPool: the database's pool of the queue is broken while an effect is

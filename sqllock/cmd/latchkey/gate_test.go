@@ -68,7 +68,7 @@ func TestLongNoCommandWithoutItsGuard(t *testing.T) {
 // the lease goes on.
 func TestLongDelayLongerThanLease(t *testing.T) {
 	t.Parallel()
-	start(t, pgtest.Database(t), "run", "--lease", "2s", "--lock-delay", "3s", "a:b", "true").wantCode(0)
+	start(t, pgtest.Database(t), "run", "--lease", "5s", "--lock-delay", "6s", "a:b", "true").wantCode(0)
 }
 
 // The command has the files of the caller under their numbers, and no socket: it
@@ -145,8 +145,10 @@ func TestGateOfAPerson(t *testing.T) {
 
 // A signal that reaches the gate is never lost, also if the gate opens at this
 // moment: it ends the gate or the command.
+//
+// It does not run in parallel: a process that another test starts at this moment
+// would inherit the socket of the gate.
 func TestLongSignalAtTheGate(t *testing.T) {
-	t.Parallel()
 	for range 50 {
 		c := exec.Command("/bin/cat")
 		stdin, err := c.StdinPipe()

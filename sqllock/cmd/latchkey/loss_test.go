@@ -153,7 +153,7 @@ func TestLongLoss(t *testing.T) {
 		// The guard does not wait for the lease. In a file of SQLite the lock does.
 		{"killed", servers, "parent", nil, kill, none, "latchkey itself has ended", true},
 		{"killed", sqlite, "parent", []string{"--lease", "5s"}, kill, none, "latchkey itself has ended", true},
-		{"frozen", append(servers, sqlite...), "parent", []string{"--lease", "2s"}, freeze, thaw, "the guard has ended the command", false},
+		{"frozen", append(servers, sqlite...), "parent", []string{"--lease", "5s"}, freeze, thaw, "the guard has ended the command", false},
 		{"cut", postgres, "stay", patient, cut, none, "", false},
 		{"cut, SIGTERM is ignored", postgres, "stubborn", patient, cut, none, "", false},
 		{"cut, with a child", postgres, "parent", patient, cut, none, "", false},
@@ -225,10 +225,10 @@ func TestLongLockOutlivesLatchkey(t *testing.T) {
 // the lock is lost.
 func TestLongFrozenCommand(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, pgtest.Database(t), append([]string{"--lease", "2s"}, patient...)...)
+	f := newFleet(t, pgtest.Database(t), append([]string{"--lease", "5s"}, patient...)...)
 	p, child := f.hold("stay")
 	f.signal(child, syscall.SIGSTOP)
-	start(t, f.address, "run", "-w", "2.5", "a:b", "true").wantCode(1)
+	start(t, f.address, "run", "-w", "6", "a:b", "true").wantCode(1)
 	next := f.run("once", f.file)
 	f.cut()
 	f.wantNext(next, f.file, "begin begin end")
@@ -269,7 +269,7 @@ func TestLongRestart(t *testing.T) {
 func TestLongServerFrozen(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
-	f := newFleet(t, cluster.DSN(""), "--lease", "2s")
+	f := newFleet(t, cluster.DSN(""), "--lease", "5s")
 	p, _ := f.hold("stubborn")
 	if err := cluster.Freeze(); err != nil {
 		t.Fatal(err)

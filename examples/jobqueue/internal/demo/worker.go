@@ -24,7 +24,7 @@ const (
 const Single = "single"
 
 // Kinds are all other kinds of jobs.
-var Kinds = []string{"good", "flaky", "panics", "hopeless", "frozen"}
+var Kinds = []string{"good", "flaky", "panics", "hopeless"}
 
 // role is the role of a worker's process.
 const role = "worker"
@@ -74,22 +74,8 @@ func (*Worker) Work(ctx context.Context, db *sqlx.DB, job queue.Job) error {
 		panic("not the first time")
 	case job.Kind == "hopeless":
 		return errors.New("never")
-	case job.Kind == "frozen" && first:
-		return awaitAnother(db, job)
 	}
 	return nil
-}
-
-// awaitAnother waits until another worker has done the job. It ignores its context,
-// as a process does that was frozen in the middle of its work.
-func awaitAnother(db *sqlx.DB, job queue.Job) error {
-	for {
-		var done bool
-		if err := db.Get(&done, "SELECT status = 'done' FROM jobs WHERE id = $1", job.ID); err == nil && done {
-			return nil
-		}
-		time.Sleep(5 * time.Millisecond) // it asks again and again
-	}
 }
 
 // stopTimeout is how long a worker may take to finish the jobs in progress.
