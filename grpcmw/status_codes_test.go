@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -43,7 +44,7 @@ func TestStatusCodes(t *testing.T) {
 		return locks
 	}
 	answers := func(err error) func(*testing.T) sqllock.Locker {
-		return func(*testing.T) sqllock.Locker { return broken{fmt.Errorf("%w: for a reason", err)} }
+		return func(*testing.T) sqllock.Locker { return httptesting.Failing{Err: fmt.Errorf("%w: for a reason", err)} }
 	}
 	free := func(*testing.T) sqllock.Locker { return sqllock.NewMemory() }
 
@@ -85,10 +86,15 @@ func TestStatusCodes(t *testing.T) {
 			source := sources[(i+j)%len(sources)]
 			t.Run(source.name+"/"+kind.name+"/"+tt.name, func(t *testing.T) {
 				t.Parallel()
-				limit := ratelimit.OneAtATime(tt.locks(t), namespace, tt.policy...)
+				levels := one(ratelimit.OneAtATime(tt.locks(t), namespace, tt.policy...), source.key)
+				if j%4 > 1 { // with a free level on either side
+					free := sqllock.NewMemory()
+					levels = append(one(ratelimit.OneAtATime(free, "all"), constant("everybody")), levels...)
+					levels = append(levels, one(ratelimit.OneAtATime(free, "tenant"), constant("acme"))...)
+				}
 				ran := false
 				s := &service{work: func(ctx context.Context) error { ran = true; return ctx.Err() }}
-				client := start(t, s, limited(limit, source.key, append(tt.options, grpcmw.WithPushback(5*time.Second))...)...)
+				client := start(t, s, stacked(levels, append(tt.options, grpcmw.WithPushback(5*time.Second))...)...)
 
 				var header, trailer metadata.MD
 				err := kind.call(t.Context(), client, tt.key, grpc.Header(&header), grpc.Trailer(&trailer))
@@ -115,6 +121,7 @@ func TestStatusCodes(t *testing.T) {
 				if header["grpc-retry-pushback-ms"] != nil {
 					t.Error("a pushback in the header ends the client's retries")
 				}
+				wantPlacesFree(t, levels)
 			})
 		}
 	}
@@ -157,7 +164,7 @@ func errorInfo(s *status.Status) *errdetails.ErrorInfo {
 func TestBusyStatus(t *testing.T) {
 	const quota = "CONCURRENCY_LIMIT_REACHED"
 	after := func(d time.Duration) *ratelimit.Limiter {
-		return ratelimit.OneAtATime(broken{sqllock.ErrHeld}, namespace, ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d }))
+		return ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, namespace, ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d }))
 	}
 	options := func(o ...grpcmw.Option) []grpcmw.Option { return o }
 	tests := []struct {
@@ -174,7 +181,7 @@ func TestBusyStatus(t *testing.T) {
 			`The limit "test" admits one call at a time, and another call is in progress. Try again in 2 seconds.`},
 		{"shorter", after(time.Millisecond), nil, "latchkey", quota, time.Millisecond,
 			`The limit "test" admits one call at a time, and another call is in progress. Try again in 1 second.`},
-		{"three, conflict", ratelimit.AtMost(3, broken{sqllock.ErrHeld}, namespace), options(grpcmw.WithConflict()), "latchkey", "CALL_IN_PROGRESS", time.Second,
+		{"three, conflict", ratelimit.AtMost(3, httptesting.Failing{Err: sqllock.ErrHeld}, namespace), options(grpcmw.WithConflict()), "latchkey", "CALL_IN_PROGRESS", time.Second,
 			`The limit "test" admits 3 calls at a time, and 3 are in progress. Try again in 1 second.`},
 		{"own text and domain", after(7 * time.Second), options(grpcmw.WithBusyText("You can run one export at a time."), grpcmw.WithErrorDomain("export.example.com")), "export.example.com", quota, 7 * time.Second,
 			"You can run one export at a time. Try again in 7 seconds."},
@@ -219,7 +226,7 @@ func TestKeyFuncErrors(t *testing.T) {
 		text   string // "": any
 		logged string // "": nothing
 	}{
-		{"no key", fmt.Errorf("nobody called %s: %w", "bob", grpcmw.ErrNoKey), codes.InvalidArgument, "grpcmw: no key in the call", "a call has no key"},
+		{"no key", fmt.Errorf("nobody called %s: %w", "bob", grpcmw.ErrNoKey), codes.InvalidArgument, "grpcmw: no key in the call", `level=WARN msg="grpcmw: a call has no key: is the interceptor after the authentication?`},
 		{"its own error", errors.New("directory: connection refused"), codes.Internal, fault, "directory: connection refused"},
 		{"a bad id", fmt.Errorf("%s: %w", secret, ratelimit.ErrBadID), codes.InvalidArgument, "grpcmw: bad key", ""},
 		{"away", fmt.Errorf("looking up %s: %w", secret, sqllock.ErrUnavailable), codes.Unavailable, "", ""},
@@ -253,7 +260,7 @@ func TestKeyFuncErrors(t *testing.T) {
 				}
 				switch {
 				case tt.logged != "":
-					log.Want(t, tt.name, 1, tt.logged)
+					log.Want(t, tt.name, 1, tt.logged, "namespace=test", "method=/grpc.testing.TestService/")
 				case !errors.Is(tt.err, grpcmw.ErrNeedMessage): // a server's programmer reads that a unary call has no message
 					log.Want(t, tt.name, 0)
 				}
@@ -275,7 +282,11 @@ func TestKeyFuncTells(t *testing.T) {
 		`grpcmw: no key in the call: field "response_status.code" is not set or empty`:                       grpcmw.Field("response_status.code"),
 		"grpcmw: no key in the call": grpcmw.FromContext(func(context.Context) (string, bool) { return "", false }),
 	} {
-		err := unaryCall(ctx, unaryInfo.FullMethod, one(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key), nothing)
+		var log logbook
+		err := unaryCall(ctx, unaryInfo.FullMethod, one(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key), nothing, log.option())
+		if strings.Contains(text, "has no field") { // a path that does not fit the method's message
+			log.Want(t, text, 1, "level=ERROR", "a KeyFunc failed", "the message has no field user", "method=/test.Service/Call")
+		}
 		if got := status.Convert(err); got.Code() != codes.InvalidArgument || got.Message() != text {
 			t.Errorf("status %v %q, want %q", got.Code(), got.Message(), text)
 		}
@@ -296,9 +307,9 @@ func TestCallEndsBesides(t *testing.T) {
 		{"in the KeyFunc", sqllock.NewMemory(), fails(fmt.Errorf("looking up %s: %w", secret, context.Canceled)), codes.Canceled},
 		{"no key", sqllock.NewMemory(), fails(grpcmw.ErrNoKey), codes.InvalidArgument},
 		{"a status", sqllock.NewMemory(), fails(status.Error(codes.Unauthenticated, "log in first")), codes.Unauthenticated},
-		{"capacity", broken{sqllock.ErrCapacity}, constant(secret), codes.Unavailable},
-		{"another deadline", broken{context.DeadlineExceeded}, constant(secret), codes.Unavailable},
-		{"its own end", broken{context.Canceled}, constant(secret), codes.Canceled},
+		{"capacity", httptesting.Failing{Err: sqllock.ErrCapacity}, constant(secret), codes.Unavailable},
+		{"another deadline", httptesting.Failing{Err: context.DeadlineExceeded}, constant(secret), codes.Unavailable},
+		{"its own end", httptesting.Failing{Err: context.Canceled}, constant(secret), codes.Canceled},
 	}
 	for kind, call := range calls {
 		for _, tt := range tests {

@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -27,7 +28,7 @@ func TestCallsAtOnce(t *testing.T) {
 		c := dial(t, handlers(w, limited(ratelimit.OneAtATime(locks, namespace), key)), road)
 		first := make(chan error, 1)
 		go func() { first <- call(t.Context(), c, alice) }()
-		ctx := wait(t, entered, "the first call")
+		ctx := httptesting.Receive(t, entered, "the first call")
 
 		lock, ok := sqllock.FromContext(ctx)
 		if !ok || lock.Err() != nil || lock.Key() != namespace.Key(alice) {
@@ -38,11 +39,11 @@ func TestCallsAtOnce(t *testing.T) {
 		}
 		second := make(chan error, 1)
 		go func() { second <- call(t.Context(), c, "bob") }()
-		wait(t, entered, "a call for another key")
+		httptesting.Receive(t, entered, "a call for another key")
 
 		close(leave)
 		for _, c := range []chan error{first, second} {
-			if err := wait(t, c, "the calls to end"); err != nil {
+			if err := httptesting.Receive(t, c, "the calls to end"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -89,7 +90,7 @@ func TestPanicReleases(t *testing.T) {
 			if err := call(t.Context(), c, alice); connect.CodeOf(err) != connect.CodeDataLoss {
 				t.Errorf("a call that panics: %v", err)
 			}
-			if p := wait(t, recovered, "the panic"); p != "the work fails" {
+			if p := httptesting.Receive(t, recovered, "the panic"); p != "the work fails" {
 				t.Errorf("recovered %v", p)
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -28,7 +29,7 @@ import (
 // not send over net/http.
 func TestClientOfGRPC(t *testing.T) {
 	var calls atomic.Int32
-	h := handlers(nothing, limited(ratelimit.OneAtATime(locker{sqllock.ErrHeld}, namespace), connectmw.Header("User")))
+	h := handlers(nothing, limited(ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, namespace), connectmw.Header("User")))
 	at, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		h.ServeHTTP(w, r)

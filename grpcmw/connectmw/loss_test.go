@@ -140,11 +140,11 @@ func TestLossEndsMessages(t *testing.T) {
 				defer stream.CloseResponse()
 				stream.RequestHeader().Set("User", alice)
 				_ = stream.Send(wrapperspb.String(alice))
-				wait(t, lost, "the loss")
+				httptesting.Receive(t, lost, "the loss")
 				_ = stream.Send(wrapperspb.String("not to be worked on"))
 				_ = stream.CloseRequest()
 				for _, what := range []string{"Send", "Receive"} {
-					if err := wait(t, errs, what); !errors.Is(err, sqllock.ErrLost) || connect.CodeOf(err) != connect.CodeAborted {
+					if err := httptesting.Receive(t, errs, what); !errors.Is(err, sqllock.ErrLost) || connect.CodeOf(err) != connect.CodeAborted {
 						t.Errorf("%s after the loss: %v", what, err)
 					}
 				}

@@ -77,7 +77,7 @@ func TestStackLevels(t *testing.T) {
 			return ctx.Err()
 		}
 		stack := connectmw.NewStack([]connectmw.Level{
-			{ratelimit.OneAtATime(locker{sqllock.ErrHeld}, "bypassed"), bypass},
+			{ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, "bypassed"), bypass},
 			{ratelimit.OneAtATime(locks, "user"), key},
 			{ratelimit.OneAtATime(locks, "total"), all},
 		})

@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -45,7 +46,7 @@ func TestEndInTheWait(t *testing.T) {
 			if tt.want == connect.CodeCanceled {
 				cancel()
 			}
-			if err := wait(t, ended, "the call's end"); connect.CodeOf(err) != tt.want {
+			if err := httptesting.Receive(t, ended, "the call's end"); connect.CodeOf(err) != tt.want {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
 		})
@@ -69,7 +70,7 @@ func TestClientLeavesTheWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = lock.Unlock() }()
-		wait(t, decided, "the first decision")
+		httptesting.Receive(t, decided, "the first decision")
 		c := dial(t, handlers(nothing, limited(l, key)), road)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -77,8 +78,8 @@ func TestClientLeavesTheWait(t *testing.T) {
 		go func() { ended <- call(ctx, c, alice) }()
 		lockertest.Eventually(t, "the wait", func() bool { return l.Stats().Queued == 1 })
 		cancel()
-		wait(t, ended, "the client's end")
-		if e := wait(t, decided, "the end of the wait"); !errors.Is(e.Err, context.Canceled) {
+		httptesting.Receive(t, ended, "the client's end")
+		if e := httptesting.Receive(t, decided, "the end of the wait"); !errors.Is(e.Err, context.Canceled) {
 			t.Errorf("the wait ended with %v", e.Err)
 		}
 	})
@@ -99,7 +100,7 @@ func TestBypass(t *testing.T) {
 			}
 			return nil
 		}
-		c := dial(t, handlers(w, limited(ratelimit.OneAtATime(locker{sqllock.ErrHeld}, namespace), bypass)), road)
+		c := dial(t, handlers(w, limited(ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, namespace), bypass)), road)
 		if err := call(t.Context(), c, "admin"); err != nil {
 			t.Error(err)
 		}
