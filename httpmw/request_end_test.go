@@ -44,19 +44,6 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// The value of a panic reaches the middleware around unchanged.
-func TestPanicGoesOn(t *testing.T) {
-	t.Parallel()
-	defer func() {
-		if got := recover(); got != http.ErrAbortHandler {
-			t.Errorf("recovered %v, want ErrAbortHandler", got)
-		}
-	}()
-	serve(limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		panic(http.ErrAbortHandler)
-	})), request("/", user+": ada"))
-}
-
 // When the client leaves, the handler's context ends. The lock is released when
 // the handler returns, not before.
 func TestClientGoesAway(t *testing.T) {

@@ -58,6 +58,17 @@ type Reply struct {
 	Text string
 }
 
+// Do sends req to s and reads the whole response.
+func Do(s *httptest.Server, req *http.Request) (Reply, error) {
+	resp, err := s.Client().Do(req)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return Reply{Response: resp, Text: string(text)}, err
+}
+
 // Want fails the test unless r has status.
 func (r Reply) Want(tb testing.TB, status int) {
 	tb.Helper()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -13,16 +14,6 @@ import (
 
 // main is the series name of the Session main.
 func main(name string) string { return name + `{session="main"}` }
-
-// terminate ends the server processes of Sessions on the database of dsn.
-func terminate(t *testing.T, driver, dsn string) {
-	t.Helper()
-	const sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity" +
-		" WHERE datname = current_database() AND application_name LIKE '%latchkey'"
-	if n := dbtest.Number(t, dbtest.Open(t, driver, dsn), sessions); n == 0 {
-		t.Fatal("no Session is there")
-	}
-}
 
 // Locks, waiters, connections, exchanges and the lease of a Session. Then it
 // loses its connection.
@@ -51,7 +42,7 @@ func session(t *testing.T, start func(*testing.T) Subject) {
 		<-waited
 		want(t, s, figures{main("latchkey_session_waiters"): 0})
 
-		terminate(t, driver, dsn)
+		httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
 		<-lock.Context().Done()
 		eventually(t, s, main("latchkey_session_locks_lost_total"), 1)
 		if n := read(t, s).sum("latchkey_session_losses_total{"); n != 1 {
