@@ -210,31 +210,6 @@ func TestGracefulStop(t *testing.T) {
 	})
 }
 
-// A client that leaves ends its wait.
-func TestClientLeavesTheWait(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
-		l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithWait(time.Hour, 1))
-		held, err := l.Acquire(t.Context(), "alice")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = held.Unlock() }()
-		client := start(t, &service{}, limited(l, key)...)
-		ctx, cancel := context.WithCancel(t.Context())
-		call := make(chan error, 1)
-		go func() { call <- kinds[kind].call(ctx, client, "alice") }()
-		lockertest.Eventually(t, "the call waits", func() bool { return l.Stats().Queued == 1 })
-		cancel()
-		if err := httptesting.Receive(t, call, "the call's end"); status.Code(err) != codes.Canceled {
-			t.Errorf("the call ended with %v", err)
-		}
-		lockertest.Eventually(t, "the wait has ended", func() bool {
-			s := l.Stats()
-			return s.Queued == 0 && s.Requests[ratelimit.Canceled] == 1
-		})
-	})
-}
-
 // If the call's context ends the wait for the key, the status is that of the
 // context.
 func TestEndInTheWait(t *testing.T) {

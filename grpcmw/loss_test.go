@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,7 +15,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -51,31 +49,6 @@ func TestLossEndsHandler(t *testing.T) {
 			})
 		}
 	})
-}
-
-// While the database is down, from the start or later, calls are rejected with
-// a time to wait. Once it is up again, calls are admitted.
-func TestLongDatabaseDown(t *testing.T) {
-	t.Parallel()
-	cluster := pgtest.New(t)
-	if err := cluster.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	session := dbtest.Session(t, "pgx", cluster.DSN(""), sqllock.WithLazyOpen(), sqllock.WithLease(2*time.Second))
-	client := start(t, &service{work: nothing}, limited(ratelimit.OneAtATime(session, namespace), grpcmw.Metadata("user-bin"))...)
-	call := func() error { return kinds[0].call(t.Context(), client, "alice") }
-	for _, when := range []string{"at the start", "later"} {
-		if got := status.Convert(call()); got.Code() != codes.Unavailable || len(got.Details()) != 1 {
-			t.Errorf("%s: a call while the database is down: %v with %v, want UNAVAILABLE with RetryInfo", when, got, got.Details())
-		}
-		if err := cluster.StartAgain(); err != nil {
-			t.Fatal(err)
-		}
-		lockertest.Eventually(t, "a call after the database came up", func() bool { return call() == nil })
-		if err := cluster.Stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // A stream whose lock is lost, that of any level, neither sends nor receives. So

@@ -208,6 +208,53 @@ func TestBusyStatus(t *testing.T) {
 	}
 }
 
+// Each rejection says what holds at its own moment, also if that differs from the
+// rejection before: which level is full, the limit that the key has there, and
+// the time to wait.
+func TestBusyStatusFollows(t *testing.T) {
+	locks, size, retry := sqllock.NewMemory(), 0, time.Duration(0)
+	levels := levelsOf(func(_ int, ns sqllock.Namespace) *ratelimit.Limiter {
+		return ratelimit.AtMost(5, locks, ns, ratelimit.WithLimit(func(context.Context, string) int { return size }),
+			ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return retry }))
+	})
+	intercept := grpcmw.UnaryStackInterceptor(levels)
+	for _, now := range []struct {
+		size  int
+		retry time.Duration
+		text  string
+	}{
+		{1, time.Second, "one call at a time"},
+		{1, time.Second, "one call at a time"},
+		{1, 5 * time.Second, "one call at a time"},
+		{2, 5 * time.Second, "2 calls at a time"},
+		{3, time.Second, "3 calls at a time"},
+	} {
+		size, retry = now.size, now.retry
+		for i, level := range levels {
+			var held sqllock.Locks
+			for range size {
+				lock, err := level.Limiter.Acquire(t.Context(), "alice")
+				if err != nil {
+					t.Fatal(err)
+				}
+				held = append(held, lock)
+			}
+			_, err := intercept(t.Context(), nil, unaryInfo, nil)
+			got := status.Convert(err)
+			if want := fmt.Sprintf("The limit %q admits %s,", three[i], now.text); got.Code() != codes.ResourceExhausted || !strings.HasPrefix(got.Message(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+			if subject := got.Details()[2].(*errdetails.QuotaFailure).GetViolations()[0].GetSubject(); subject != string(three[i]) || errorInfo(got).GetMetadata()["namespace"] != subject {
+				t.Errorf("QuotaFailure of %s, ErrorInfo %v; want %s", subject, errorInfo(got), three[i])
+			}
+			if told := retryDelay(t, got); told != retry {
+				t.Errorf("RetryInfo says %v, want %v", told, retry)
+			}
+			_ = held.Unlock()
+		}
+	}
+}
+
 // A statusError is an error that has a status.
 type statusError struct{ status *status.Status }
 
@@ -318,36 +365,5 @@ func TestCallEndsBesides(t *testing.T) {
 				t.Errorf("%s, %s: %v, want %v", kind, tt.name, got, tt.code)
 			}
 		}
-	}
-}
-
-// Each rejection says the time to wait of its own moment, also if it differs
-// from the rejection before.
-func TestRetryInfoFollows(t *testing.T) {
-	var waits []time.Duration
-	for range 3 {
-		waits = append(waits, time.Second, time.Second, 5*time.Second)
-	}
-	next := 0
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithRetryAfter(func(time.Duration) time.Duration {
-		next++
-		return waits[next-1]
-	}))
-	lock, err := l.Acquire(t.Context(), secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Unlock()
-	client := start(t, &service{}, limited(l, grpcmw.Metadata("user-bin"))...)
-	for _, want := range waits {
-		err := kinds[0].call(t.Context(), client, secret)
-		for _, detail := range status.Convert(err).Details() {
-			if d, ok := detail.(*errdetails.RetryInfo); ok && d.GetRetryDelay().AsDuration() != want {
-				t.Errorf("RetryInfo says %v, want %v", d.GetRetryDelay().AsDuration(), want)
-			}
-		}
-	}
-	if next != len(waits) {
-		t.Errorf("%d rejections, want %d", next, len(waits))
 	}
 }

@@ -3,6 +3,7 @@ package connectmw_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -83,7 +84,10 @@ func TestSequentialCallsAreNeverRejected(t *testing.T) {
 func TestPanicReleases(t *testing.T) {
 	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
 		recovered := make(chan any, 1)
-		seen := connect.WithInterceptors(recovering{recovered})
+		seen := connect.WithRecover(func(_ context.Context, _ connect.Spec, _ http.Header, p any) error {
+			recovered <- p
+			return connect.NewError(connect.CodeDataLoss, errors.New("a panic"))
+		})
 		w := func(context.Context) error { panic("the work fails") }
 		c := dial(t, handlers(w, seen, limited(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key)), road)
 		for range 2 { // the second is not rejected
@@ -95,34 +99,6 @@ func TestPanicReleases(t *testing.T) {
 			}
 		}
 	})
-}
-
-// recovering is an interceptor that recovers panics.
-type recovering struct{ panics chan any }
-
-func (r recovering) recover(err *error) {
-	if p := recover(); p != nil {
-		r.panics <- p
-		*err = connect.NewError(connect.CodeDataLoss, errors.New("a panic"))
-	}
-}
-
-func (r recovering) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, req connect.AnyRequest) (_ connect.AnyResponse, err error) {
-		defer r.recover(&err)
-		return next(ctx, req)
-	}
-}
-
-func (r recovering) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
-		defer r.recover(&err)
-		return next(ctx, conn)
-	}
-}
-
-func (r recovering) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
 }
 
 // A client may have the interceptor among its own. It limits nothing there.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -18,36 +19,21 @@ import (
 
 // A call whose context ends in the wait ends with the code of that.
 func TestEndInTheWait(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		end  func(context.Context) (context.Context, context.CancelFunc)
-		want connect.Code
-	}{
-		{"canceled", context.WithCancel, connect.CodeCanceled},
-		{"deadline", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, time.Nanosecond)
-		}, connect.CodeDeadlineExceeded},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
+	for end, want := range map[error]connect.Code{context.Canceled: connect.CodeCanceled, context.DeadlineExceeded: connect.CodeDeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
 			l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithWait(time.Hour, 1))
 			lock, err := l.Acquire(t.Context(), alice)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = lock.Unlock() }()
-			i := connectmw.New(l, connectmw.Header("User"))
-			ctx, cancel := tt.end(t.Context())
+			defer lock.Unlock()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			ended := make(chan error, 1)
-			go func() {
-				_, err := i.WrapUnary(nil)(ctx, request(alice))
-				ended <- err
-			}()
-			if tt.want == connect.CodeCanceled {
-				cancel()
+			if end == context.Canceled {
+				time.AfterFunc(time.Second/2, cancel)
 			}
-			if err := httptesting.Receive(t, ended, "the call's end"); connect.CodeOf(err) != tt.want {
-				t.Errorf("%v, want %v", err, tt.want)
+			if _, err := connectmw.New(l, connectmw.Header("User")).WrapUnary(nil)(ctx, request(alice)); connect.CodeOf(err) != want {
+				t.Errorf("%v, want %v", err, want)
 			}
 		})
 	}
@@ -81,31 +67,6 @@ func TestClientLeavesTheWait(t *testing.T) {
 		httptesting.Receive(t, ended, "the client's end")
 		if e := httptesting.Receive(t, decided, "the end of the wait"); !errors.Is(e.Err, context.Canceled) {
 			t.Errorf("the wait ended with %v", e.Err)
-		}
-	})
-}
-
-// ErrBypass lets a call through without a lock.
-func TestBypass(t *testing.T) {
-	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
-		bypass := func(ctx context.Context, c connectmw.Call) (string, error) {
-			if user, err := key(ctx, c); user != "admin" {
-				return user, err
-			}
-			return "", connectmw.ErrBypass
-		}
-		w := func(ctx context.Context) error {
-			if _, ok := sqllock.FromContext(ctx); ok {
-				return errors.New("there is a lock")
-			}
-			return nil
-		}
-		c := dial(t, handlers(w, limited(ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, namespace), bypass)), road)
-		if err := call(t.Context(), c, "admin"); err != nil {
-			t.Error(err)
-		}
-		if err := call(t.Context(), c, alice); connect.CodeOf(err) != connect.CodeResourceExhausted {
-			t.Errorf("another user: %v", err)
 		}
 	})
 }
