@@ -77,7 +77,7 @@ func RunLong(t *testing.T, start func(*testing.T) Subject) {
 			t.Fatal(err)
 		}
 		s := start(t)
-		locks := open(t, s, "main", driver, dsn, sqllock.WithLease(2*time.Second))
+		locks := open(t, s, "main", driver, dsn, sqllock.WithLease(10*time.Second)) // two heartbeats are four seconds, time enough to look
 		if err := cluster.Freeze(); err != nil {
 			t.Fatal(err)
 		}
@@ -106,12 +106,12 @@ func lockTable(t *testing.T, start func(*testing.T) Subject) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := start(t)
-	open(t, s, "main", "pgx", dsn, sqllock.WithLease(2*time.Second)) // it looks with each heartbeat
 	tx := dbtest.Transaction(t, dbtest.Open(t, "pgx", dsn))
 	if _, err := tx.Exec("SELECT pg_advisory_xact_lock(i) FROM generate_series(1, 150) i"); err != nil {
 		t.Fatal(err)
 	}
+	s := start(t)
+	open(t, s, "main", "pgx", dsn) // it looks as it begins
 	eventuallyIs(t, s, "75 % of the lock table and a few places are in use", func(f figures) bool {
 		part := f[main("latchkey_session_lock_table_utilization_ratio")]
 		return part > 0.7 && part < 0.9
