@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -254,13 +255,6 @@ func TestMisusePanics(t *testing.T) {
 		"no Key in a level":            func() { grpcmw.StreamStackInterceptor([]grpcmw.Level{good, {Limiter: limit}}) },
 	}
 	for name, f := range tests {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "grpcmw: ") {
-					t.Errorf("panic %q, want one that names the package", text)
-				}
-			}()
-			f()
-		})
+		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "grpcmw", "", f) })
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -166,13 +167,6 @@ func TestMisusePanics(t *testing.T) {
 		{"AcquireAll needs a *Limiter", func() { _, _ = ratelimit.AcquireAll(t.Context(), ratelimit.Level{}) }},
 	}
 	for _, tt := range tests {
-		func() {
-			defer func() {
-				if got, _ := recover().(string); !strings.HasPrefix(got, "ratelimit: ") || !strings.Contains(got, tt.text) {
-					t.Errorf("panic %q, want %q after the package's name", got, tt.text)
-				}
-			}()
-			tt.misuse()
-		}()
+		httptesting.WantPanic(t, "ratelimit", tt.text, tt.misuse)
 	}
 }

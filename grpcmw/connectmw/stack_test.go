@@ -135,13 +135,6 @@ func TestPanics(t *testing.T) {
 		"no text":          func() { connectmw.WithBusyText("") },
 		"no log":           func() { connectmw.WithLogger(nil) },
 	} {
-		func() {
-			defer func() {
-				if p, _ := recover().(string); !strings.HasPrefix(p, "connectmw: ") {
-					t.Errorf("%s: panic %q", name, p)
-				}
-			}()
-			f()
-		}()
+		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "connectmw", "", f) })
 	}
 }

@@ -1,5 +1,5 @@
-// Package httptesting holds what the tests of httpmw and of
-// httpmw/idempotency share: servers on real sockets, handlers that keep a
+// Package httptesting holds what the tests of httpmw, httpmw/idempotency, grpcmw
+// and grpcmw/connectmw share: servers on real sockets, handlers that keep a
 // request until the test lets it go, and logs that a test reads.
 //
 // Everything that a function here opens is closed at the end of the test.
