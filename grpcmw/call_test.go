@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -84,7 +85,7 @@ func TestCallsAtOnce(t *testing.T) {
 		client := start(t, s, levels.limited(locks)...)
 		first := make(chan error, 1)
 		go func() { first <- kinds[kind].call(t.Context(), client, "alice") }()
-		ctx := wait(t, entered, "the first call")
+		ctx := httptesting.Receive(t, entered, "the first call")
 
 		lock, ok := sqllock.FromContext(ctx, namespace.Key("alice"))
 		if !ok || lock.Err() != nil || lock.Key() != namespace.Key("alice") {
@@ -95,11 +96,11 @@ func TestCallsAtOnce(t *testing.T) {
 		}
 		second := make(chan error, 1)
 		go func() { second <- kinds[kind].call(t.Context(), client, "bob") }()
-		wait(t, entered, "a call for another key")
+		httptesting.Receive(t, entered, "a call for another key")
 
 		close(leave)
 		for _, c := range []chan error{first, second} {
-			if err := wait(t, c, "the calls to end"); err != nil {
+			if err := httptesting.Receive(t, c, "the calls to end"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -128,7 +129,7 @@ func TestPanicReleases(t *testing.T) {
 			if err := kinds[kind].call(t.Context(), client, "alice"); status.Code(err) != codes.Internal {
 				t.Errorf("a call that panics: %v", err)
 			}
-			if p := wait(t, recovered, "the panic"); p != "the work fails" {
+			if p := httptesting.Receive(t, recovered, "the panic"); p != "the work fails" {
 				t.Errorf("recovered %v", p)
 			}
 		}
@@ -147,7 +148,7 @@ func TestGoexitReleases(t *testing.T) {
 			return nil, nil
 		})
 	}()
-	wait(t, ended, "the goroutine's end")
+	httptesting.Receive(t, ended, "the goroutine's end")
 	if !isFree(locks, "alice") {
 		t.Error("the lock was not given back")
 	}
@@ -167,12 +168,12 @@ func TestClientCancels(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		call := make(chan error, 1)
 		go func() { call <- kinds[kind].call(ctx, client, "alice") }()
-		wait(t, entered, "the handler")
+		httptesting.Receive(t, entered, "the handler")
 		cancel()
-		if err := wait(t, call, "the call's end"); status.Code(err) != codes.Canceled {
+		if err := httptesting.Receive(t, call, "the call's end"); status.Code(err) != codes.Canceled {
 			t.Errorf("the call ended with %v", err)
 		}
-		if err := wait(t, cause, "the handler's context to end"); !errors.Is(err, context.Canceled) {
+		if err := httptesting.Receive(t, cause, "the handler's context to end"); !errors.Is(err, context.Canceled) {
 			t.Errorf("cause %v", err)
 		}
 		lockertest.Eventually(t, "the lock is given back", func() bool { return isFree(locks, "alice") })
@@ -192,45 +193,20 @@ func TestGracefulStop(t *testing.T) {
 		client := dial(t, address)
 		call := make(chan error, 1)
 		go func() { call <- kinds[kind].call(t.Context(), client, "alice") }()
-		wait(t, entered, "the handler")
+		httptesting.Receive(t, entered, "the handler")
 		stopped := make(chan struct{})
 		go func() { server.GracefulStop(); close(stopped) }()
 		if isFree(locks, "alice") {
 			t.Error("the key is free while its call runs")
 		}
 		close(leave)
-		if err := wait(t, call, "the call's end"); err != nil {
+		if err := httptesting.Receive(t, call, "the call's end"); err != nil {
 			t.Error(err)
 		}
-		wait(t, stopped, "the server's end")
+		httptesting.Receive(t, stopped, "the server's end")
 		if !isFree(locks, "alice") {
 			t.Error("the server has stopped and the key is not free")
 		}
-	})
-}
-
-// A client that leaves ends its wait.
-func TestClientLeavesTheWait(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
-		l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithWait(time.Hour, 1))
-		held, err := l.Acquire(t.Context(), "alice")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = held.Unlock() }()
-		client := start(t, &service{}, limited(l, key)...)
-		ctx, cancel := context.WithCancel(t.Context())
-		call := make(chan error, 1)
-		go func() { call <- kinds[kind].call(ctx, client, "alice") }()
-		lockertest.Eventually(t, "the call waits", func() bool { return l.Stats().Queued == 1 })
-		cancel()
-		if err := wait(t, call, "the call's end"); status.Code(err) != codes.Canceled {
-			t.Errorf("the call ended with %v", err)
-		}
-		lockertest.Eventually(t, "the wait has ended", func() bool {
-			s := l.Stats()
-			return s.Queued == 0 && s.Requests[ratelimit.Canceled] == 1
-		})
 	})
 }
 
@@ -259,34 +235,6 @@ func TestEndInTheWait(t *testing.T) {
 	}
 }
 
-// A call that waits is admitted when its key becomes free.
-func TestWaits(t *testing.T) {
-	eachStack(t, func(t *testing.T, kind int, levels stack) {
-		locks := sqllock.NewMemory()
-		release := hold(t, locks, "alice")
-		s := &service{work: nothing}
-		if err := kinds[kind].call(t.Context(), start(t, s, levels.limited(waitingLocker{locks, release}, ratelimit.WithWait(time.Minute, 10))...), "alice"); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// waitingLocker calls release once a call waits.
-type waitingLocker struct {
-	*sqllock.Memory
-	release func()
-}
-
-func (l waitingLocker) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-	time.AfterFunc(time.Millisecond, l.release)
-	return l.Memory.Lock(ctx, key)
-}
-
-func (l waitingLocker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
-	time.AfterFunc(time.Millisecond, l.release)
-	return l.Memory.LockAny(ctx, keys...)
-}
-
 // Goroutines that the handler has left behind see their context end before the
 // lock is released.
 func TestContextEndsBeforeRelease(t *testing.T) {
@@ -308,7 +256,7 @@ func TestContextEndsBeforeRelease(t *testing.T) {
 		if err := kinds[kind].call(t.Context(), client, "alice"); err != nil {
 			t.Error(err)
 		}
-		if !wait(t, ended, "the release") {
+		if !httptesting.Receive(t, ended, "the release") {
 			t.Error("the handler's context outlives the lock")
 		}
 	})
@@ -328,25 +276,6 @@ func TestHandlerUnlocksEarly(t *testing.T) {
 		}}
 		client := start(t, s, levels.limited(locks)...)
 		if err := kinds[kind].call(t.Context(), client, "alice"); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// WithMaxHold ends the handler's context; the lock stays until it has returned.
-func TestMaxHold(t *testing.T) {
-	eachStack(t, func(t *testing.T, kind int, levels stack) {
-		locks := sqllock.NewMemory()
-		s := &service{work: func(ctx context.Context) error {
-			<-ctx.Done()
-			if !errors.Is(context.Cause(ctx), ratelimit.ErrMaxHold) || isFree(locks, "alice") {
-				return context.Cause(ctx)
-			}
-			return status.Error(codes.OutOfRange, "as expected")
-		}}
-		policy := ratelimit.WithMaxHold(time.Millisecond)
-		err := kinds[kind].call(t.Context(), start(t, s, levels.limited(locks, policy)...), "alice")
-		if status.Code(err) != codes.OutOfRange {
 			t.Error(err)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -55,7 +56,7 @@ func TestInterruption(t *testing.T) {
 					if tt.ends != nil {
 						lock, _ := sqllock.FromContext(ctx, namespace.Key(secret))
 						lock.Cancel(tt.ends) // as its loss does
-						wait(t, ctx.Done(), "the end of the context")
+						httptesting.Receive(t, ctx.Done(), "the end of the context")
 					}
 					return tt.result(ctx)
 				}}
@@ -124,7 +125,7 @@ func TestInterruptionNamesItsLimit(t *testing.T) {
 						return call(ctx, one(perUser, constant(secret)), func(ctx context.Context) error {
 							held["users"], _ = sqllock.FromContext(ctx) // the inner one
 							held[ending].Cancel(tt.cause)               // as its end does
-							wait(t, ctx.Done(), "the end of the context")
+							httptesting.Receive(t, ctx.Done(), "the end of the context")
 							return ctx.Err()
 						})
 					})

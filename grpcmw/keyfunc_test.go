@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc"
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -202,27 +202,6 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Different parts give different keys, and text gives text.
-func FuzzJoin(f *testing.F) {
-	f.Add("a:b", "c", "a", "b:c")
-	f.Add("1:a", "b", "1", "a1:b")
-	f.Add("a", "1:b", "a1:", "b")
-	f.Add("alice", "7", "alice", "7")
-	f.Fuzz(func(t *testing.T, a, b, c, d string) {
-		left, leftErr := grpcmw.Join(constant(a), constant(b))(t.Context(), starting())
-		right, rightErr := grpcmw.Join(constant(c), constant(d))(t.Context(), starting())
-		if (leftErr == nil) != (a != "" && b != "") {
-			t.Errorf("%q, %q: %v", a, b, leftErr)
-		}
-		if leftErr == nil && rightErr == nil && (left == right) != (a == c && b == d) {
-			t.Errorf("%q and %q of %q, %q and %q, %q", left, right, a, b, c, d)
-		}
-		if leftErr == nil && utf8.ValidString(a) && utf8.ValidString(b) && !utf8.ValidString(left) {
-			t.Errorf("%q is no text", left)
-		}
-	})
-}
-
 // Field accepts paths of names, and panics at anything else. Its KeyFunc
 // accepts any message.
 func FuzzField(f *testing.F) {
@@ -250,6 +229,7 @@ func fieldOf(path string) (key grpcmw.KeyFunc, ok bool) {
 
 func TestMisusePanics(t *testing.T) {
 	limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
+	good := grpcmw.Level{Limiter: limit, Key: constant("a")}
 	tests := map[string]func(){
 		"Field()":                      func() { grpcmw.Field("") },
 		"Field(a..b)":                  func() { grpcmw.Field("a..b") },
@@ -269,15 +249,12 @@ func TestMisusePanics(t *testing.T) {
 		"UnaryServerInterceptor(l)":    func() { grpcmw.UnaryServerInterceptor(limit, nil) },
 		"StreamServerInterceptor(nil)": func() { grpcmw.StreamServerInterceptor(nil, constant("a")) },
 		"StreamServerInterceptor(l)":   func() { grpcmw.StreamServerInterceptor(limit, nil) },
+		"UnaryStackInterceptor()":      func() { grpcmw.UnaryStackInterceptor(nil) },
+		"no Limiter in a level":        func() { grpcmw.UnaryStackInterceptor([]grpcmw.Level{good, {Key: good.Key}}) },
+		"StreamStackInterceptor()":     func() { grpcmw.StreamStackInterceptor(nil) },
+		"no Key in a level":            func() { grpcmw.StreamStackInterceptor([]grpcmw.Level{good, {Limiter: limit}}) },
 	}
 	for name, f := range tests {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "grpcmw: ") {
-					t.Errorf("panic %q, want one that names the package", text)
-				}
-			}()
-			f()
-		})
+		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "grpcmw", "", f) })
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
@@ -15,7 +15,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -33,7 +32,7 @@ func TestLossEndsHandler(t *testing.T) {
 					return errors.New("ended before the loss")
 				}
 				httptesting.Terminate(t, db)
-				wait(t, ctx.Done(), "the loss")
+				httptesting.Receive(t, ctx.Done(), "the loss")
 				if cause := context.Cause(ctx); !errors.Is(cause, sqllock.ErrLost) {
 					t.Errorf("%s: cause %v", kind.name, cause)
 				}
@@ -52,77 +51,41 @@ func TestLossEndsHandler(t *testing.T) {
 	})
 }
 
-// While the database is down, from the start or later, calls are rejected with
-// a time to wait. Once it is up again, calls are admitted.
-func TestLongDatabaseDown(t *testing.T) {
-	t.Parallel()
-	cluster := pgtest.New(t)
-	if err := cluster.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	session := dbtest.Session(t, "pgx", cluster.DSN(""), sqllock.WithLazyOpen(), sqllock.WithLease(2*time.Second))
-	client := start(t, &service{work: nothing}, limited(ratelimit.OneAtATime(session, namespace), grpcmw.Metadata("user-bin"))...)
-	call := func() error { return kinds[0].call(t.Context(), client, "alice") }
-	for _, when := range []string{"at the start", "later"} {
-		if got := status.Convert(call()); got.Code() != codes.Unavailable || len(got.Details()) != 1 {
-			t.Errorf("%s: a call while the database is down: %v with %v, want UNAVAILABLE with RetryInfo", when, got, got.Details())
-		}
-		if err := cluster.StartAgain(); err != nil {
-			t.Fatal(err)
-		}
-		lockertest.Eventually(t, "a call after the database came up", func() bool { return call() == nil })
-		if err := cluster.Stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// A stream whose lock is lost neither sends nor receives. So a handler that
-// does not watch its context stops, too. In a dry run the loss fails nothing.
+// A stream whose lock is lost, that of any level, neither sends nor receives. So
+// a handler that does not watch its context stops, too. In a dry run the loss
+// fails nothing.
 func TestLossEndsMessages(t *testing.T) {
-	for _, source := range sources {
-		for _, tt := range []struct {
-			name   string
-			policy []ratelimit.Option
-			code   codes.Code
-		}{
-			{"in earnest", nil, codes.Aborted},
-			{"in earnest, told to stop before", []ratelimit.Option{ratelimit.WithMaxHold(1)}, codes.Aborted},
-			{"dry run", []ratelimit.Option{ratelimit.WithDryRun()}, codes.OK},
-		} {
-			t.Run(source.name+"/"+tt.name, func(t *testing.T) {
-				locks := sqllock.NewMemory()
-				lost, errs := make(chan struct{}), make(chan error, 2)
-				s := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
-					if _, err := stream.Recv(); err != nil {
+	for _, tt := range []struct {
+		name   string
+		policy []ratelimit.Option
+		code   codes.Code
+	}{
+		{"in earnest", nil, codes.Aborted},
+		{"in earnest, told to stop before", []ratelimit.Option{ratelimit.WithMaxHold(1)}, codes.Aborted},
+		{"dry run", []ratelimit.Option{ratelimit.WithDryRun()}, codes.OK},
+	} {
+		for source, key := range map[string]grpcmw.KeyFunc{"at the start": constant("alice"), "first message": inMessage} {
+			for at, ns := range three {
+				lost, message := sqllock.NewMemory(), new(pb.StreamingOutputCallRequest)
+				levels := levelsWith(sqllock.NewMemory(), -1)
+				levels[at] = grpcmw.Level{Limiter: ratelimit.OneAtATime(lost, ns, tt.policy...), Key: key}
+				err := grpcmw.StreamStackInterceptor(levels)(nil, oneMessage{"alice"}, streamInfo, func(_ any, stream grpc.ServerStream) error {
+					if err := stream.RecvMsg(message); err != nil {
 						return err
 					}
-					locks.Lose()
-					close(lost)
-					errs <- stream.Send(&pb.StreamingOutputCallResponse{})
-					_, err := stream.Recv()
-					errs <- err
-					return err
-				}}
-				client := start(t, s, limited(ratelimit.OneAtATime(locks, namespace, tt.policy...), source.key)...)
-				stream, err := client.FullDuplexCall(as(t.Context(), "alice"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := stream.Send(&pb.StreamingOutputCallRequest{ResponseStatus: named("alice")}); err != nil {
-					t.Fatal(err)
-				}
-				wait(t, lost, "the loss")
-				_ = stream.Send(&pb.StreamingOutputCallRequest{}) // not to be worked on after a loss
-				for _, what := range []string{"Send", "Recv"} {
-					if err := wait(t, errs, what); status.Code(err) != tt.code || err != nil && !errors.Is(err, sqllock.ErrLost) {
-						t.Errorf("%s after the loss: %v, want %v", what, err, tt.code)
+					lost.Lose()
+					sent, received := stream.SendMsg(nil), stream.RecvMsg(message)
+					for what, err := range map[string]error{"SendMsg": sent, "RecvMsg": received} {
+						if status.Code(err) != tt.code || err != nil && !errors.Is(err, sqllock.ErrLost) {
+							t.Errorf("%s, %s, %s: %s after the loss: %v, want %v", tt.name, source, ns, what, err, tt.code)
+						}
 					}
+					return received
+				})
+				if status.Code(err) != tt.code {
+					t.Errorf("%s, %s, %s: the call ended with %v, want %v", tt.name, source, ns, err, tt.code)
 				}
-				if err := drain(stream); status.Code(err) != tt.code {
-					t.Errorf("the call ended with %v, want %v", err, tt.code)
-				}
-			})
+			}
 		}
 	}
 }
@@ -148,7 +111,7 @@ func TestLossWhileReceiving(t *testing.T) {
 	if err := stream.Send(&pb.StreamingOutputCallRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, receiving, "the second Recv")
+	httptesting.Receive(t, receiving, "the second Recv")
 	locks.Lose()
 	_ = stream.Send(&pb.StreamingOutputCallRequest{})
 	if _, err := stream.Recv(); err == io.EOF || status.Code(err) != codes.Aborted {
@@ -159,7 +122,7 @@ func TestLossWhileReceiving(t *testing.T) {
 // A dry run inside of another interceptor does not hide that one's lock,
 // whether the dry run has a lock of its own or not.
 func TestDryRunInsideAnother(t *testing.T) {
-	for name, inner := range map[string]sqllock.Locker{"free": sqllock.NewMemory(), "busy": broken{sqllock.ErrHeld}} {
+	for name, inner := range map[string]sqllock.Locker{"free": sqllock.NewMemory(), "busy": httptesting.Failing{Err: sqllock.ErrHeld}} {
 		for kind, call := range calls {
 			outer := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
 			trial := ratelimit.OneAtATime(inner, "trial", ratelimit.WithDryRun())
@@ -172,7 +135,7 @@ func TestDryRunInsideAnother(t *testing.T) {
 						t.Errorf("%s, %s: the lock in the context is %v, want that of the outer limit", kind, name, lock.Key())
 					}
 					lock.Cancel(sqllock.ErrLost)
-					wait(t, ctx.Done(), "the loss of the outer lock to show")
+					httptesting.Receive(t, ctx.Done(), "the loss of the outer lock to show")
 					return nil
 				})
 			})

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc"
@@ -18,8 +17,6 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-const patience = 30 * time.Second // ends a hang, and nothing else
 
 // A service does the same work in each of its four kinds of calls. The work
 // begins with the first message.
@@ -189,18 +186,11 @@ func stacked(levels []grpcmw.Level, opts ...grpcmw.Option) []grpc.ServerOption {
 func serve(t testing.TB, s *service, opts ...grpc.ServerOption) (server *grpc.Server, address string) {
 	t.Helper()
 	server = grpc.NewServer(opts...)
-	return server, listen(t, server, func(server *grpc.Server) { pb.RegisterTestServiceServer(server, s) })
-}
-
-// listen starts server on a socket, with the services that register gives it,
-// and stops it after the test.
-func listen(t testing.TB, server *grpc.Server, register func(*grpc.Server)) (address string) {
-	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	register(server)
+	pb.RegisterTestServiceServer(server, s)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -209,16 +199,11 @@ func listen(t testing.TB, server *grpc.Server, register func(*grpc.Server)) (add
 			t.Error(err)
 		}
 	})
-	return listener.Addr().String()
+	return server, listener.Addr().String()
 }
 
+// dial makes a connection that is closed after the test.
 func dial(t testing.TB, address string, opts ...grpc.DialOption) pb.TestServiceClient {
-	t.Helper()
-	return pb.NewTestServiceClient(connect(t, address, opts...))
-}
-
-// connect makes a connection that is closed after the test.
-func connect(t testing.TB, address string, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	opts = append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	conn, err := grpc.NewClient(address, opts...)
@@ -230,7 +215,7 @@ func connect(t testing.TB, address string, opts ...grpc.DialOption) *grpc.Client
 			t.Error(err)
 		}
 	})
-	return conn
+	return pb.NewTestServiceClient(conn)
 }
 
 // start is serve and dial.
@@ -265,21 +250,3 @@ func isFree(locks sqllock.Locker, key string) bool {
 	}
 	return lock.Unlock() == nil
 }
-
-// wait waits for c, and fails the test if nothing comes.
-func wait[T any](t testing.TB, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("waited without success for %s", what)
-		panic("not reached")
-	}
-}
-
-// broken is a Locker that returns err.
-type broken struct{ err error }
-
-func (b broken) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, b.err }
-func (b broken) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error)    { return nil, b.err }

@@ -5,20 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -27,133 +25,6 @@ import (
 type silent struct{ oneMessage }
 
 func (silent) RecvMsg(any) error { return io.EOF }
-
-// Each level decides on a call with the status that it has alone. The status
-// names it. No place is left on another level.
-func TestStackStatus(t *testing.T) {
-	opts := func(o ...ratelimit.Option) []ratelimit.Option { return o }
-	quota, conflict, retry := []string{"ErrorInfo", "RetryInfo", "QuotaFailure"}, []string{"ErrorInfo", "RetryInfo"}, []string{"RetryInfo"}
-	open, dry := ratelimit.WithFailOpen(), ratelimit.WithDryRun()
-	tests := []struct {
-		name    string
-		locks   error // of the level's Locker; nil for one that is free
-		key     error // of its KeyFunc
-		policy  []ratelimit.Option
-		opts    []grpcmw.Option
-		want    codes.Code
-		details []string
-		log     string // part of the line in the log, "" for none
-	}{
-		{"free", nil, nil, nil, nil, codes.OK, nil, ""},
-		{"full", sqllock.ErrHeld, nil, nil, nil, codes.ResourceExhausted, quota, ""},
-		{"full, conflict", sqllock.ErrHeld, nil, nil, []grpcmw.Option{grpcmw.WithConflict()}, codes.Aborted, conflict, ""},
-		{"full, bypassed", sqllock.ErrHeld, grpcmw.ErrBypass, nil, nil, codes.OK, nil, ""},
-		{"full, in a dry run", sqllock.ErrHeld, nil, opts(dry), nil, codes.OK, nil, ""},
-		{"away", sqllock.ErrUnavailable, nil, nil, nil, codes.Unavailable, retry, ""},
-		{"away, fails open", sqllock.ErrUnavailable, nil, opts(open), nil, codes.OK, nil, ""},
-		{"no room", sqllock.ErrCapacity, nil, opts(open), nil, codes.Unavailable, retry, ""},
-		{"no key", nil, grpcmw.ErrNoKey, nil, nil, codes.InvalidArgument, nil, "a call has no key"},
-		{"no key, in a dry run", nil, grpcmw.ErrNoKey, opts(dry), nil, codes.OK, nil, "a call has no key"},
-		{"bad key", nil, ratelimit.ErrBadID, nil, nil, codes.InvalidArgument, nil, ""},
-		{"long key", nil, nil, opts(ratelimit.WithMaxIDLen(1)), nil, codes.InvalidArgument, nil, ""},
-		{"a status", nil, status.Error(codes.Unauthenticated, "log in"), nil, nil, codes.Unauthenticated, nil, ""},
-		{"its own error", nil, errors.New("oops"), nil, nil, codes.Internal, nil, "a KeyFunc failed"},
-	}
-	for kind, call := range calls {
-		for _, tt := range tests {
-			for at, ns := range three {
-				t.Run(kind+"/"+tt.name+"/"+string(ns), func(t *testing.T) {
-					var log logbook
-					var levels []grpcmw.Level
-					for i, ns := range three {
-						var locks sqllock.Locker = sqllock.NewMemory()
-						key := constant("alice-" + strconv.Itoa(i))
-						policy := opts(ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return time.Duration(i+2) * time.Second }))
-						if i == at {
-							if policy = append(policy, tt.policy...); tt.locks != nil {
-								locks = broken{tt.locks}
-							}
-							if tt.key != nil {
-								key = fails(tt.key)
-							}
-						}
-						levels = append(levels, grpcmw.Level{Limiter: ratelimit.AtMost(i+1, locks, ns, policy...), Key: key})
-					}
-					ran := false
-					err := call(t.Context(), levels, func(context.Context) error { ran = true; return nil }, append(slices.Clone(tt.opts), log.option())...)
-					got := status.Convert(err)
-					if got.Code() != tt.want || !slices.Equal(detailKinds(got), tt.details) || ran != (tt.want == codes.OK) {
-						t.Errorf("status %v with %v, the handler ran: %v; want %v with %v", got.Code(), detailKinds(got), ran, tt.want, tt.details)
-					}
-					for i, level := range levels {
-						s := level.Limiter.Stats()
-						if s.Active > 0 {
-							t.Errorf("%d places of %s are left", s.Active, level.Limiter.Namespace())
-						}
-						if i != at && ran != (s.Requests[ratelimit.Admitted] == 1) {
-							t.Errorf("the handler ran: %v, and %s has admitted %d", ran, level.Limiter.Namespace(), s.Requests[ratelimit.Admitted])
-						}
-					}
-					if tt.log == "" {
-						log.Want(t, "a call", 0)
-					} else {
-						log.Want(t, "a call", 1, tt.log, "namespace="+string(ns))
-					}
-					checkNames(t, got, levels[at].Limiter)
-				})
-			}
-		}
-	}
-}
-
-// checkNames checks that the details and the text of a status name full, if
-// they name a limit.
-func checkNames(t *testing.T, s *status.Status, full *ratelimit.Limiter) {
-	t.Helper()
-	ns := string(full.Namespace())
-	for _, detail := range s.Details() {
-		switch d := detail.(type) {
-		case *errdetails.ErrorInfo:
-			if got := d.GetMetadata()["namespace"]; got != ns {
-				t.Errorf("ErrorInfo of %s, want %s", got, ns)
-			}
-			if want := fmt.Sprintf("The limit %q admits ", ns); !strings.HasPrefix(s.Message(), want) {
-				t.Errorf("text %q, want %q", s.Message(), want)
-			}
-			if got, want := retryDelay(t, s), time.Duration(full.Limit()+1)*time.Second; got != want {
-				t.Errorf("RetryInfo says %v, want %v", got, want)
-			}
-		case *errdetails.QuotaFailure:
-			if got := d.GetViolations()[0].GetSubject(); got != ns {
-				t.Errorf("QuotaFailure of %s, want %s", got, ns)
-			}
-		}
-	}
-}
-
-// A kept status is that of its level. Two levels that are full in turn are not
-// confused.
-func TestStackBusyInTurn(t *testing.T) {
-	locks := sqllock.NewMemory()
-	wait := ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return 2 * time.Second })
-	levels := levelsOf(func(_ int, ns sqllock.Namespace) *ratelimit.Limiter { return ratelimit.OneAtATime(locks, ns, wait) })
-	intercept := grpcmw.UnaryStackInterceptor(levels)
-	for range 3 {
-		for _, level := range levels {
-			lock, err := level.Limiter.Acquire(t.Context(), "alice")
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = intercept(t.Context(), nil, unaryInfo, nil)
-			got := status.Convert(err)
-			if got.Code() != codes.ResourceExhausted {
-				t.Error(err)
-			}
-			checkNames(t, got, level.Limiter)
-			_ = lock.Unlock()
-		}
-	}
-}
 
 // The KeyFuncs of a stream are called in order, each once. The one that needs
 // the first message is called again with it. All locks come with it.
@@ -287,24 +158,32 @@ func TestStackWithoutFirstMessage(t *testing.T) {
 }
 
 // The loss of the lock of any level ends the handler's context and the call,
-// with a status that names the level. A dry run of the level ends nothing.
+// with a status that names the level. So does the end of its WithMaxHold. A dry
+// run of the level ends nothing.
 func TestStackLosesOneLock(t *testing.T) {
+	const lost, tooLong, dry = "lost", "too long", "dry run"
 	for kind, call := range calls {
 		for at, ns := range three {
-			for name, policy := range map[string][]ratelimit.Option{"in earnest": nil, "dry run": {ratelimit.WithDryRun()}} {
+			for name, policy := range map[string][]ratelimit.Option{lost: nil, tooLong: {ratelimit.WithMaxHold(1)}, dry: {ratelimit.WithDryRun()}} {
 				t.Run(kind+"/"+string(ns)+"/"+name, func(t *testing.T) {
-					lost := sqllock.NewMemory()
+					locks := sqllock.NewMemory()
 					levels := levelsWith(sqllock.NewMemory(), -1)
-					levels[at].Limiter = ratelimit.OneAtATime(lost, ns, policy...)
+					levels[at].Limiter = ratelimit.OneAtATime(locks, ns, policy...)
 					err := call(t.Context(), levels, func(ctx context.Context) error {
-						if n := lost.Lose(); n != 1 {
+						if name == tooLong {
+							<-ctx.Done()
+						} else if n := locks.Lose(); n != 1 {
 							t.Errorf("%d locks were lost", n)
 						}
 						return ctx.Err()
 					})
-					if policy == nil {
+					got := status.Convert(err)
+					switch {
+					case name == lost:
 						wantLost(t, err, ns)
-					} else if err != nil {
+					case name == tooLong && (got.Code() != codes.DeadlineExceeded || got.Message() != fmt.Sprintf("The call took longer than the limit %q allows.", ns)):
+						t.Errorf("%v, want DEADLINE_EXCEEDED of %s", err, ns)
+					case name == dry && err != nil:
 						t.Errorf("%v, want no error", err)
 					}
 				})
@@ -332,141 +211,27 @@ func TestStackLosesAllLocks(t *testing.T) {
 	}
 }
 
-// A handler finds out by Held that it has the lock of a level, and so need not
-// acquire it. That of a dry run does not count.
-func TestStackIsHeld(t *testing.T) {
-	for kind, call := range calls {
-		for dry := range three {
-			t.Run(kind+"/dry "+string(three[dry]), func(t *testing.T) {
-				err := call(t.Context(), levelsWith(sqllock.NewMemory(), dry, ratelimit.WithDryRun()), func(ctx context.Context) error {
-					for i, ns := range three {
-						if got, want := sqllock.Held(ctx, ns.Key("alice")), i != dry; got != want {
-							t.Errorf("Held of %s: %v, want %v", ns, got, want)
-						}
-					}
-					return nil
-				})
-				if err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-}
-
-// After the loss of any level's lock a stream sends and receives nothing.
-func TestStackLossEndsMessages(t *testing.T) {
-	for at, ns := range three {
-		lost := sqllock.NewMemory()
-		levels := levelsWith(sqllock.NewMemory(), -1)
-		levels[at].Limiter = ratelimit.OneAtATime(lost, ns)
-		_ = grpcmw.StreamStackInterceptor(levels)(nil, oneMessage{"alice"}, streamInfo, func(_ any, stream grpc.ServerStream) error {
-			lost.Lose()
-			for what, err := range map[string]error{"SendMsg": stream.SendMsg(nil), "RecvMsg": stream.RecvMsg(nil)} {
-				if !errors.Is(err, sqllock.ErrLost) || status.Code(err) != codes.Aborted {
-					t.Errorf("%s after the loss of %s: %v", what, ns, err)
-				}
-			}
-			return nil
-		})
-	}
-}
-
-// The status of a call that took too long names the level that says so.
-func TestStackMaxHold(t *testing.T) {
-	for kind, call := range calls {
-		for at, ns := range three {
-			t.Run(kind+"/"+string(ns), func(t *testing.T) {
-				levels := levelsWith(sqllock.NewMemory(), at, ratelimit.WithMaxHold(time.Millisecond))
-				err := call(t.Context(), levels, func(ctx context.Context) error {
-					<-ctx.Done()
-					return ctx.Err()
-				})
-				got := status.Convert(err)
-				if want := fmt.Sprintf("The call took longer than the limit %q allows.", ns); got.Code() != codes.DeadlineExceeded || got.Message() != want {
-					t.Errorf("%v, want %s", err, want)
-				}
-			})
-		}
-	}
-}
-
-// If all levels are bypassed, the call is not limited at all.
+// A level that is bypassed does not limit the call. If all are, it is not limited
+// at all.
 func TestStackBypassed(t *testing.T) {
-	var levels []grpcmw.Level
-	for _, ns := range three {
-		levels = append(levels, grpcmw.Level{Limiter: ratelimit.OneAtATime(broken{sqllock.ErrHeld}, ns), Key: fails(grpcmw.ErrBypass)})
-	}
-	for kind, call := range calls {
-		err := call(t.Context(), levels, func(ctx context.Context) error {
-			if _, ok := sqllock.FromContext(ctx); ok {
-				t.Errorf("%s: the context carries a lock", kind)
-			}
-			return ctx.Err()
-		})
-		if err != nil {
-			t.Errorf("%s: %v", kind, err)
+	for bypassed := range len(three) + 1 { // the first levels
+		levels := levelsWith(sqllock.NewMemory(), -1)
+		for i, ns := range three[:bypassed] {
+			levels[i] = grpcmw.Level{Limiter: ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, ns), Key: fails(grpcmw.ErrBypass)}
 		}
-	}
-}
-
-// One id on two levels of one limit is a call that nothing can admit. It ends at
-// once, and the log says why.
-func TestStackOneIDTwice(t *testing.T) {
-	locks := sqllock.NewMemory()
-	levels := []grpcmw.Level{
-		{Limiter: ratelimit.AtMost(2, locks, "account"), Key: constant(secret)},
-		{Limiter: ratelimit.OneAtATime(locks, "user"), Key: constant(secret)},
-		{Limiter: ratelimit.AtMost(2, locks, "account"), Key: constant(secret)},
-	}
-	for kind, call := range calls {
-		var log logbook
-		err := call(t.Context(), levels, func(context.Context) error { return nil }, log.option())
-		if got := status.Convert(err); got.Code() != codes.InvalidArgument || strings.Contains(got.Message(), secret) {
-			t.Errorf("%s: %v, want INVALID_ARGUMENT", kind, err)
-		}
-		log.Want(t, kind, 1, "level=ERROR", "two places of one limit", "namespace=account")
-	}
-}
-
-// A level whose limit is on the road already is reported, whichever it is.
-func TestStackReportsTwice(t *testing.T) {
-	for at, ns := range three {
-		locks := sqllock.NewMemory()
-		levels := levelsOf(func(_ int, ns sqllock.Namespace) *ratelimit.Limiter { return ratelimit.AtMost(2, locks, ns) })
-		around := grpcmw.UnaryServerInterceptor(ratelimit.AtMost(2, locks, three[at]), constant("alice"))
-		var log logbook
-		inner := grpcmw.UnaryStackInterceptor(levels, log.option())
-		_, err := around(t.Context(), nil, unaryInfo, func(ctx context.Context, req any) (any, error) {
-			return inner(ctx, req, unaryInfo, func(context.Context, any) (any, error) { return nil, nil })
-		})
-		if err != nil {
-			t.Error(err)
-		}
-		log.Want(t, string(ns), 1, "two places of one limit", "namespace="+string(ns), "limit=2")
-	}
-}
-
-func TestStackMisusePanics(t *testing.T) {
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
-	good := grpcmw.Level{Limiter: l, Key: constant("alice")}
-	for name, levels := range map[string][]grpcmw.Level{
-		"no levels":   nil,
-		"nil Limiter": {good, {Key: good.Key}},
-		"nil Key":     {good, {Limiter: l}},
-	} {
-		for which, make := range map[string]func(){
-			"UnaryStackInterceptor":  func() { grpcmw.UnaryStackInterceptor(levels) },
-			"StreamStackInterceptor": func() { grpcmw.StreamStackInterceptor(levels) },
-		} {
-			func() {
-				defer func() {
-					if text, _ := recover().(string); !strings.HasPrefix(text, "grpcmw: "+which+" needs ") {
-						t.Errorf("%s: panic %q", name, text)
+		for kind, call := range calls {
+			err := call(t.Context(), levels, func(ctx context.Context) error {
+				for i, ns := range three {
+					_, ok := sqllock.FromContext(ctx, ns.Key("alice"))
+					if want := i >= bypassed; ok != want || sqllock.Held(ctx, ns.Key("alice")) != want {
+						t.Errorf("%s, %d are bypassed: the context carries the lock of %s: %v", kind, bypassed, ns, ok)
 					}
-				}()
-				make()
-			}()
+				}
+				return ctx.Err()
+			})
+			if err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
 		}
 	}
 }

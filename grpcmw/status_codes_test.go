@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -43,7 +44,7 @@ func TestStatusCodes(t *testing.T) {
 		return locks
 	}
 	answers := func(err error) func(*testing.T) sqllock.Locker {
-		return func(*testing.T) sqllock.Locker { return broken{fmt.Errorf("%w: for a reason", err)} }
+		return func(*testing.T) sqllock.Locker { return httptesting.Failing{Err: fmt.Errorf("%w: for a reason", err)} }
 	}
 	free := func(*testing.T) sqllock.Locker { return sqllock.NewMemory() }
 
@@ -85,10 +86,15 @@ func TestStatusCodes(t *testing.T) {
 			source := sources[(i+j)%len(sources)]
 			t.Run(source.name+"/"+kind.name+"/"+tt.name, func(t *testing.T) {
 				t.Parallel()
-				limit := ratelimit.OneAtATime(tt.locks(t), namespace, tt.policy...)
+				levels := one(ratelimit.OneAtATime(tt.locks(t), namespace, tt.policy...), source.key)
+				if j%4 > 1 { // with a free level on either side
+					free := sqllock.NewMemory()
+					levels = append(one(ratelimit.OneAtATime(free, "all"), constant("everybody")), levels...)
+					levels = append(levels, one(ratelimit.OneAtATime(free, "tenant"), constant("acme"))...)
+				}
 				ran := false
 				s := &service{work: func(ctx context.Context) error { ran = true; return ctx.Err() }}
-				client := start(t, s, limited(limit, source.key, append(tt.options, grpcmw.WithPushback(5*time.Second))...)...)
+				client := start(t, s, stacked(levels, append(tt.options, grpcmw.WithPushback(5*time.Second))...)...)
 
 				var header, trailer metadata.MD
 				err := kind.call(t.Context(), client, tt.key, grpc.Header(&header), grpc.Trailer(&trailer))
@@ -115,6 +121,7 @@ func TestStatusCodes(t *testing.T) {
 				if header["grpc-retry-pushback-ms"] != nil {
 					t.Error("a pushback in the header ends the client's retries")
 				}
+				wantPlacesFree(t, levels)
 			})
 		}
 	}
@@ -157,7 +164,7 @@ func errorInfo(s *status.Status) *errdetails.ErrorInfo {
 func TestBusyStatus(t *testing.T) {
 	const quota = "CONCURRENCY_LIMIT_REACHED"
 	after := func(d time.Duration) *ratelimit.Limiter {
-		return ratelimit.OneAtATime(broken{sqllock.ErrHeld}, namespace, ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d }))
+		return ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, namespace, ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d }))
 	}
 	options := func(o ...grpcmw.Option) []grpcmw.Option { return o }
 	tests := []struct {
@@ -174,7 +181,7 @@ func TestBusyStatus(t *testing.T) {
 			`The limit "test" admits one call at a time, and another call is in progress. Try again in 2 seconds.`},
 		{"shorter", after(time.Millisecond), nil, "latchkey", quota, time.Millisecond,
 			`The limit "test" admits one call at a time, and another call is in progress. Try again in 1 second.`},
-		{"three, conflict", ratelimit.AtMost(3, broken{sqllock.ErrHeld}, namespace), options(grpcmw.WithConflict()), "latchkey", "CALL_IN_PROGRESS", time.Second,
+		{"three, conflict", ratelimit.AtMost(3, httptesting.Failing{Err: sqllock.ErrHeld}, namespace), options(grpcmw.WithConflict()), "latchkey", "CALL_IN_PROGRESS", time.Second,
 			`The limit "test" admits 3 calls at a time, and 3 are in progress. Try again in 1 second.`},
 		{"own text and domain", after(7 * time.Second), options(grpcmw.WithBusyText("You can run one export at a time."), grpcmw.WithErrorDomain("export.example.com")), "export.example.com", quota, 7 * time.Second,
 			"You can run one export at a time. Try again in 7 seconds."},
@@ -201,6 +208,53 @@ func TestBusyStatus(t *testing.T) {
 	}
 }
 
+// Each rejection says what holds at its own moment, also if that differs from the
+// rejection before: which level is full, the limit that the key has there, and
+// the time to wait.
+func TestBusyStatusFollows(t *testing.T) {
+	locks, size, retry := sqllock.NewMemory(), 0, time.Duration(0)
+	levels := levelsOf(func(_ int, ns sqllock.Namespace) *ratelimit.Limiter {
+		return ratelimit.AtMost(5, locks, ns, ratelimit.WithLimit(func(context.Context, string) int { return size }),
+			ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return retry }))
+	})
+	intercept := grpcmw.UnaryStackInterceptor(levels)
+	for _, now := range []struct {
+		size  int
+		retry time.Duration
+		text  string
+	}{
+		{1, time.Second, "one call at a time"},
+		{1, time.Second, "one call at a time"},
+		{1, 5 * time.Second, "one call at a time"},
+		{2, 5 * time.Second, "2 calls at a time"},
+		{3, time.Second, "3 calls at a time"},
+	} {
+		size, retry = now.size, now.retry
+		for i, level := range levels {
+			var held sqllock.Locks
+			for range size {
+				lock, err := level.Limiter.Acquire(t.Context(), "alice")
+				if err != nil {
+					t.Fatal(err)
+				}
+				held = append(held, lock)
+			}
+			_, err := intercept(t.Context(), nil, unaryInfo, nil)
+			got := status.Convert(err)
+			if want := fmt.Sprintf("The limit %q admits %s,", three[i], now.text); got.Code() != codes.ResourceExhausted || !strings.HasPrefix(got.Message(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+			if subject := got.Details()[2].(*errdetails.QuotaFailure).GetViolations()[0].GetSubject(); subject != string(three[i]) || errorInfo(got).GetMetadata()["namespace"] != subject {
+				t.Errorf("QuotaFailure of %s, ErrorInfo %v; want %s", subject, errorInfo(got), three[i])
+			}
+			if told := retryDelay(t, got); told != retry {
+				t.Errorf("RetryInfo says %v, want %v", told, retry)
+			}
+			_ = held.Unlock()
+		}
+	}
+}
+
 // A statusError is an error that has a status.
 type statusError struct{ status *status.Status }
 
@@ -219,7 +273,7 @@ func TestKeyFuncErrors(t *testing.T) {
 		text   string // "": any
 		logged string // "": nothing
 	}{
-		{"no key", fmt.Errorf("nobody called %s: %w", "bob", grpcmw.ErrNoKey), codes.InvalidArgument, "grpcmw: no key in the call", "a call has no key"},
+		{"no key", fmt.Errorf("nobody called %s: %w", "bob", grpcmw.ErrNoKey), codes.InvalidArgument, "grpcmw: no key in the call", `level=WARN msg="grpcmw: a call has no key: is the interceptor after the authentication?`},
 		{"its own error", errors.New("directory: connection refused"), codes.Internal, fault, "directory: connection refused"},
 		{"a bad id", fmt.Errorf("%s: %w", secret, ratelimit.ErrBadID), codes.InvalidArgument, "grpcmw: bad key", ""},
 		{"away", fmt.Errorf("looking up %s: %w", secret, sqllock.ErrUnavailable), codes.Unavailable, "", ""},
@@ -253,7 +307,7 @@ func TestKeyFuncErrors(t *testing.T) {
 				}
 				switch {
 				case tt.logged != "":
-					log.Want(t, tt.name, 1, tt.logged)
+					log.Want(t, tt.name, 1, tt.logged, "namespace=test", "method=/grpc.testing.TestService/")
 				case !errors.Is(tt.err, grpcmw.ErrNeedMessage): // a server's programmer reads that a unary call has no message
 					log.Want(t, tt.name, 0)
 				}
@@ -275,7 +329,11 @@ func TestKeyFuncTells(t *testing.T) {
 		`grpcmw: no key in the call: field "response_status.code" is not set or empty`:                       grpcmw.Field("response_status.code"),
 		"grpcmw: no key in the call": grpcmw.FromContext(func(context.Context) (string, bool) { return "", false }),
 	} {
-		err := unaryCall(ctx, unaryInfo.FullMethod, one(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key), nothing)
+		var log logbook
+		err := unaryCall(ctx, unaryInfo.FullMethod, one(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key), nothing, log.option())
+		if strings.Contains(text, "has no field") { // a path that does not fit the method's message
+			log.Want(t, text, 1, "level=ERROR", "a KeyFunc failed", "the message has no field user", "method=/test.Service/Call")
+		}
 		if got := status.Convert(err); got.Code() != codes.InvalidArgument || got.Message() != text {
 			t.Errorf("status %v %q, want %q", got.Code(), got.Message(), text)
 		}
@@ -296,9 +354,9 @@ func TestCallEndsBesides(t *testing.T) {
 		{"in the KeyFunc", sqllock.NewMemory(), fails(fmt.Errorf("looking up %s: %w", secret, context.Canceled)), codes.Canceled},
 		{"no key", sqllock.NewMemory(), fails(grpcmw.ErrNoKey), codes.InvalidArgument},
 		{"a status", sqllock.NewMemory(), fails(status.Error(codes.Unauthenticated, "log in first")), codes.Unauthenticated},
-		{"capacity", broken{sqllock.ErrCapacity}, constant(secret), codes.Unavailable},
-		{"another deadline", broken{context.DeadlineExceeded}, constant(secret), codes.Unavailable},
-		{"its own end", broken{context.Canceled}, constant(secret), codes.Canceled},
+		{"capacity", httptesting.Failing{Err: sqllock.ErrCapacity}, constant(secret), codes.Unavailable},
+		{"another deadline", httptesting.Failing{Err: context.DeadlineExceeded}, constant(secret), codes.Unavailable},
+		{"its own end", httptesting.Failing{Err: context.Canceled}, constant(secret), codes.Canceled},
 	}
 	for kind, call := range calls {
 		for _, tt := range tests {
@@ -307,36 +365,5 @@ func TestCallEndsBesides(t *testing.T) {
 				t.Errorf("%s, %s: %v, want %v", kind, tt.name, got, tt.code)
 			}
 		}
-	}
-}
-
-// Each rejection says the time to wait of its own moment, also if it differs
-// from the rejection before.
-func TestRetryInfoFollows(t *testing.T) {
-	var waits []time.Duration
-	for range 3 {
-		waits = append(waits, time.Second, time.Second, 5*time.Second)
-	}
-	next := 0
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithRetryAfter(func(time.Duration) time.Duration {
-		next++
-		return waits[next-1]
-	}))
-	lock, err := l.Acquire(t.Context(), secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Unlock()
-	client := start(t, &service{}, limited(l, grpcmw.Metadata("user-bin"))...)
-	for _, want := range waits {
-		err := kinds[0].call(t.Context(), client, secret)
-		for _, detail := range status.Convert(err).Details() {
-			if d, ok := detail.(*errdetails.RetryInfo); ok && d.GetRetryDelay().AsDuration() != want {
-				t.Errorf("RetryInfo says %v, want %v", d.GetRetryDelay().AsDuration(), want)
-			}
-		}
-	}
-	if next != len(waits) {
-		t.Errorf("%d rejections, want %d", next, len(waits))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -116,50 +117,9 @@ func TestRefusedAtFirstMessage(t *testing.T) {
 				t.Errorf("trailer %v", stream.Trailer())
 			}
 			for _, what := range []string{"Recv", "the context's cause", "Send"} {
-				if err := wait(t, seen, what); status.Code(err) != codes.ResourceExhausted {
+				if err := httptesting.Receive(t, seen, what); status.Code(err) != codes.ResourceExhausted {
 					t.Errorf("%s: %v", what, err)
 				}
-			}
-		})
-	}
-}
-
-// A message that is sent before the lock is held is not protected by it.
-func TestSendBeforeFirstMessage(t *testing.T) {
-	tests := []struct {
-		name    string
-		policy  []ratelimit.Option
-		code    codes.Code
-		refused int64
-	}{
-		{"refused", nil, codes.FailedPrecondition, 1},
-		{"dry run", []ratelimit.Option{ratelimit.WithDryRun()}, codes.OK, 1},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var refused atomic.Int64
-			observed := ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
-				if e.Err != nil {
-					refused.Add(1)
-				}
-			})
-			limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, append(tt.policy, observed)...)
-			stream := openDuplex(t, limit, "alice", func(stream duplexServer) error {
-				for range 2 {
-					if err := stream.Send(&pb.StreamingOutputCallResponse{}); status.Code(err) != tt.code {
-						return status.Errorf(codes.Internal, "sent early: %v", err)
-					}
-				}
-				if _, err := stream.Recv(); err != nil {
-					return err
-				}
-				return stream.Send(&pb.StreamingOutputCallResponse{}) // now it may
-			})
-			if err := drain(stream); err != nil {
-				t.Error(err)
-			}
-			if got := refused.Load(); got != tt.refused {
-				t.Errorf("the Observer was told of %d rejections, want %d", got, tt.refused)
 			}
 		})
 	}
@@ -189,7 +149,7 @@ func TestHandlerReturnsDuringAdmission(t *testing.T) {
 	if !isFree(locks.Memory, "alice") {
 		t.Error("the call has ended and its key is not free")
 	}
-	if err := wait(t, received, "Recv"); status.Code(err) != codes.Canceled {
+	if err := httptesting.Receive(t, received, "Recv"); status.Code(err) != codes.Canceled {
 		t.Errorf("Recv after the handler has returned: %v", err)
 	}
 }
@@ -314,7 +274,7 @@ func TestRejectionBeforeContextEnds(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("the call ended with %v", err)
 	}
-	if err := wait(t, seen, "the end of the context"); status.Code(err) != codes.ResourceExhausted {
+	if err := httptesting.Receive(t, seen, "the end of the context"); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("SendMsg while the context ends: %v, want the rejection", err)
 	}
 }

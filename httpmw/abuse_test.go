@@ -2,7 +2,6 @@ package httpmw_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -127,10 +126,10 @@ func TestLongHandlersUnderAbuse(t *testing.T) {
 		for _, p := range httptesting.Protocols {
 			t.Run(driver+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
-				db := dbtest.Open(t, driver, pgtest.Database(t))
-				locks := httptesting.Session(t, db)
+				dsn := pgtest.Database(t)
+				db, locks := dbtest.Open(t, driver, dsn), dbtest.Session(t, driver, dsn)
 				abuse(t, locks, p, 500)
-				wantNoLocks(t, db)
+				lockertest.Eventually(t, "locks that no caller holds to go", func() bool { return dbtest.AdvisoryLocks(t, db) == 0 })
 				if n := locks.Stats().Losses; n > 0 {
 					t.Errorf("the Session lost its connection %d times", n)
 				}
@@ -216,20 +215,5 @@ func sendAbuse(t *testing.T, s *httptest.Server, client, n int) {
 	req.Header.Set(user, strconv.Itoa(client%4))
 	req.Header.Set(tenant, strconv.Itoa(client%2))
 	req.Header.Set("N", strconv.Itoa(n))
-	_, _ = do(s, req) // the handler may break the connection, and the client leave
-}
-
-// wantNoLocks waits until the server of db's database holds no lock. The
-// Sessions of the test are still open, so what they had left would be there.
-func wantNoLocks(t *testing.T, db *sql.DB) {
-	t.Helper()
-	lockertest.Eventually(t, "locks that no caller holds to go", func() bool {
-		var n int
-		err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n == 0
-	})
+	_, _ = httptesting.Do(s, req) // the handler may break the connection, and the client leave
 }

@@ -46,37 +46,6 @@ func unwrapped(next http.Handler) http.Handler {
 	})
 }
 
-// BenchmarkWriter compares the ResponseWriter of Handler with the original one,
-// for each set of optional interfaces that net/http has.
-func BenchmarkWriter(b *testing.B) {
-	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "4")
-		_, _ = io.WriteString(w, "done")
-	})
-	for name, w := range serverWriters {
-		b.Run(name+"/unwrapped", func(b *testing.B) { benchmarkWriter(b, w(), unwrapped(h), nil) })
-		b.Run(name+"/handler", func(b *testing.B) { benchmarkWriter(b, w(), limited(sqllock.NewMemory()).Handler(h), nil) })
-	}
-	reads := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = r.Body.Read(nil)
-		h(w, r)
-	})
-	post := serverWriters["HTTP/1"]
-	b.Run("body/unwrapped", func(b *testing.B) { benchmarkWriter(b, post(), unwrapped(reads), endedBody{}) })
-	b.Run("body/handler", func(b *testing.B) {
-		benchmarkWriter(b, post(), limited(sqllock.NewMemory()).Handler(reads), endedBody{})
-	})
-}
-
-func benchmarkWriter(b *testing.B, w http.ResponseWriter, h http.Handler, body io.ReadCloser) {
-	r := benchmarkRequest(b)
-	r.Body = body
-	b.ReportAllocs()
-	for b.Loop() {
-		h.ServeHTTP(w, r)
-	}
-}
-
 // serverWriters have the optional interfaces of net/http's ResponseWriters.
 var serverWriters = map[string]func() http.ResponseWriter{
 	"plain": func() http.ResponseWriter { return &discardWriter{header: make(http.Header)} },

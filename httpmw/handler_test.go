@@ -121,14 +121,6 @@ func TestMisusePanics(t *testing.T) {
 		},
 	}
 	for name, misuse := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			defer func() {
-				if text, _ := recover().(string); !strings.HasPrefix(text, "httpmw: ") {
-					t.Errorf("panic %q, want one that begins with the package's name", text)
-				}
-			}()
-			misuse()
-		})
+		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "httpmw", "", misuse) })
 	}
 }

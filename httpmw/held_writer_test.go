@@ -10,34 +10,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Flushed bytes arrive while the handler runs.
-func TestFlush(t *testing.T) {
-	t.Parallel()
-	for _, p := range httptesting.Protocols {
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			leave := make(chan struct{})
-			s := p.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = io.WriteString(w, "begun ")
-				flush(w)
-				httptesting.Stay(t.Context(), leave)
-				_, _ = io.WriteString(w, "ended")
-			})))
-			resp := open(t, s, http.MethodGet, nil)
-			first := make([]byte, len("begun "))
-			if _, err := io.ReadFull(resp.Body, first); err != nil {
-				t.Fatal(err)
-			}
-			get(t, s).Want(t, http.StatusTooManyRequests) // it still runs
-			close(leave)
-			if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != "ended" {
-				t.Errorf("rest %q, %v; want ended", rest, err)
-			}
-			get(t, s).Want(t, http.StatusOK)
-		})
-	}
-}
-
 // A handler that has flushed all of its response and runs on keeps the client
 // waiting for the last byte. After Unlock it goes out with the next Flush. The
 // handler's context does not end with its lock.

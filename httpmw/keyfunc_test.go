@@ -155,32 +155,3 @@ func TestKeyFuncOfAClientThatLeft(t *testing.T) {
 		t.Errorf("status %d, Retry-After %q; want 503 with one", w.Code, w.Header().Get("Retry-After"))
 	}
 }
-
-// Different parts never join to the same id. An empty part is an error.
-func FuzzJoin(f *testing.F) {
-	for _, parts := range [][4]string{
-		{"a:b", "c", "a", "b:c"}, {"1:a", "b", "1", "a1:b"}, {"a", "a", "a", "a"}, {"1", "1:1", "1:1", "1"},
-		{"", "a", "a", ""}, {"12", "3", "1", "23"},
-	} {
-		f.Add(parts[0], parts[1], parts[2], parts[3])
-	}
-	part := func(s string) httpmw.KeyFunc { return constant(s, nil) }
-	f.Fuzz(func(t *testing.T, a, b, c, d string) {
-		one, err := httpmw.Join(part(a), part(b))(nil)
-		if none := a == "" || b == ""; none != errors.Is(err, httpmw.ErrNoKey) {
-			t.Errorf("(%q, %q): %v", a, b, err)
-		}
-		if a == "" || b == "" || c == "" || d == "" {
-			return
-		}
-		two, _ := httpmw.Join(part(c), part(d))(nil)
-		if (one == two) != (a == c && b == d) {
-			t.Errorf("(%q, %q) and (%q, %q) give %q and %q", a, b, c, d, one, two)
-		}
-		nested, _ := httpmw.Join(httpmw.Join(part(a), part(b)), part(c))(nil)
-		flat, _ := httpmw.Join(httpmw.Join(part(c), part(d)), part(c))(nil)
-		if (nested == flat) != (a == c && b == d) {
-			t.Errorf("nested: (%q, %q) and (%q, %q) give %q and %q", a, b, c, d, nested, flat)
-		}
-	})
-}

@@ -31,9 +31,9 @@ func TestLoss(t *testing.T) {
 }
 
 func testLoss(t *testing.T, levels stack, driver, path string, want int) {
-	db := dbtest.Open(t, driver, pgtest.Database(t))
+	dsn := pgtest.Database(t)
 	lost := make(chan struct{}, len(levels))
-	m := levels.over(httptesting.Session(t, db),
+	m := levels.over(dbtest.Session(t, driver, dsn),
 		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
 			if e.Result == ratelimit.Lost {
 				lost <- struct{}{}
@@ -55,7 +55,7 @@ func testLoss(t *testing.T, levels stack, driver, path string, want int) {
 	})))
 	response := startAt(t, s, s.URL+path)
 	httptesting.Receive(t, inside, "request")
-	httptesting.Terminate(t, db)
+	httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
 	if cause := httptesting.Receive(t, causes, "handler's context"); !errors.Is(cause, sqllock.ErrLost) {
 		t.Errorf("cause %v, want ErrLost", cause)
 	}
@@ -74,8 +74,8 @@ func testLoss(t *testing.T, levels stack, driver, path string, want int) {
 func TestLongDatabaseDown(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
-	db := dbtest.Open(t, pgtest.Drivers()[0], cluster.DSN(""))
-	s := httptesting.Serve(t, limited(httptesting.Session(t, db)).Handler(status(http.StatusOK)))
+	locks := dbtest.Session(t, pgtest.Drivers()[0], cluster.DSN(""))
+	s := httptesting.Serve(t, limited(locks).Handler(status(http.StatusOK)))
 	get(t, s).Want(t, http.StatusOK)
 	if err := cluster.Stop(); err != nil {
 		t.Fatal(err)

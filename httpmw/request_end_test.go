@@ -7,10 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -45,19 +42,6 @@ func TestPanics(t *testing.T) {
 			})
 		}
 	}
-}
-
-// The value of a panic reaches the middleware around unchanged.
-func TestPanicGoesOn(t *testing.T) {
-	t.Parallel()
-	defer func() {
-		if got := recover(); got != http.ErrAbortHandler {
-			t.Errorf("recovered %v, want ErrAbortHandler", got)
-		}
-	}()
-	serve(limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		panic(http.ErrAbortHandler)
-	})), request("/", user+": ada"))
 }
 
 // When the client leaves, the handler's context ends. The lock is released when
@@ -128,48 +112,4 @@ func TestShutdown(t *testing.T) {
 		t.Errorf("Shutdown: %v", err)
 	}
 	get(t, next).Want(t, http.StatusOK)
-}
-
-// TimeoutHandler responds while its handler still runs. With the lock inside of
-// it, that handler keeps the next request out. With the lock outside, two
-// requests run at a time.
-func TestTimeoutHandler(t *testing.T) {
-	t.Parallel()
-	for _, inside := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			var running atomic.Int32
-			leave := make(chan struct{})
-			var h http.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/last" {
-					return
-				}
-				running.Add(1)
-				<-leave
-				if !errors.Is(r.Context().Err(), context.DeadlineExceeded) {
-					t.Errorf("the request's context: %v, want DeadlineExceeded", r.Context().Err())
-				}
-			})
-			m := limited(sqllock.NewMemory())
-			second, want := http.StatusServiceUnavailable, int32(2)
-			if inside {
-				h = http.TimeoutHandler(m.Handler(h), time.Second, "timed out")
-				second, want = http.StatusTooManyRequests, 1
-			} else {
-				h = m.Handler(http.TimeoutHandler(h, time.Second, "timed out"))
-			}
-			for _, code := range []int{http.StatusServiceUnavailable, second} {
-				if w := serve(h, request("/", user+": ada")); w.Code != code {
-					t.Errorf("inside %v: status %d, want %d", inside, w.Code, code)
-				}
-			}
-			if n := running.Load(); n != want {
-				t.Errorf("inside %v: %d requests run at a time, want %d", inside, n, want)
-			}
-			close(leave)
-			synctest.Wait()
-			if w := serve(h, request("/last", user+": ada")); w.Code != http.StatusOK {
-				t.Errorf("status %d after the first has ended, want 200", w.Code)
-			}
-		})
-	}
 }

@@ -76,18 +76,7 @@ func fetch(ctx context.Context, s *httptest.Server, method, url string, body io.
 		return httptesting.Reply{}, err
 	}
 	req.Header.Set(user, "ada")
-	return do(s, req)
-}
-
-// do sends req and reads the whole response.
-func do(s *httptest.Server, req *http.Request) (httptesting.Reply, error) {
-	resp, err := s.Client().Do(req)
-	if err != nil {
-		return httptesting.Reply{}, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	return httptesting.Reply{Response: resp, Text: string(text)}, err
+	return httptesting.Do(s, req)
 }
 
 // open sends a request of ada, whose response the test reads by itself.

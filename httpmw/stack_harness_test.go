@@ -56,7 +56,9 @@ func (s stack) over(locks sqllock.Locker, policy ...ratelimit.Option) *httpmw.Mi
 		}
 		levels = append(levels, httpmw.Level{Limiter: ratelimit.AtMost(w.size, locks, w.ns, policy...), Key: key})
 	}
-	return httpmw.NewStack(levels)
+	m := httpmw.NewStack(levels)
+	clear(levels) // NewStack has copied them
+	return m
 }
 
 // locks returns the locks of s that ctx carries, for ada.

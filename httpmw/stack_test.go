@@ -218,14 +218,3 @@ func TestAcquireAll(t *testing.T) {
 		}
 	})
 }
-
-// NewStack keeps a copy of the levels.
-func TestStackIsCopied(t *testing.T) {
-	t.Parallel()
-	levels, _ := levelsWith(-1)
-	m := httpmw.NewStack(levels)
-	clear(levels)
-	if locks, err := m.AcquireAll(request("/")); err != nil || len(locks) != len(three) {
-		t.Fatal(locks, err)
-	}
-}

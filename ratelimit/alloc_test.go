@@ -2,7 +2,6 @@ package ratelimit_test
 
 import (
 	"context"
-	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -91,39 +90,5 @@ func benchmarkRefuse(b *testing.B, opts ...ratelimit.Option) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_, _ = l.Acquire(b.Context(), "ada")
-	}
-}
-
-// BenchmarkStats is what a scrape costs.
-func BenchmarkStats(b *testing.B) {
-	l := ratelimit.AtMost(2, sqllock.NewMemory(), "export")
-	for i := range 1000 {
-		lock, err := l.Acquire(b.Context(), strconv.Itoa(i))
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer lock.Unlock()
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = l.Stats()
-	}
-}
-
-// BenchmarkAcquireAll is a stack of three levels.
-func BenchmarkAcquireAll(b *testing.B) {
-	locks := sqllock.NewMemory()
-	levels := []ratelimit.Level{
-		{Limiter: ratelimit.OneAtATime(locks, "user"), ID: "ada"},
-		{Limiter: ratelimit.AtMost(3, locks, "tenant"), ID: "acme"},
-		{Limiter: ratelimit.AtMost(50, locks, "total"), ID: "all"},
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		held, err := ratelimit.AcquireAll(b.Context(), levels...)
-		if err != nil {
-			b.Fatal(err)
-		}
-		_ = held.Unlock()
 	}
 }

@@ -98,28 +98,6 @@ func holdAges(t *testing.T, ages []time.Duration, hold func(i int)) {
 	}
 }
 
-// A client that comes back when it was told to comes back less and less often
-// while the id hangs.
-func TestRetryAfterRisesWhileAnIDHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
-		hold(t, l, "ada", 4*time.Second)
-		must(t, l, "ada")
-		var last time.Duration
-		for n := 0; last < time.Minute; n++ {
-			next := told(t, l, "ada")
-			if n > 2 && next < last {
-				t.Fatalf("told %v after %v, want no less", next, last)
-			}
-			if n > 12 {
-				t.Fatalf("still %v after %d times", next, n)
-			}
-			last = next
-			time.Sleep(next)
-		}
-	})
-}
-
 // registryLocker knows how long other processes have held some keys.
 type registryLocker struct {
 	fakeLocker

@@ -92,7 +92,10 @@ func TestLimitChanges(t *testing.T) {
 // at once if another request sees it. When it is lowered the request goes on to
 // wait.
 func TestLimitChangesWhileWaiting(t *testing.T) {
-	for _, seen := range []bool{false, true} {
+	for _, to := range []struct {
+		limit int
+		seen  bool
+	}{{3, false}, {3, true}, {5, false}} { // 5 is the highest that any id may have
 		synctest.Test(t, func(t *testing.T) {
 			p := newPlan(2)
 			l := ratelimit.AtMost(5, sqllock.NewMemory(), "export", ratelimit.WithLimit(p.limit), ratelimit.WithWait(time.Minute, 2))
@@ -109,15 +112,15 @@ func TestLimitChangesWhileWaiting(t *testing.T) {
 			default:
 			}
 			raised := time.Now()
-			p.n.Store(3)
-			if seen {
+			p.n.Store(int64(to.limit))
+			if to.seen {
 				ctx, cancel := context.WithCancel(t.Context())
 				other := acquire(ctx, l, "ada")
 				defer func() { cancel(); <-other }()
 			}
 			got := <-next
 			late := time.Since(raised)
-			if got.err != nil || seen && late > 0 || late > 100*time.Millisecond {
+			if got.err != nil || to.seen && late > 0 || late > 100*time.Millisecond {
 				t.Errorf("got %v, %v after the limit was raised", got.err, late)
 			}
 			unlock(t, got.lock)

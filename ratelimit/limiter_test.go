@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -102,35 +103,6 @@ func TestContextEnded(t *testing.T) {
 	}
 }
 
-func TestMaxHoldUnderFailOpenNeedsNoLock(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.OneAtATime(failing(sqllock.ErrUnavailable), "export", ratelimit.WithFailOpen(), ratelimit.WithMaxHold(time.Nanosecond))
-	lock, err := l.Acquire(t.Context(), "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lock.Err(); !errors.Is(err, sqllock.ErrUnavailable) {
-		t.Errorf("Err %v, want ErrUnavailable", err)
-	}
-	unlock(t, lock)
-}
-
-// The lock's context has the values of the request's context.
-func TestContextValues(t *testing.T) {
-	t.Parallel()
-	type key struct{}
-	ctx := context.WithValue(t.Context(), key{}, "v")
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
-	lock, err := l.Acquire(ctx, "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Unlock()
-	if got := lock.Context().Value(key{}); got != "v" {
-		t.Errorf("got %v, want v", got)
-	}
-}
-
 // A key secret separates a Limiter from those without a secret, or with another
 // one. The Limiter keeps a copy.
 func TestWithKeySecret(t *testing.T) {
@@ -195,13 +167,6 @@ func TestMisusePanics(t *testing.T) {
 		{"AcquireAll needs a *Limiter", func() { _, _ = ratelimit.AcquireAll(t.Context(), ratelimit.Level{}) }},
 	}
 	for _, tt := range tests {
-		func() {
-			defer func() {
-				if got, _ := recover().(string); !strings.HasPrefix(got, "ratelimit: ") || !strings.Contains(got, tt.text) {
-					t.Errorf("panic %q, want %q after the package's name", got, tt.text)
-				}
-			}()
-			tt.misuse()
-		}()
+		httptesting.WantPanic(t, "ratelimit", tt.text, tt.misuse)
 	}
 }

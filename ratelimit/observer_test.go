@@ -46,6 +46,7 @@ func TestObserver(t *testing.T) {
 		{"waited to the end", waiting(), "ada", opts(wait), 0, results{ratelimit.WaitTimeout}, ratelimit.ErrBusy, maxWait},
 		{"its context ended in line", waiting(), "ada", opts(wait), within, results{ratelimit.Canceled}, context.DeadlineExceeded, within},
 		{"the database went away", away(), "ada", opts(wait), 0, results{ratelimit.Failed}, sqllock.ErrUnavailable, maxWait},
+		{"the database was full", fullLocker{}, "ada", opts(wait), 0, results{ratelimit.Failed}, sqllock.ErrCapacity, maxWait},
 		{"it fails open", away(), "ada", opts(wait, open), 0, results{ratelimit.FailedOpen}, sqllock.ErrUnavailable, maxWait},
 		{"its context ended while the database was away", away(), "ada", opts(wait, open), within, results{ratelimit.Canceled}, context.DeadlineExceeded, within},
 	}
@@ -76,24 +77,13 @@ func TestObserver(t *testing.T) {
 						t.Errorf("got %v, want to be admitted", err)
 					}
 				default:
-					if !errors.Is(err, tt.err) {
-						t.Errorf("got %v, want %v", err, tt.err)
+					if !errors.Is(err, tt.err) || ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) != (tt.err == context.DeadlineExceeded) {
+						t.Errorf("got %v, want %v, and no deadline that is not the caller's", err, tt.err)
 					}
 				}
 			})
 		})
 	}
-}
-
-func TestObserverDurations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var j journal
-		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(j.observe))
-		hold(t, l, "ada", 7*time.Second)
-		if got := j.last(t, ratelimit.Released).Held; got != 7*time.Second {
-			t.Errorf("held %v, want 7s", got)
-		}
-	})
 }
 
 // Each of several Observers gets each event, in the order of the options, with

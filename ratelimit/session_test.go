@@ -7,9 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // Two instances over one PostgreSQL share a limit, and one waits for the other.
@@ -39,28 +37,4 @@ func TestAcrossSessions(t *testing.T) {
 		}
 		unlock(t, first)
 	})
-}
-
-// A request that waits is admitted when its limit is raised to the highest one
-// that any id may have. The holders may be in another instance.
-func TestLimitRaisedToTheHighest(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	here, elsewhere := dbtest.Session(t, "pgx", dsn), dbtest.Session(t, "pgx", dsn)
-	for _, holder := range []*sqllock.Session{here, elsewhere} {
-		p := newPlan(3)
-		held := fill(t, ratelimit.AtMost(3, holder, "export"), "ada", 3)
-		l := ratelimit.AtMost(5, here, "export", ratelimit.WithLimit(p.limit), ratelimit.WithWait(30*time.Second, 1))
-		next := make(chan result, 1)
-		go func() {
-			lock, err := l.Acquire(t.Context(), "ada")
-			next <- result{lock: lock, err: err}
-		}()
-		lockertest.Eventually(t, "the request waits", func() bool { return l.Stats().Queued == 1 })
-		p.n.Store(5)
-		end(t, <-next)
-		for _, lock := range held {
-			unlock(t, lock)
-		}
-	}
 }

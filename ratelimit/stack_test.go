@@ -130,7 +130,7 @@ func TestAcquireAllBadInput(t *testing.T) {
 func TestAcquireAllPolicies(t *testing.T) {
 	away := failing(sqllock.ErrUnavailable)
 	open, dry := ratelimit.WithFailOpen(), ratelimit.WithDryRun()
-	free, held := sqllock.NewMemory(), failing(sqllock.ErrHeld)
+	free, held, together := sqllock.NewMemory(), failing(sqllock.ErrHeld), eachAway{sqllock.NewMemory()}
 	type one struct {
 		locks sqllock.Locker
 		id    string
@@ -151,6 +151,8 @@ func TestAcquireAllPolicies(t *testing.T) {
 		{"away and open", []one{{free, "a", nil, ratelimit.Admitted}, {away, "a", opts(open), ratelimit.FailedOpen}}, nil},
 		{"away, and one of two is open", []one{{away, "a", opts(open), ""}, {away, "a", nil, ratelimit.Failed}}, sqllock.ErrUnavailable},
 		{"all are open", []one{{away, "a", opts(open), ratelimit.FailedOpen}, {away, "a", opts(open), ratelimit.FailedOpen}}, nil},
+		{"away in one call, and one of two is open", []one{{together, "a", opts(open), ""}, {together, "a", nil, ratelimit.Failed}}, sqllock.ErrUnavailable},
+		{"away in one call, all are open", []one{{together, "a", opts(open), ratelimit.FailedOpen}, {together, "a", opts(open), ratelimit.FailedOpen}}, nil},
 		{"open, but full behind", []one{{away, "a", opts(open), ""}, {held, "a", nil, ratelimit.Busy}}, ratelimit.ErrBusy},
 		{"capacity does not fail open", []one{{free, "a", nil, ""}, {failing(sqllock.ErrCapacity), "a", opts(open), ratelimit.Failed}}, sqllock.ErrCapacity},
 	}
@@ -186,25 +188,6 @@ func TestAcquireAllPolicies(t *testing.T) {
 				unlock(t, lock)
 			}
 		})
-	}
-}
-
-// Levels whose one Locker is away count at the first that fails closed, and all
-// of them fail open together.
-func TestAcquireAllOneLockerAway(t *testing.T) {
-	t.Parallel()
-	m := &eachAway{sqllock.NewMemory()}
-	open := ratelimit.OneAtATime(m, "open", ratelimit.WithFailOpen())
-	closed := ratelimit.OneAtATime(m, "closed")
-	if _, err := ratelimit.AcquireAll(t.Context(), level(open, "a"), level(closed, "a")); !errors.Is(err, sqllock.ErrUnavailable) {
-		t.Errorf("got %v, want ErrUnavailable", err)
-	}
-	if n, m := open.Stats().Requests[ratelimit.FailedOpen], closed.Stats().Requests[ratelimit.Failed]; n != 0 || m != 1 {
-		t.Errorf("%d failed open, %d failed; want the one that fails closed", n, m)
-	}
-	locks, err := ratelimit.AcquireAll(t.Context(), level(open, "a"), level(open, "b"))
-	if err != nil || len(locks) != 2 || locks[0] != nil || locks[1] != nil {
-		t.Errorf("got %v, %v; want to be admitted without locks", locks, err)
 	}
 }
 

@@ -66,21 +66,6 @@ func TestAtLimit(t *testing.T) {
 	atLimit(1)
 }
 
-// Limiters of one namespace have figures of their own: Carried and the limit
-// are shared, the figures are not.
-func TestStatsOfOneNamespace(t *testing.T) {
-	t.Parallel()
-	locks := sqllock.NewMemory()
-	one, other := ratelimit.OneAtATime(locks, "export"), ratelimit.OneAtATime(locks, "export")
-	must(t, one, "ada")
-	if _, err := other.Acquire(t.Context(), "ada"); err == nil {
-		t.Error("both limiters admit a request for one id")
-	}
-	if a, b := one.Stats(), other.Stats(); a.Active != 1 || b.Active != 0 || b.Requests[ratelimit.Busy] != 1 {
-		t.Errorf("%d and %d active, %d busy at the second; want 1, 0 and 1", a.Active, b.Active, b.Requests[ratelimit.Busy])
-	}
-}
-
 // A lock that does not end by Unlock ends its hold as lost, with the cause.
 func TestStatsOfLostLocks(t *testing.T) {
 	t.Parallel()

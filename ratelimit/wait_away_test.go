@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,49 +13,22 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// While the database is away, or has no room, a key is not reported as busy. The
-// error does not match a deadline that is not the caller's.
-func TestWaitDatabaseAway(t *testing.T) {
-	tries := 0
-	polled := fakeLocker{tryLock: func(context.Context, sqllock.Key) (*sqllock.Lock, error) {
-		if tries++; tries <= 4 {
-			return nil, sqllock.ErrHeld
-		}
-		return nil, sqllock.ErrUnavailable
-	}}
-	for name, tt := range map[string]struct {
-		slots int
-		locks sqllock.Locker
-		want  error
-	}{
-		"one":     {1, away(), sqllock.ErrUnavailable},
-		"poll":    {2, polled, sqllock.ErrUnavailable},
-		"no room": {1, fullLocker{}, sqllock.ErrCapacity},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := ratelimit.AtMost(tt.slots, tt.locks, "export", ratelimit.WithWait(time.Second, 1))
-				_, err := l.Acquire(t.Context(), "ada")
-				if !errors.Is(err, tt.want) || errors.Is(err, ratelimit.ErrBusy) || errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("got %v, want %v alone", err, tt.want)
-				}
-			})
-		})
-	}
-}
-
 // Polling goes on while the database is away for a moment. It stops at errors
-// that waiting does not correct.
+// that waiting does not correct. While the database is away, a key is not
+// reported as busy, and the error does not match a deadline that is not the
+// caller's.
 func TestPollErrors(t *testing.T) {
 	tests := []struct {
-		name string
-		err  error
-		want error
+		name  string
+		tries int // that end with err, after the first two
+		err   error
+		want  error
 	}{
-		{"away", sqllock.ErrUnavailable, nil},
-		{"held", sqllock.ErrHeld, nil},
-		{"closed", sqllock.ErrClosed, sqllock.ErrClosed},
-		{"capacity", sqllock.ErrCapacity, sqllock.ErrCapacity},
+		{"away", 18, sqllock.ErrUnavailable, nil},
+		{"away to the end", math.MaxInt32, sqllock.ErrUnavailable, sqllock.ErrUnavailable},
+		{"held", 18, sqllock.ErrHeld, nil},
+		{"closed", 18, sqllock.ErrClosed, sqllock.ErrClosed},
+		{"capacity", 18, sqllock.ErrCapacity, sqllock.ErrCapacity},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -65,14 +39,14 @@ func TestPollErrors(t *testing.T) {
 					switch tries++; {
 					case tries <= 2: // of the two slots
 						return nil, sqllock.ErrHeld
-					case tries <= 20:
+					case tries <= 2+tt.tries:
 						return nil, tt.err
 					}
 					return memory.TryLock(ctx, key)
 				}}
 				l := ratelimit.AtMost(2, locks, "export", ratelimit.WithWait(time.Minute, 1))
 				got := <-acquire(t.Context(), l, "ada")
-				if !errors.Is(got.err, tt.want) {
+				if !errors.Is(got.err, tt.want) || errors.Is(got.err, ratelimit.ErrBusy) || errors.Is(got.err, context.DeadlineExceeded) {
 					t.Errorf("got %v, want %v", got.err, tt.want)
 				}
 				unlock(t, got.lock)

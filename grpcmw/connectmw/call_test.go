@@ -3,11 +3,13 @@ package connectmw_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 
 	"connectrpc.com/connect"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -27,7 +29,7 @@ func TestCallsAtOnce(t *testing.T) {
 		c := dial(t, handlers(w, limited(ratelimit.OneAtATime(locks, namespace), key)), road)
 		first := make(chan error, 1)
 		go func() { first <- call(t.Context(), c, alice) }()
-		ctx := wait(t, entered, "the first call")
+		ctx := httptesting.Receive(t, entered, "the first call")
 
 		lock, ok := sqllock.FromContext(ctx)
 		if !ok || lock.Err() != nil || lock.Key() != namespace.Key(alice) {
@@ -38,11 +40,11 @@ func TestCallsAtOnce(t *testing.T) {
 		}
 		second := make(chan error, 1)
 		go func() { second <- call(t.Context(), c, "bob") }()
-		wait(t, entered, "a call for another key")
+		httptesting.Receive(t, entered, "a call for another key")
 
 		close(leave)
 		for _, c := range []chan error{first, second} {
-			if err := wait(t, c, "the calls to end"); err != nil {
+			if err := httptesting.Receive(t, c, "the calls to end"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -82,46 +84,21 @@ func TestSequentialCallsAreNeverRejected(t *testing.T) {
 func TestPanicReleases(t *testing.T) {
 	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
 		recovered := make(chan any, 1)
-		seen := connect.WithInterceptors(recovering{recovered})
+		seen := connect.WithRecover(func(_ context.Context, _ connect.Spec, _ http.Header, p any) error {
+			recovered <- p
+			return connect.NewError(connect.CodeDataLoss, errors.New("a panic"))
+		})
 		w := func(context.Context) error { panic("the work fails") }
 		c := dial(t, handlers(w, seen, limited(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key)), road)
 		for range 2 { // the second is not rejected
 			if err := call(t.Context(), c, alice); connect.CodeOf(err) != connect.CodeDataLoss {
 				t.Errorf("a call that panics: %v", err)
 			}
-			if p := wait(t, recovered, "the panic"); p != "the work fails" {
+			if p := httptesting.Receive(t, recovered, "the panic"); p != "the work fails" {
 				t.Errorf("recovered %v", p)
 			}
 		}
 	})
-}
-
-// recovering is an interceptor that recovers panics.
-type recovering struct{ panics chan any }
-
-func (r recovering) recover(err *error) {
-	if p := recover(); p != nil {
-		r.panics <- p
-		*err = connect.NewError(connect.CodeDataLoss, errors.New("a panic"))
-	}
-}
-
-func (r recovering) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, req connect.AnyRequest) (_ connect.AnyResponse, err error) {
-		defer r.recover(&err)
-		return next(ctx, req)
-	}
-}
-
-func (r recovering) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
-		defer r.recover(&err)
-		return next(ctx, conn)
-	}
-}
-
-func (r recovering) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
 }
 
 // A client may have the interceptor among its own. It limits nothing there.

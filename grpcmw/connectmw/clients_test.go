@@ -2,7 +2,6 @@ package connectmw_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -28,7 +28,7 @@ import (
 // not send over net/http.
 func TestClientOfGRPC(t *testing.T) {
 	var calls atomic.Int32
-	h := handlers(nothing, limited(ratelimit.OneAtATime(locker{sqllock.ErrHeld}, namespace), connectmw.Header("User")))
+	h := handlers(nothing, limited(ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, namespace), connectmw.Header("User")))
 	at, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		h.ServeHTTP(w, r)
@@ -73,37 +73,6 @@ func TestBehindPlainMiddleware(t *testing.T) {
 		c := connect.NewClient[message, message](client, url+service+"Unary")
 		if _, err := c.CallUnary(context.Background(), request(alice)); connect.CodeOf(err) != want {
 			t.Errorf("status %d is read as %v, want %v", code, err, want)
-		}
-	}
-}
-
-// A KeyFunc sees the procedure, the protocol and the parts of a key.
-func TestKeyFuncs(t *testing.T) {
-	type ctxKey struct{}
-	call := connectmw.Call{
-		Spec:    connect.Spec{Procedure: service + "Unary"},
-		Header:  http.Header{"Tenant": {"t"}, "Twice": {"a", "b"}},
-		Message: wrapperspb.String("m"),
-	}
-	procedure := func(_ context.Context, c connectmw.Call) (string, error) { return c.Spec.Procedure, nil }
-	principal := connectmw.FromContext(func(ctx context.Context) (string, bool) { s, ok := ctx.Value(ctxKey{}).(string); return s, ok })
-	ctx := context.WithValue(t.Context(), ctxKey{}, "p")
-	for _, tt := range []struct {
-		name string
-		key  connectmw.KeyFunc
-		want string
-		err  error
-	}{
-		{"procedure", procedure, service + "Unary", nil},
-		{"principal", principal, "p", nil},
-		{"header", connectmw.Header("tenant"), "t", nil},
-		{"header twice", connectmw.Header("Twice"), "", ratelimit.ErrBadID},
-		{"field", connectmw.Field("value"), "m", nil},
-		{"joined", connectmw.Join(principal, connectmw.Header("Tenant"), connectmw.Field("value")), "1:p1:t1:m", nil},
-		{"joined without a part", connectmw.Join(principal, connectmw.Header("None")), "", connectmw.ErrNoKey},
-	} {
-		if got, err := tt.key(ctx, call); got != tt.want || (tt.err == nil) != (err == nil) || tt.err != nil && !errors.Is(err, tt.err) {
-			t.Errorf("%s: %q, %v", tt.name, got, err)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func ExampleNewStack() {
 func show(key connectmw.KeyFunc) {
 	id, err := key(context.WithValue(context.Background(), userKey{}, "ada"), connectmw.Call{
 		Spec:    connect.Spec{Procedure: "/export.v1.ExportService/Export"},
-		Header:  http.Header{"Tenant": {"acme"}},
+		Header:  http.Header{"Tenant": {"acme"}, "Twice": {"a", "b"}},
 		Message: wrapperspb.String("report-7"),
 	})
 	fmt.Printf("%q %v\n", id, err)
@@ -117,9 +117,11 @@ func ExampleFromContext() {
 func ExampleHeader() {
 	show(connectmw.Header("Tenant"))
 	show(connectmw.Header("Region"))
+	show(connectmw.Header("Twice"))
 	// Output:
 	// "acme" <nil>
 	// "" connectmw: no key in the call: header "Region" is missing or empty
+	// "" connectmw: ratelimit: bad id: it is in the call's header more than once
 }
 
 // The resource is a field of the request message.
@@ -132,5 +134,8 @@ func ExampleField() {
 func ExampleJoin() {
 	procedure := func(_ context.Context, call connectmw.Call) (string, error) { return call.Spec.Procedure, nil }
 	show(connectmw.Join(connectmw.FromContext(userID), procedure))
-	// Output: "3:ada31:/export.v1.ExportService/Export" <nil>
+	show(connectmw.Join(procedure, connectmw.Header("Region")))
+	// Output:
+	// "3:ada31:/export.v1.ExportService/Export" <nil>
+	// "" connectmw: no key in the call: header "Region" is missing or empty
 }

@@ -12,10 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
-	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -84,35 +81,6 @@ func TestInterruptions(t *testing.T) {
 	}
 }
 
-// Of two interceptors, the one whose lock ended the context decides.
-func TestTheInterceptorOfTheLockDecides(t *testing.T) {
-	for _, outer := range []bool{false, true} {
-		each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
-			locks := sqllock.NewMemory()
-			w := func(ctx context.Context) error {
-				lost := sqllock.Namespace("inner")
-				if outer {
-					lost = "outer"
-				}
-				lock, ok := sqllock.FromContext(ctx, lost.Key(alice))
-				if !ok {
-					return errors.New("there is no lock")
-				}
-				lock.Cancel(sqllock.ErrLost)
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			c := dial(t, handlers(w,
-				limited(ratelimit.OneAtATime(locks, "outer"), key, connectmw.WithErrorDomain("outer")),
-				limited(ratelimit.OneAtATime(locks, "inner"), key, connectmw.WithErrorDomain("inner"))), road)
-			err := call(t.Context(), c, alice)
-			if d, _ := read(t, err); (d.domain == "outer") != outer || d.reason != "LOCK_LOST" {
-				t.Errorf("lost in the outer one: %v, but %+v", outer, d)
-			}
-		})
-	}
-}
-
 // A stream whose lock is lost neither sends nor receives. So a handler that
 // does not watch its context stops, too.
 func TestLossEndsMessages(t *testing.T) {
@@ -140,11 +108,11 @@ func TestLossEndsMessages(t *testing.T) {
 				defer stream.CloseResponse()
 				stream.RequestHeader().Set("User", alice)
 				_ = stream.Send(wrapperspb.String(alice))
-				wait(t, lost, "the loss")
+				httptesting.Receive(t, lost, "the loss")
 				_ = stream.Send(wrapperspb.String("not to be worked on"))
 				_ = stream.CloseRequest()
 				for _, what := range []string{"Send", "Receive"} {
-					if err := wait(t, errs, what); !errors.Is(err, sqllock.ErrLost) || connect.CodeOf(err) != connect.CodeAborted {
+					if err := httptesting.Receive(t, errs, what); !errors.Is(err, sqllock.ErrLost) || connect.CodeOf(err) != connect.CodeAborted {
 						t.Errorf("%s after the loss: %v", what, err)
 					}
 				}
@@ -154,33 +122,5 @@ func TestLossEndsMessages(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// On PostgreSQL the loss of the connection ends calls of each kind. The next
-// call gets a lock on a new connection.
-func TestLossOfTheConnection(t *testing.T) {
-	dsn := pgtest.Database(t)
-	session, db := dbtest.Session(t, "pgx", dsn), dbtest.Open(t, "pgx", dsn)
-	for i, kind := range kinds {
-		road := []int{0, 2, 4, 3}[i] // each protocol
-		t.Run(roads[road].name+"/"+kind.name, func(t *testing.T) {
-			again := false
-			w := func(ctx context.Context) error {
-				if again {
-					return nil
-				}
-				httptesting.Terminate(t, db)
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			c := dial(t, handlers(w, limited(ratelimit.OneAtATime(session, namespace), connectmw.Field("value"))), road)
-			err := kind.call(t.Context(), c, alice)
-			if d, _ := read(t, err); connect.CodeOf(err) != connect.CodeAborted || d.reason != "LOCK_LOST" {
-				t.Errorf("%v with %+v, want aborted", err, d)
-			}
-			again = true
-			lockertest.Eventually(t, "a call on a new connection", func() bool { return kind.call(t.Context(), c, alice) == nil })
-		})
 	}
 }

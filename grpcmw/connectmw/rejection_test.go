@@ -15,15 +15,10 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// A locker fails.
-type locker struct{ err error }
-
-func (l locker) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, l.err }
-func (l locker) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error)    { return nil, l.err }
 
 // retryIn makes the limiter's Retry-After known.
 func retryIn(d time.Duration) ratelimit.Option {
@@ -80,7 +75,7 @@ func wantNoKey(t *testing.T, err error) {
 // usual ones on every road. Retry-After is in the metadata if RetryInfo is in the details.
 func TestRejections(t *testing.T) {
 	const retry = 1500 * time.Millisecond
-	held, away := locker{sqllock.ErrHeld}, locker{sqllock.ErrUnavailable}
+	held, away := httptesting.Failing{Err: sqllock.ErrHeld}, httptesting.Failing{Err: sqllock.ErrUnavailable}
 	failing := func(err error) connectmw.KeyFunc {
 		return func(context.Context, connectmw.Call) (string, error) { return "", err }
 	}
@@ -99,7 +94,7 @@ func TestRejections(t *testing.T) {
 		{"busy, in words", held, nil, []connectmw.Option{connectmw.WithBusyText("One export at a time."), connectmw.WithErrorDomain("example.com")}, connect.CodeResourceExhausted, "One export at a time. Try again in 2 seconds.", details{"CONCURRENCY_LIMIT_REACHED", "test", "example.com", retry, "test"}, "2"},
 		{"conflict", held, nil, []connectmw.Option{connectmw.WithConflict()}, connect.CodeAborted, "in progress", details{"CALL_IN_PROGRESS", "test", "latchkey", retry, ""}, "2"},
 		{"database away", away, nil, nil, connect.CodeUnavailable, "The lock service is unavailable. Try again in ", details{}, "?"},
-		{"no room", locker{sqllock.ErrCapacity}, nil, nil, connect.CodeUnavailable, "unavailable", details{}, "?"},
+		{"no room", httptesting.Failing{Err: sqllock.ErrCapacity}, nil, nil, connect.CodeUnavailable, "unavailable", details{}, "?"},
 		{"no header", held, connectmw.Header("Tenant"), nil, connect.CodeInvalidArgument, `connectmw: no key in the call: header "Tenant" is missing or empty`, details{}, ""},
 		{"no field", held, connectmw.Field("value.id"), nil, connect.CodeInvalidArgument, "field value is not one message", details{}, ""},
 		{"bad key", held, failing(fmt.Errorf("the id of alice: %w", ratelimit.ErrBadID)), nil, connect.CodeInvalidArgument, "connectmw: bad key", details{}, ""},
@@ -154,10 +149,10 @@ func TestPlainHTTP(t *testing.T) {
 		code   string
 		after  bool
 	}{
-		{"busy", locker{sqllock.ErrHeld}, nil, "User", http.StatusTooManyRequests, "resource_exhausted", true},
-		{"conflict", locker{sqllock.ErrHeld}, []connectmw.Option{connectmw.WithConflict()}, "User", http.StatusConflict, "aborted", true},
-		{"away", locker{sqllock.ErrUnavailable}, nil, "User", http.StatusServiceUnavailable, "unavailable", true},
-		{"no key", locker{sqllock.ErrHeld}, nil, "Other", http.StatusBadRequest, "invalid_argument", false},
+		{"busy", httptesting.Failing{Err: sqllock.ErrHeld}, nil, "User", http.StatusTooManyRequests, "resource_exhausted", true},
+		{"conflict", httptesting.Failing{Err: sqllock.ErrHeld}, []connectmw.Option{connectmw.WithConflict()}, "User", http.StatusConflict, "aborted", true},
+		{"away", httptesting.Failing{Err: sqllock.ErrUnavailable}, nil, "User", http.StatusServiceUnavailable, "unavailable", true},
+		{"no key", httptesting.Failing{Err: sqllock.ErrHeld}, nil, "Other", http.StatusBadRequest, "invalid_argument", false},
 		{"served", sqllock.NewMemory(), nil, "User", http.StatusOK, "", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -21,9 +20,8 @@ import (
 const namespace sqllock.Namespace = "test"
 
 const (
-	alice    = "alice"          // the user whose id must be nowhere
-	patience = 30 * time.Second // ends a hang, and nothing else
-	service  = "/test.v1.TestService/"
+	alice   = "alice" // the user whose id must be nowhere
+	service = "/test.v1.TestService/"
 )
 
 type (
@@ -211,17 +209,6 @@ func eachKind(t *testing.T, f func(t *testing.T, road int, call call, key connec
 				f(t, road, kind.call, source.key)
 			})
 		}
-	}
-}
-
-func wait[T any](t *testing.T, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("%s: nothing has come", what)
-		panic("not reached")
 	}
 }
 

@@ -3,6 +3,7 @@ package connectmw_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -64,27 +65,30 @@ func TestStack(t *testing.T) {
 	})
 }
 
-// A level that a call bypasses does not limit it. The others do. The loss of a
-// lock of any level ends the call, which names that level.
+// A level that a call bypasses does not limit it. The others do. The end of the
+// lock of any level ends the call, which names that level. Of two interceptors,
+// the one whose lock ended the context decides.
 func TestStackLevels(t *testing.T) {
 	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
 		bypass := func(context.Context, connectmw.Call) (string, error) { return "", connectmw.ErrBypass }
-		locks := sqllock.NewMemory()
+		locks, ending := sqllock.NewMemory(), sqllock.Namespace("")
 		w := func(ctx context.Context) error {
-			lock, _ := sqllock.FromContext(ctx, sqllock.Namespace("total").Key("all"))
+			lock, _ := sqllock.FromContext(ctx, ending.Key("all"))
 			lock.Cancel(ratelimit.ErrMaxHold)
 			<-ctx.Done()
 			return ctx.Err()
 		}
 		stack := connectmw.NewStack([]connectmw.Level{
-			{ratelimit.OneAtATime(locker{sqllock.ErrHeld}, "bypassed"), bypass},
+			{ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, "bypassed"), bypass},
 			{ratelimit.OneAtATime(locks, "user"), key},
 			{ratelimit.OneAtATime(locks, "total"), all},
 		})
-		c := dial(t, handlers(w, connect.WithInterceptors(stack)), road)
-		err := call(t.Context(), c, alice)
-		if connect.CodeOf(err) != connect.CodeDeadlineExceeded || !strings.Contains(err.Error(), `"total"`) {
-			t.Errorf("%v, want the end of the last level", err)
+		c := dial(t, handlers(w, limited(ratelimit.OneAtATime(locks, "outer"), all), connect.WithInterceptors(stack)), road)
+		for _, ending = range []sqllock.Namespace{"outer", "total"} {
+			err := call(t.Context(), c, alice)
+			if connect.CodeOf(err) != connect.CodeDeadlineExceeded || !strings.Contains(err.Error(), strconv.Quote(string(ending))) {
+				t.Errorf("%v, want the end of %s", err, ending)
+			}
 		}
 	})
 }
@@ -131,13 +135,6 @@ func TestPanics(t *testing.T) {
 		"no text":          func() { connectmw.WithBusyText("") },
 		"no log":           func() { connectmw.WithLogger(nil) },
 	} {
-		func() {
-			defer func() {
-				if p, _ := recover().(string); !strings.HasPrefix(p, "connectmw: ") {
-					t.Errorf("%s: panic %q", name, p)
-				}
-			}()
-			f()
-		}()
+		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "connectmw", "", f) })
 	}
 }

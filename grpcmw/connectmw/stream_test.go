@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -83,7 +84,7 @@ func TestSendBeforeTheFirstMessage(t *testing.T) {
 // handler returns. Its context ends.
 func TestRejectionStays(t *testing.T) {
 	ended := make(chan error, 1)
-	limit := limited(ratelimit.OneAtATime(locker{sqllock.ErrHeld}, namespace), connectmw.Field("value"))
+	limit := limited(ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, namespace), connectmw.Field("value"))
 	mux := http.NewServeMux()
 	mux.Handle(service+"Client", connect.NewClientStreamHandler(service+"Client", func(ctx context.Context, s *connect.ClientStream[message]) (*connect.Response[message], error) {
 		s.Receive()
@@ -104,7 +105,7 @@ func TestRejectionStays(t *testing.T) {
 			if err := kind.call(t.Context(), c, alice); connect.CodeOf(err) != connect.CodeResourceExhausted {
 				t.Errorf("%s, %s: %v", road.name, kind.name, err)
 			}
-			if wait(t, ended, "the handler") == nil {
+			if httptesting.Receive(t, ended, "the handler") == nil {
 				t.Errorf("%s, %s: the context of a rejected stream has not ended", road.name, kind.name)
 			}
 		}

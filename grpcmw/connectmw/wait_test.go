@@ -5,11 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -17,36 +19,21 @@ import (
 
 // A call whose context ends in the wait ends with the code of that.
 func TestEndInTheWait(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		end  func(context.Context) (context.Context, context.CancelFunc)
-		want connect.Code
-	}{
-		{"canceled", context.WithCancel, connect.CodeCanceled},
-		{"deadline", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, time.Nanosecond)
-		}, connect.CodeDeadlineExceeded},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
+	for end, want := range map[error]connect.Code{context.Canceled: connect.CodeCanceled, context.DeadlineExceeded: connect.CodeDeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
 			l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithWait(time.Hour, 1))
 			lock, err := l.Acquire(t.Context(), alice)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = lock.Unlock() }()
-			i := connectmw.New(l, connectmw.Header("User"))
-			ctx, cancel := tt.end(t.Context())
+			defer lock.Unlock()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			ended := make(chan error, 1)
-			go func() {
-				_, err := i.WrapUnary(nil)(ctx, request(alice))
-				ended <- err
-			}()
-			if tt.want == connect.CodeCanceled {
-				cancel()
+			if end == context.Canceled {
+				time.AfterFunc(time.Second/2, cancel)
 			}
-			if err := wait(t, ended, "the call's end"); connect.CodeOf(err) != tt.want {
-				t.Errorf("%v, want %v", err, tt.want)
+			if _, err := connectmw.New(l, connectmw.Header("User")).WrapUnary(nil)(ctx, request(alice)); connect.CodeOf(err) != want {
+				t.Errorf("%v, want %v", err, want)
 			}
 		})
 	}
@@ -69,7 +56,7 @@ func TestClientLeavesTheWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = lock.Unlock() }()
-		wait(t, decided, "the first decision")
+		httptesting.Receive(t, decided, "the first decision")
 		c := dial(t, handlers(nothing, limited(l, key)), road)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -77,34 +64,9 @@ func TestClientLeavesTheWait(t *testing.T) {
 		go func() { ended <- call(ctx, c, alice) }()
 		lockertest.Eventually(t, "the wait", func() bool { return l.Stats().Queued == 1 })
 		cancel()
-		wait(t, ended, "the client's end")
-		if e := wait(t, decided, "the end of the wait"); !errors.Is(e.Err, context.Canceled) {
+		httptesting.Receive(t, ended, "the client's end")
+		if e := httptesting.Receive(t, decided, "the end of the wait"); !errors.Is(e.Err, context.Canceled) {
 			t.Errorf("the wait ended with %v", e.Err)
-		}
-	})
-}
-
-// ErrBypass lets a call through without a lock.
-func TestBypass(t *testing.T) {
-	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
-		bypass := func(ctx context.Context, c connectmw.Call) (string, error) {
-			if user, err := key(ctx, c); user != "admin" {
-				return user, err
-			}
-			return "", connectmw.ErrBypass
-		}
-		w := func(ctx context.Context) error {
-			if _, ok := sqllock.FromContext(ctx); ok {
-				return errors.New("there is a lock")
-			}
-			return nil
-		}
-		c := dial(t, handlers(w, limited(ratelimit.OneAtATime(locker{sqllock.ErrHeld}, namespace), bypass)), road)
-		if err := call(t.Context(), c, "admin"); err != nil {
-			t.Error(err)
-		}
-		if err := call(t.Context(), c, alice); connect.CodeOf(err) != connect.CodeResourceExhausted {
-			t.Errorf("another user: %v", err)
 		}
 	})
 }

@@ -69,7 +69,7 @@ func TestExempt(t *testing.T) {
 		{"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", nil, false},
 		{"/grpc.health.v1.HealthOfMine/Check", nil, true},
 	} {
-		limit := limited(ratelimit.OneAtATime(locker{sqllock.ErrHeld}, namespace), connectmw.Header("User"), tt.opts...)
+		limit := limited(ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, namespace), connectmw.Header("User"), tt.opts...)
 		mux := http.NewServeMux()
 		mux.Handle(tt.procedure, connect.NewUnaryHandler(tt.procedure, func(context.Context, *connect.Request[message]) (*connect.Response[message], error) {
 			return connect.NewResponse(wrapperspb.String("done")), nil

@@ -66,9 +66,7 @@ func bankWithoutTable(t *testing.T, driver, dsn string) *bank {
 
 func (b *bank) do(query string, args ...any) {
 	b.t.Helper()
-	if _, err := b.db.Exec(query, args...); err != nil {
-		b.t.Fatal(err)
-	}
+	dbtest.Execute(b.t, b.db, query, args...)
 }
 
 // setUp executes statements in one session. In them %s is the name of the
@@ -86,12 +84,9 @@ func (b *bank) setUp(statements string) {
 	b.db = dbtest.Open(b.t, b.driver, b.dsn)
 }
 
-func (b *bank) number(query string, args ...any) (n int) {
+func (b *bank) number(query string, args ...any) int {
 	b.t.Helper()
-	if err := b.db.QueryRow(query, args...).Scan(&n); err != nil {
-		b.t.Fatal(err)
-	}
-	return n
+	return dbtest.Number(b.t, b.db, query, args...)
 }
 
 // wantEffects fails the test unless that many effects have been committed.
@@ -105,7 +100,7 @@ func (b *bank) wantEffects(want int) {
 // locks returns a new Session, like that of another instance.
 func (b *bank) locks() *sqllock.Session {
 	b.t.Helper()
-	return httptesting.Session(b.t, dbtest.Open(b.t, b.driver, b.dsn))
+	return dbtest.Session(b.t, b.driver, b.dsn)
 }
 
 // once returns a Middleware over locks, for the user of the tests.
@@ -200,13 +195,7 @@ func ask(ctx context.Context, s *httptest.Server, d demand) (httptesting.Reply, 
 	if d.key != "" {
 		r.Header.Set("Idempotency-Key", d.key)
 	}
-	resp, err := s.Client().Do(r)
-	if err != nil {
-		return httptesting.Reply{}, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	return httptesting.Reply{Response: resp, Text: string(text)}, err
+	return httptesting.Do(s, r)
 }
 
 func mustAsk(t *testing.T, s *httptest.Server, d demand) httptesting.Reply {

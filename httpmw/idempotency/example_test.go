@@ -14,7 +14,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -38,22 +38,22 @@ func authenticate(id string, next http.Handler) http.Handler {
 
 // exampleBank returns a temporary database with the tables of the examples.
 func exampleBank() (db *sql.DB, done func()) {
-	dsn, drop, err := pgtest.Temporary(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	if db, err = sql.Open("pgx", dsn); err != nil {
-		log.Fatal(err)
-	}
+	db, done = dbtest.ExampleDatabase()
 	for _, ddl := range append(idempotency.Schema(sqllock.PostgreSQL), "CREATE TABLE ledger (amount int)") { // once, in a migration
 		if _, err := db.Exec(ddl); err != nil {
 			log.Fatal(err)
 		}
 	}
-	return db, func() {
-		_ = db.Close()
-		_ = drop()
+	return db, done
+}
+
+// printPayments prints how many payments are booked.
+func printPayments(db *sql.DB) {
+	var n int
+	if err := db.QueryRow("SELECT count(*) FROM ledger").Scan(&n); err != nil {
+		log.Fatal(err)
 	}
+	fmt.Println("payments:", n)
 }
 
 // send sends a payment and prints the response.
@@ -93,11 +93,7 @@ func ExampleNew() {
 	send(mux, `"k-1"`, "99 to carl") // a client's bug
 	send(mux, "", "10 to bob")
 
-	var n int
-	if err := db.QueryRow("SELECT count(*) FROM ledger").Scan(&n); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("payments:", n)
+	printPayments(db)
 	// Output:
 	// 201 Created
 	// 201 Created, replayed
@@ -124,11 +120,7 @@ func ExampleTx_incorrect() {
 	send(mux, "k-1", "10 to bob")
 	send(mux, "k-1", "10 to bob")
 
-	var n int
-	if err := db.QueryRow("SELECT count(*) FROM ledger").Scan(&n); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("payments:", n)
+	printPayments(db)
 	// Output:
 	// 503 Service Unavailable
 	// 503 Service Unavailable
@@ -240,11 +232,7 @@ func ExampleWithOptionalKey() {
 	send(mux, "k-1", "10 to bob")
 	send(mux, "k-1", "10 to bob")
 
-	var n int
-	if err := db.QueryRow("SELECT count(*) FROM ledger").Scan(&n); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("payments:", n)
+	printPayments(db)
 	// Output:
 	// 201 Created
 	// 201 Created

@@ -7,13 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 )
 
 const oldRows = `INSERT INTO latchkey_responses (key, fingerprint, status, created_at)
 	SELECT sha256(n::text::bytea), '', 200, now() - interval '2 days' FROM generate_series(1, 2500) n`
 
-// Forget deletes old responses in batches. Their keys are new after that.
+// Forget deletes old responses in batches. Their keys are new after that. Two
+// calls at once do not wait for each other, and count each row once.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -21,51 +23,38 @@ func TestForget(t *testing.T) {
 	s := b.serve(i, b.pay(http.StatusCreated))
 	mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusCreated)
 	b.do(oldRows)
-	for _, want := range []int64{2500, 0} {
-		if n, err := i.Forget(t.Context(), 24*time.Hour); n != want || err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), httptesting.Patience)
+	defer cancel()
+	forget := func(age time.Duration, want int64) {
+		t.Helper()
+		if n, err := i.Forget(ctx, age); n != want || err != nil {
 			t.Errorf("forgot %d, %v; want %d", n, err, want)
 		}
 	}
+	other := dbtest.Transaction(t, b.db) // another instance in the middle of a batch
+	if _, err := other.Exec("DELETE FROM latchkey_responses WHERE key IN (SELECT key FROM latchkey_responses ORDER BY created_at LIMIT 500)"); err != nil {
+		t.Fatal(err)
+	}
+	forget(24*time.Hour, 2000)
+	_ = other.Rollback()
+	forget(24*time.Hour, 500)
+	forget(24*time.Hour, 0)
 	if !isReplay(mustAsk(t, s, demand{key: "k-1"})) {
 		t.Error("a young response was forgotten")
 	}
-	if n, err := i.Forget(t.Context(), time.Microsecond); n != 1 || err != nil {
-		t.Errorf("forgot %d, %v; want 1", n, err)
-	}
+	forget(time.Microsecond, 1)
 	mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusCreated)
 	b.wantEffects(2)
 
-	if _, err := i.Forget(t.Context(), 0); err == nil {
+	if _, err := i.Forget(ctx, 0); err == nil {
 		t.Error("Forget took a duration of 0")
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	b.do("DROP TABLE latchkey_responses")
+	if _, err := i.Forget(ctx, time.Hour); err == nil || !strings.Contains(err.Error(), "idempotency.Schema") {
+		t.Errorf("Forget without a table: %v", err)
+	}
 	cancel()
 	if _, err := i.Forget(ctx, time.Hour); err != context.Canceled {
 		t.Errorf("Forget: %v, want the context's error", err)
-	}
-	b.do("DROP TABLE latchkey_responses")
-	if _, err := i.Forget(t.Context(), time.Hour); err == nil || !strings.Contains(err.Error(), "idempotency.Schema") {
-		t.Errorf("Forget without a table: %v", err)
-	}
-}
-
-// Two calls at once do not wait for each other, and count each row once.
-func TestForgetTwice(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	i := b.once(b.locks())
-	b.do(oldRows)
-	tx, err := b.db.Begin() // another instance in the middle of a batch
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
-	if _, err := tx.Exec("DELETE FROM latchkey_responses WHERE key IN (SELECT key FROM latchkey_responses ORDER BY created_at LIMIT 500)"); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), httptesting.Patience)
-	defer cancel()
-	if n, err := i.Forget(ctx, time.Hour); n != 2000 || err != nil {
-		t.Errorf("forgot %d, %v; want 2000, without a wait for the other", n, err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
@@ -199,14 +198,7 @@ func TestMisusePanics(t *testing.T) {
 		"no idle time":  func() { idempotency.WithMaxIdle(0) },
 		"read-only":     func() { idempotency.WithTxOptions(sql.TxOptions{ReadOnly: true}) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if text, _ := recover().(string); !strings.HasPrefix(text, "idempotency: ") {
-					t.Errorf("panic %q, want one that begins with the package's name", text)
-				}
-			}()
-			misuse()
-		})
+		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "idempotency", "", misuse) })
 	}
 }
 

@@ -17,7 +17,15 @@ import (
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	requests := 0
+	outer := func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range []string{"Vary", "Set-Cookie", "Cache-Control", "X-Emptied", "X-Changed", "X-Too-Late"} {
+			w.Header().Set(name, "around")
+		}
+		requests++
+		w.Header().Set("X-Count", strconv.Itoa(requests))
+	}
+	h := around(outer, b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h.Add("Vary", "Accept")
 		h.Add("Set-Cookie", "b=2")
@@ -29,20 +37,10 @@ func TestHeaders(t *testing.T) {
 		h.Set(http.TrailerPrefix+"X-Late", "1")
 		w.WriteHeader(http.StatusCreated)
 		h.Del("X-Too-Late")
-	}))
-	requests := 0
+	})))
 	send := func() http.Header {
-		requests++
-		w := httptest.NewRecorder()
-		for _, name := range []string{"Vary", "Set-Cookie", "Cache-Control", "X-Emptied", "X-Changed", "X-Too-Late"} {
-			w.Header().Set(name, "around")
-		}
-		w.Header().Set("X-Count", strconv.Itoa(requests))
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		r.Header.Set(user, "ada")
-		r.Header.Set("Idempotency-Key", "k-1")
-		r.Pattern = "/"
-		if h.ServeHTTP(w, r); w.Code != http.StatusCreated {
+		w := serveKey(h, httptest.NewRequest(http.MethodPost, "/", nil))
+		if w.Code != http.StatusCreated {
 			t.Errorf("status %d, want 201", w.Code)
 		}
 		return w.Result().Header

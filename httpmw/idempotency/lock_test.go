@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -73,13 +74,6 @@ func TestDryRun(t *testing.T) {
 	b.wantEffects(1)
 }
 
-// waiters returns how many backends wait for another transaction.
-func (b *bank) waiters() int {
-	b.t.Helper()
-	return b.number(`SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'INSERT INTO latchkey_responses%'`)
-}
-
 // A duplicate that is admitted without a lock still waits for the first
 // request: the primary key of the table makes it wait. If the first response is
 // stored, the duplicate gets it, and no other request comes between. If it is
@@ -105,7 +99,7 @@ func TestFailsOpen(t *testing.T) {
 			first := asking(t, s, demand{key: "k-1"})
 			httptesting.Receive(t, g.Inside, "first request")
 			second := asking(t, s, demand{key: "k-1"})
-			lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
+			lockertest.Eventually(t, "the duplicate waits", func() bool { return dbtest.WaitForLocks(t, b.db) == 1 })
 			close(g.Leave)
 			one, two := httptesting.Receive(t, first, "first response"), httptesting.Receive(t, second, "second response")
 			if one.Want(t, tt.status); tt.runs == 1 {

@@ -29,12 +29,7 @@ func TestSchema(t *testing.T) {
 			}
 		}
 	}
-	defer func() {
-		if text, _ := recover().(string); !strings.HasPrefix(text, "idempotency: ") {
-			t.Errorf("another dialect: %q, want a panic that names the package", text)
-		}
-	}()
-	idempotency.Schema("oracle")
+	httptesting.WantPanic(t, "idempotency", "oracle", func() { idempotency.Schema("oracle") })
 }
 
 // Without its table, or with another table of its name, a request has no

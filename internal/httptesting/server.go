@@ -1,5 +1,5 @@
-// Package httptesting holds what the tests of httpmw and of
-// httpmw/idempotency share: servers on real sockets, handlers that keep a
+// Package httptesting holds what the tests of httpmw, httpmw/idempotency, grpcmw
+// and grpcmw/connectmw share: servers on real sockets, handlers that keep a
 // request until the test lets it go, and logs that a test reads.
 //
 // Everything that a function here opens is closed at the end of the test.
@@ -56,6 +56,17 @@ func Serve(tb testing.TB, h http.Handler) *httptest.Server {
 type Reply struct {
 	*http.Response
 	Text string
+}
+
+// Do sends req to s and reads the whole response.
+func Do(s *httptest.Server, req *http.Request) (Reply, error) {
+	resp, err := s.Client().Do(req)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return Reply{Response: resp, Text: string(text)}, err
 }
 
 // Want fails the test unless r has status.

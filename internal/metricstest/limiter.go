@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -68,7 +69,7 @@ func results(t *testing.T, start func(*testing.T) Subject) {
 		for _, tt := range tests {
 			var locker sqllock.Locker = locks
 			if tt.away {
-				locker = unavailable{}
+				locker = httptesting.Failing{Err: sqllock.ErrUnavailable}
 			}
 			l := limit(s, locker, sqllock.Namespace(tt.result), tt.opts...)
 			for _, word := range words {
@@ -89,13 +90,6 @@ func results(t *testing.T, start func(*testing.T) Subject) {
 	})
 }
 
-// unavailable is a Locker whose database is away.
-type unavailable struct{ sqllock.Locker }
-
-func (unavailable) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
-	return nil, sqllock.ErrUnavailable
-}
-
 // A lock that is held is active. When it is released or lost it has a duration.
 func hold(t *testing.T, start func(*testing.T) Subject) {
 	const active, durations = "latchkey_limiter_active_leases", "latchkey_limiter_lease_duration_seconds_count"
@@ -107,7 +101,7 @@ func hold(t *testing.T, start func(*testing.T) Subject) {
 		want(t, s, figures{of(active, "export"): 2})
 		dbtest.Unlock(t, released)
 		want(t, s, figures{of(active, "export"): 1, of(durations, "export"): 1})
-		terminate(t, driver, dsn)
+		httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
 		<-lost.Context().Done()
 		eventually(t, s, of(durations, "export"), 2)
 		want(t, s, figures{of(active, "export"): 0, requests("export", "admitted"): 2})

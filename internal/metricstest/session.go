@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -13,16 +14,6 @@ import (
 
 // main is the series name of the Session main.
 func main(name string) string { return name + `{session="main"}` }
-
-// terminate ends the server processes of Sessions on the database of dsn.
-func terminate(t *testing.T, driver, dsn string) {
-	t.Helper()
-	const sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity" +
-		" WHERE datname = current_database() AND application_name LIKE '%latchkey'"
-	if n := dbtest.Number(t, dbtest.Open(t, driver, dsn), sessions); n == 0 {
-		t.Fatal("no Session is there")
-	}
-}
 
 // Locks, waiters, connections, exchanges and the lease of a Session. Then it
 // loses its connection.
@@ -51,7 +42,7 @@ func session(t *testing.T, start func(*testing.T) Subject) {
 		<-waited
 		want(t, s, figures{main("latchkey_session_waiters"): 0})
 
-		terminate(t, driver, dsn)
+		httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
 		<-lock.Context().Done()
 		eventually(t, s, main("latchkey_session_locks_lost_total"), 1)
 		if n := read(t, s).sum("latchkey_session_losses_total{"); n != 1 {
@@ -86,7 +77,7 @@ func RunLong(t *testing.T, start func(*testing.T) Subject) {
 			t.Fatal(err)
 		}
 		s := start(t)
-		locks := open(t, s, "main", driver, dsn, sqllock.WithLease(2*time.Second))
+		locks := open(t, s, "main", driver, dsn, sqllock.WithLease(10*time.Second)) // two heartbeats are four seconds, time enough to look
 		if err := cluster.Freeze(); err != nil {
 			t.Fatal(err)
 		}
@@ -115,12 +106,12 @@ func lockTable(t *testing.T, start func(*testing.T) Subject) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := start(t)
-	open(t, s, "main", "pgx", dsn, sqllock.WithLease(2*time.Second)) // it looks with each heartbeat
 	tx := dbtest.Transaction(t, dbtest.Open(t, "pgx", dsn))
 	if _, err := tx.Exec("SELECT pg_advisory_xact_lock(i) FROM generate_series(1, 150) i"); err != nil {
 		t.Fatal(err)
 	}
+	s := start(t)
+	open(t, s, "main", "pgx", dsn) // it looks as it begins
 	eventuallyIs(t, s, "75 % of the lock table and a few places are in use", func(f figures) bool {
 		part := f[main("latchkey_session_lock_table_utilization_ratio")]
 		return part > 0.7 && part < 0.9

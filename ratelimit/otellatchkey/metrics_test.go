@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/ratelimit/otellatchkey"
@@ -144,10 +145,5 @@ func TestRejected(t *testing.T) {
 
 func TestNoProvider(t *testing.T) {
 	t.Parallel()
-	defer func() {
-		if recover() == nil {
-			t.Error("WithMeterProvider(nil) does not panic")
-		}
-	}()
-	otellatchkey.WithMeterProvider(nil)
+	httptesting.WantPanic(t, "otellatchkey", "", func() { otellatchkey.WithMeterProvider(nil) })
 }

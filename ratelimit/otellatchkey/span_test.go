@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -178,7 +179,7 @@ func TestLossEvent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dbtest.Number(t, dbtest.Open(t, "pgx", dsn), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%latchkey'")
+		httptesting.Terminate(t, dbtest.Open(t, "pgx", dsn))
 		lockertest.Eventually(t, "the loss is counted", func() bool { return l.Stats().Requests[ratelimit.Lost] == 1 })
 		<-lock.Context().Done()
 		lockertest.Eventually(t, "the loss is told", func() bool {

@@ -240,29 +240,6 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The tests of the rules notice each alert that never fires, and each that always
-// does.
-func TestRulesAreTested(t *testing.T) {
-	t.Parallel()
-	rules := readFile(t, "alerts.yml")
-	for expr, line := range map[string]string{"vector(1) > 1": "exp: ", "vector(1)": "got: "} {
-		dir := t.TempDir()
-		write(t, dir, "alerts.yml", alertExpr.ReplaceAllStringFunc(rules, func(found string) string {
-			return strings.Replace(found, alertExpr.FindStringSubmatch(found)[1], expr, 1)
-		}))
-		write(t, dir, "alerts_test.yml", readFile(t, "alerts_test.yml"))
-		out, err := promtool(t, dir, "test", "rules", "alerts_test.yml")
-		if err == nil {
-			t.Errorf("no test fails with %s as each expression", expr)
-		}
-		for _, alert := range alertName.FindAllStringSubmatch(rules, -1) {
-			if !regexp.MustCompile(line + `.*alertname="` + alert[1] + `"`).MatchString(out) {
-				t.Errorf("no test fails with %s for %s:\n%s", expr, alert[1], out)
-			}
-		}
-	}
-}
-
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

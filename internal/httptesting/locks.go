@@ -3,22 +3,10 @@ package httptesting
 import (
 	"context"
 	"database/sql"
-	"log/slog"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// Session opens a Session on db, whose log is discarded.
-func Session(tb testing.TB, db *sql.DB) *sqllock.Session {
-	tb.Helper()
-	s, err := sqllock.Open(tb.Context(), db, sqllock.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = s.Close() })
-	return s
-}
 
 // Failing is a Locker that fails every request with Err.
 type Failing struct{ Err error }
