@@ -44,7 +44,7 @@ func TestLongReleased(t *testing.T) {
 	if err := f.ExecAfter(t.Context(), func() { ready = true }, "SELECT pg_terminate_backend($1)", pid); err != nil || !ready {
 		t.Errorf("ready %t, %v", ready, err)
 	}
-	if err := f.Released(t.Context(), pid, 10*time.Second); err != nil {
+	if err := f.Released(t.Context(), pid, 30*time.Second); err != nil {
 		t.Error(err)
 	}
 }

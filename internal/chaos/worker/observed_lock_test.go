@@ -65,7 +65,7 @@ func TestObservedLock(t *testing.T) {
 		WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); !asks.Told(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !asks.Told(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no holder was told")
 		}
