@@ -11,6 +11,23 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
+// openPage opens a page with this body, whose policy allows little.
+func openPage(t *testing.T, body string) *tab {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'nonce-n'; style-src 'nonce-n'; img-src 'self'")
+		_, _ = fmt.Fprintf(w, "<!doctype html><html lang=en><title>Harness</title><main><h1>Harness</h1>%s</main>", body)
+	}))
+	t.Cleanup(server.Close)
+	p := newTab(t, server.URL, look{})
+	p.open("/")
+	return p
+}
+
 // The tab notices what it exists to notice. Without this test a harness that
 // sees nothing would find every page faultless.
 func TestLongHarnessNotices(t *testing.T) {
@@ -29,17 +46,7 @@ func TestLongHarnessNotices(t *testing.T) {
 		{"nothing", `<p>hello</p>`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/" {
-					http.NotFound(w, r)
-					return
-				}
-				w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'nonce-n'; style-src 'self'; img-src 'self'")
-				_, _ = fmt.Fprintf(w, "<!doctype html><html lang=en><title>Harness</title><main><h1>Harness</h1>%s</main>", tt.body)
-			}))
-			t.Cleanup(server.Close)
-			p := newTab(t, server.URL, look{})
-			p.open("/")
+			p := openPage(t, tt.body)
 			if tt.want == "" {
 				evaluate[bool](p, "new Promise(done => setTimeout(() => done(true), 100))")
 				return
@@ -56,18 +63,12 @@ func TestLongHarnessNotices(t *testing.T) {
 // axe-core finds what is wrong with a page, and with nothing else.
 func TestLongHarnessFindsViolations(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
-		{"contrast", `<p><span class=pale>pale</span></p>`, "color-contrast"},
+		{"contrast", `<style nonce=n>.pale { color: #ccc }</style><p><span class=pale>pale</span></p>`, "color-contrast"},
 		{"label", `<input type=text>`, "label"},
 		{"nothing", `<p>hello</p>`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'nonce-n'; img-src 'self'")
-				_, _ = fmt.Fprintf(w, "<!doctype html><html lang=en><title>Harness</title><style nonce=n>.pale { color: #ccc }</style><main><h1>Harness</h1>%s</main>", tt.body)
-			}))
-			t.Cleanup(server.Close)
-			p := newTab(t, server.URL, look{})
-			p.open("/")
+			p := openPage(t, tt.body)
 			var got []string
 			for _, v := range p.violations() {
 				got = append(got, v.ID)

@@ -7,7 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
 // files writes files, by name, into a new folder.
@@ -128,12 +129,8 @@ func TestLongRunEnds(t *testing.T) {
 // await polls for a file.
 func await(t *testing.T, name string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(name); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("there is no %s", filepath.Base(name))
-		}
-	}
+	lockertest.Eventually(t, "there is a file "+filepath.Base(name), func() bool {
+		_, err := os.Stat(name)
+		return err == nil
+	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -65,11 +66,7 @@ func TestObservedLock(t *testing.T) {
 		WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); !asks.Told(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no holder was told")
-		}
-	}
+	lockertest.Eventually(t, "a holder is told", asks.Told)
 	if listens.Told() || lost.Load() != 1 {
 		t.Errorf("one who listens was told before it did, or %d losses are counted", lost.Load())
 	}
@@ -92,11 +89,9 @@ func TestObservedLock(t *testing.T) {
 func TestLongNoted(t *testing.T) {
 	p := start(t, "pgx")
 	until(t, p, "grants", func(s worker.Status) bool { return s.Granted > 0 })
-	for deadline := time.Now().Add(30 * time.Second); !notedAll(read(t, p)); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no lock was noted twice while it was held, or none that listens, or no write")
-		}
-	}
+	lockertest.Eventually(t, "a lock is noted twice while it is held, and one that listens, and a write", func() bool {
+		return notedAll(read(t, p))
+	})
 	if _, err := p.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}

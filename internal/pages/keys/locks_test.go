@@ -92,53 +92,15 @@ func TestKeysPageHolder(t *testing.T) {
 	})
 }
 
-// psqlProgram returns the path of psql. Packages of the server do not always
-// include it.
-func psqlProgram(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath("psql")
-	if err != nil {
-		t.Skip("the page's SQL is not checked in psql here: it is not in PATH; TestKeysPageSQL checks it through the drivers")
-	}
-	return program
-}
-
-// psql computes the same keys as Go, also from names that need quotes in psql.
-func TestKeysPagePsql(t *testing.T) {
-	t.Parallel()
-	program, page := psqlProgram(t), readKeysPage(t)
-	const next = "\x1f next \x1f"
-	var script strings.Builder
-	var calls []keyCall
-	for _, call := range keyCalls() {
-		f, ok := schemesInSQL[call.function]
-		if !ok || call.want == overflow {
-			continue
-		}
-		calls = append(calls, call)
-		query := page.query(t, f.section, f.block)
-		for i, arg := range call.sqlArgs() {
-			quoted := strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`).Replace(arg)
-			script.WriteString(`\set ` + query.variables[i] + " '" + quoted + "'\n")
-		}
-		script.WriteString(query.text + ";\n\\echo '" + next + "'\n")
-	}
-	cmd := exec.CommandContext(t.Context(), program, "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", pgtest.Database(t))
-	cmd.Env = append(cmd.Environ(), "PGCLIENTENCODING=UTF8")
-	cmd.Stdin = strings.NewReader(script.String())
-	output, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("psql: %v", err)
-	}
-	results := strings.Split(string(output), "\n"+next+"\n")
-	compareKeys(t, calls, results[:len(results)-1])
-}
-
 // The page's blocks run unchanged in psql. While psql holds the keys, Go is
 // rejected. After psql ends, Go is granted the locks.
 func TestKeysPagePsqlHolds(t *testing.T) {
 	t.Parallel()
-	program, page, dsn := psqlProgram(t), readKeysPage(t), pgtest.Database(t)
+	program, err := exec.LookPath("psql") // packages of the server do not always include it
+	if err != nil {
+		t.Skip("the page's SQL is not checked in psql here: it is not in PATH; TestKeysPageSQL checks it through the drivers")
+	}
+	page, dsn := readKeysPage(t), pgtest.Database(t)
 	cmd := exec.CommandContext(t.Context(), program, "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", dsn)
 	stdin, _ := cmd.StdinPipe()
 	stdout, _ := cmd.StdoutPipe()

@@ -16,8 +16,8 @@ import (
 // A pageQuery is a query of the page, with the psql variables that it sets
 // first.
 type pageQuery struct {
-	variables, values []string
-	text              string
+	variables []string
+	text      string
 }
 
 // query returns SQL block i of a section.
@@ -33,9 +33,8 @@ func (p keysPage) query(tb testing.TB, section string, i int) pageQuery {
 			q.text += line
 			continue
 		}
-		variable, value, _ := strings.Cut(strings.TrimSpace(set), " ")
+		variable, _, _ := strings.Cut(strings.TrimSpace(set), " ")
 		q.variables = append(q.variables, variable)
-		q.values = append(q.values, strings.Trim(value, "'"))
 	}
 	q.text = strings.TrimSuffix(q.text, ";")
 	return q

@@ -16,6 +16,7 @@ const (
 	namespace = "export"
 	aShortOne = "2" // seconds of lease, where a test waits for its end
 	asOnPage  = "10"
+	aLongOne  = "100" // where a busy machine must not end it
 )
 
 func keyOf(id string) sqllock.Key { return sqllock.Namespace(namespace).Key(id) }
@@ -28,7 +29,7 @@ func TestProgramExcludes(t *testing.T) {
 		dsn := pgtest.Database(t)
 		s := dbtest.Session(t, "pgx", dsn)
 		for _, id := range []string{"user-1", "a:b:", "it's 日本語 🦊"} {
-			h := l.start(t, dsn, id, asOnPage)
+			h := l.start(t, dsn, id, aLongOne)
 			h.holds(t)
 			if _, err := s.TryLock(t.Context(), keyOf(id)); !errors.Is(err, sqllock.ErrHeld) {
 				t.Errorf("%s: TryLock while the program holds the key: %v, want ErrHeld", id, err)
@@ -41,7 +42,7 @@ func TestProgramExcludes(t *testing.T) {
 			}
 			h.ends(t, 0)
 			lock := dbtest.Lock(t, s, keyOf(id))
-			l.start(t, dsn, id, asOnPage).ends(t, statusHeld, "another session holds the key")
+			l.start(t, dsn, id, aLongOne).ends(t, statusHeld, "another session holds the key")
 			dbtest.Unlock(t, lock)
 		}
 	})

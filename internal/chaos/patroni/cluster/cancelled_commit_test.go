@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
@@ -36,7 +37,7 @@ func TestCancelledCommit(t *testing.T) {
 				do("ALTER SYSTEM RESET synchronous_standby_names")
 				do("SELECT pg_reload_conf()")
 			}()
-			await(t, func() bool {
+			lockertest.Eventually(t, "the setting is read", func() bool {
 				var names string
 				return db.QueryRowContext(t.Context(), "SHOW synchronous_standby_names").Scan(&names) == nil && names == "none"
 			})
@@ -56,7 +57,7 @@ func TestCancelledCommit(t *testing.T) {
 				go func() { committed <- tx.Commit() }()
 			}
 			insert()
-			await(t, func() bool {
+			lockertest.Eventually(t, "a COMMIT waits for a standby", func() bool {
 				select {
 				case err := <-committed: // the checkpointer had not read the setting, so that COMMIT did not wait
 					if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -45,7 +46,7 @@ func TestObserver(t *testing.T) {
 		}
 		return last
 	}
-	await(t, func() bool { return seen("") != nil })
+	lockertest.Eventually(t, "the node is seen", func() bool { return seen("") != nil })
 	for i, driver := range pgtest.Drivers() {
 		name := "process-" + string(rune('1'+i))
 		dsn := "host=" + u.Hostname() + " port=" + u.Port() + " user=" + u.User.Username() + " dbname=" + strings.TrimPrefix(u.Path, "/") + " sslmode=disable"
@@ -58,11 +59,11 @@ func TestObserver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		await(t, func() bool { return seen(name+" latchkey") != nil })
+		lockertest.Eventually(t, "its Session is seen", func() bool { return seen(name+" latchkey") != nil })
 		if err := locks.Close(); err != nil {
 			t.Error(err)
 		}
-		await(t, func() bool { return seen(name+" latchkey").Gone != 0 })
+		lockertest.Eventually(t, "its Session is gone", func() bool { return seen(name+" latchkey").Gone != 0 })
 		if w := seen(name + " latchkey"); w.Before == 0 || w.Before >= w.From || w.Before >= w.To || w.To >= w.Gone || w.From >= w.Gone {
 			t.Errorf("the session was seen %+v", w)
 		}
@@ -145,14 +146,5 @@ func TestLookWithoutAnswer(t *testing.T) {
 	seen := p.Seen()
 	if len(seen) != 2 || seen[0].From >= seen[0].To || seen[0].To >= seen[0].Gone || seen[1].Before < seen[0].To || seen[1].Until() != Never {
 		t.Errorf("%+v", seen)
-	}
-}
-
-func await(t *testing.T, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited without success")
-		}
 	}
 }

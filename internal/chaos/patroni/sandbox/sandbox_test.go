@@ -17,6 +17,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
@@ -176,11 +177,7 @@ func TestLongKilled(t *testing.T) {
 			if _, err := os.Stat(file); err != nil {
 				t.Fatal("it did nothing before it was killed")
 			}
-			for deadline := time.Now().Add(time.Minute); running(t, file); time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("a program of the sandbox goes on")
-				}
-			}
+			lockertest.Eventually(t, "the programs of the sandbox end", func() bool { return !running(t, file) })
 			nothingLeft(t)
 		})
 	}
