@@ -109,25 +109,6 @@ func TestChoosePrograms(t *testing.T) {
 	}
 }
 
-func TestMajorIn(t *testing.T) {
-	tests := []struct {
-		in   string
-		want int
-	}{
-		{"postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", 15},
-		{"postgres (PostgreSQL) 18beta2", 18},
-		{"9.6/bin", 9},
-		{"@17/bin", 17},
-		{"none", 0},
-		{"", 0},
-	}
-	for _, tt := range tests {
-		if got := majorIn(tt.in); got != tt.want {
-			t.Errorf("majorIn(%q) = %d, want %d", tt.in, got, tt.want)
-		}
-	}
-}
-
 // withoutPrograms hides every PostgreSQL and PgBouncer from this process. The
 // test must not run in parallel with others.
 func withoutPrograms(t *testing.T) {
