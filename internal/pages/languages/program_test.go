@@ -3,6 +3,7 @@ package languages
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -48,25 +50,30 @@ func eachLanguage(t *testing.T, test func(t *testing.T, l language)) {
 	}
 }
 
-// command returns the command that runs l's interpreter with args.
-func (l language) command(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
+// interpreters are the first program of each language that has its library, or
+// "". To look for it takes as long as a test.
+var interpreters = map[string]func() string{}
+
+func init() {
+	for _, l := range languages {
+		interpreters[l.name] = sync.OnceValue(func() string {
+			for _, program := range l.programs {
+				if l.command(context.Background(), program, l.test).Run() == nil {
+					return program
+				}
+			}
+			return ""
+		})
 	}
-	for _, program := range l.programs {
-		command := func(args []string) *exec.Cmd {
-			cmd := exec.CommandContext(t.Context(), program, args...)
-			cmd.Env = append(os.Environ(), l.environment+"="+filepath.Join(cache, "latchkey", l.cache))
-			return cmd
-		}
-		if command(l.test).Run() == nil {
-			return command(args)
-		}
+}
+
+// command returns the command that runs an interpreter of l with args.
+func (l language) command(ctx context.Context, interpreter string, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, interpreter, args...)
+	if cache, err := os.UserCacheDir(); err == nil {
+		cmd.Env = append(os.Environ(), l.environment+"="+filepath.Join(cache, "latchkey", l.cache))
 	}
-	t.Skipf("the page's %s is not run here: none of %v has the library for PostgreSQL (make deps installs it)", l.name, l.programs)
-	return nil
+	return cmd
 }
 
 // source returns the page's code in l, with a lease of so many seconds.
@@ -104,7 +111,11 @@ func (l language) start(t *testing.T, dsn, id, lease string) *holder {
 	if err := os.WriteFile(file, []byte(l.source(t, lease)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := &holder{cmd: l.command(t, file, dsn, namespace, id)}
+	interpreter := interpreters[l.name]()
+	if interpreter == "" {
+		t.Skipf("the page's %s is not run here: none of %v has the library for PostgreSQL (make deps installs it)", l.name, l.programs)
+	}
+	h := &holder{cmd: l.command(t.Context(), interpreter, []string{file, dsn, namespace, id})}
 	stdin, inErr := h.cmd.StdinPipe()
 	stdout, outErr := h.cmd.StdoutPipe()
 	h.cmd.Stderr = &h.stderr
