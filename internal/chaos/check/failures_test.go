@@ -3,15 +3,11 @@ package check
 import "github.com/latchkey-go/latchkey/internal/chaos/history"
 
 // loseSession ends a process' session: its holders learn of it before the server
-// frees their locks, unless the service is broken.
+// frees their locks.
 func (s *simulation) loseSession(victim int) {
 	for _, w := range s.workers {
-		if w.process != victim || !w.holding {
-			continue
-		}
-		w.lost = true
-		if s.defect == survives || s.defect == tellsLate {
-			s.abandon(int(w.hold.Key), w.hold.Lock, 1)
+		if w.process == victim && w.holding {
+			w.lost = true
 		}
 	}
 }

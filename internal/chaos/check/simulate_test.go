@@ -8,28 +8,17 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// A defect is what is wrong with a simulated lock service.
-type defect int
-
-const (
-	noDefect   defect = iota
-	grantHeld         // grants a key that is held
-	keepsFreed        // an Unlock is answered and not done
-	survives          // a lock goes on being valid after the server freed it
-	refuseFree        // refuses a free key
-	tellsLate         // the server frees a lost lock before its holder is told
-)
-
 const (
 	ms   = history.Moment(time.Millisecond)
 	kill = 1 // row of the fault table
+
+	processes = 4
 )
 
 // A simulation is a lock service with its callers, in virtual time. Sessions are
 // lost, processes are killed, answers do not come.
 type simulation struct {
 	rng    *rand.Rand
-	defect defect
 	now    history.Moment
 	events []history.Event
 
@@ -61,14 +50,9 @@ type worker struct {
 }
 
 // simulate is the history of a small fleet over about so many calls.
-func simulate(seed uint64, d defect, calls int) []history.Event {
-	return simulateFleet(seed, d, calls, 12, 6)
-}
-
-const processes = 4
-
-func simulateFleet(seed uint64, d defect, calls, workers, keys int) []history.Event {
-	s := &simulation{rng: rand.New(rand.NewPCG(seed, uint64(d))), defect: d, owners: make([]int64, keys)}
+func simulate(seed uint64, calls int) []history.Event {
+	const workers, keys = 12, 6
+	s := &simulation{rng: rand.New(rand.NewPCG(seed, 0)), owners: make([]int64, keys)}
 	for i := range workers {
 		w := &worker{process: 1 + i%processes}
 		s.workers = append(s.workers, w)
@@ -93,8 +77,6 @@ func (s *simulation) plan(w *worker, most history.Moment, next func()) {
 }
 
 func (s *simulation) chance(p float64) bool { return s.rng.Float64() < p }
-
-func (s *simulation) broken(d defect, p float64) bool { return s.defect == d && s.chance(p) }
 
 // step does what is due next.
 func (s *simulation) step() {
@@ -141,13 +123,11 @@ func (s *simulation) answer(w *worker) {
 		}
 		results := []history.Result{history.Unavailable, history.GaveUp, history.Capacity}
 		w.try.Result = results[s.rng.IntN(len(results))]
-	case !isFree && !s.broken(grantHeld, 0.1):
+	case !isFree:
 		if w.try.Waits {
 			s.plan(w, 50*ms, func() { s.answer(w) })
 			return
 		}
-		w.try.Result = history.Held
-	case !w.try.Waits && s.broken(refuseFree, 0.2):
 		w.try.Result = history.Held
 	default:
 		w.try.Result, w.try.Lock = history.OK, s.take(key)
@@ -182,9 +162,7 @@ func (s *simulation) write(w *worker) {
 
 func (s *simulation) work(w *worker) {
 	switch {
-	case w.lost && s.defect == tellsLate && s.chance(0.8):
-		s.plan(w, 200*ms, func() { s.work(w) }) // frozen, as it were
-	case w.lost && s.defect != survives:
+	case w.lost:
 		s.countNotification(w)
 	case s.chance(0.6):
 		w.hold.Valid = s.now
@@ -211,8 +189,6 @@ func (s *simulation) free(w *worker) {
 	case s.chance(0.02):
 		w.hold.Unlock = history.Unavailable
 		s.abandon(key, w.hold.Lock, 2000*ms)
-	case s.broken(keepsFreed, 0.1):
-		s.abandon(key, w.hold.Lock, 5000*ms)
 	case s.owners[key] == w.hold.Lock:
 		s.owners[key] = 0
 	}
