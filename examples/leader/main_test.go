@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
@@ -49,7 +50,8 @@ func TestNextLeader(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = p.Kill() })
 		if before != nil {
-			go func() { _, _ = before.Stdout.WriteTo(new(bytes.Buffer)) }() // it would block if nothing read its log
+			log := before.Stdout
+			go func() { _, _ = io.Copy(io.Discard, log) }() // it would block if nothing read its log
 			before.Ask()
 		}
 		token := leads(t, p)

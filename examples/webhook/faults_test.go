@@ -74,24 +74,6 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// An event whose entry has been removed has been processed all the same.
-func TestEntryRemoved(t *testing.T) {
-	t.Parallel()
-	rc, url := newTestReceiver(t)
-	h := handler(t, rc, url)
-	e := event{ID: "evt-1", Account: "a", Amount: 1}
-	post(t, h, payloadOf(t, e), testSecret, time.Now())
-	dbtest.Execute(t, rc.db, "DELETE FROM ledger")
-	w := post(t, h, payloadOf(t, e), testSecret, time.Now())
-	if w.Code != http.StatusOK || w.Header().Get("Webhook-Replayed") == "" {
-		t.Errorf("%d %s, want 200, from before", w.Code, w.Body)
-	}
-	e.Amount = 2
-	if w := post(t, h, payloadOf(t, e), testSecret, time.Now()); w.Code != http.StatusUnprocessableEntity {
-		t.Errorf("another payload: %d, want 422", w.Code)
-	}
-}
-
 // A process that freezes in an effect keeps its event no longer than a
 // transaction may be idle; when it wakes up it has not done it.
 func TestLongFrozenInEffect(t *testing.T) {

@@ -1,7 +1,6 @@
 package election_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -55,23 +54,5 @@ func TestLockers(t *testing.T) {
 				t.Errorf("tokens %q and then %q", first, second)
 			}
 		})
-	}
-}
-
-// When the Session of a leader is closed, the leader's context ends and Run
-// returns.
-func TestSessionCloses(t *testing.T) {
-	t.Parallel()
-	s := dbtest.Session(t, "pgx", pgtest.Database(t))
-	err := election.New(s, office).Run(t.Context(), func(ctx context.Context) error {
-		_ = s.Close()
-		<-ctx.Done()
-		if cause := context.Cause(ctx); cause != sqllock.ErrClosed {
-			t.Errorf("cause: %v, want ErrClosed", cause)
-		}
-		return ctx.Err()
-	})
-	if err != sqllock.ErrClosed {
-		t.Errorf("Run: %v, want ErrClosed", err)
 	}
 }

@@ -110,6 +110,10 @@ func TestMisuse(t *testing.T) {
 		"no schedule":           func() { common(nil) },
 		"schedule from a start": func() { common(fromStart{}) },
 		"no interval":           func() { Every(0) },
+		"no locks":              func() { New(nil, nil, "cron") },
+		"no clock":              func() { WithClock(nil) },
+		"not ahead":             func() { WithMaxAhead(0) },
+		"no locks to elect by":  func() { NewElector(nil, key("x"), Observer{}) },
 	} {
 		func() {
 			defer func() {

@@ -127,3 +127,30 @@ func TestNoHostInErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestMisuse(t *testing.T) {
+	kinds := Kinds{"k": {Work: record}}
+	tests := map[string]func(){
+		"no database":   func() { _, _ = Open(t.Context(), nil, kinds) },
+		"no kinds":      func() { _, _ = Open(t.Context(), open(t, "pgx", ""), nil) },
+		"no work":       func() { _, _ = Open(t.Context(), open(t, "pgx", ""), Kinds{"k": {}}) },
+		"no locks":      func() { AdvisoryLock(&Queue{}, nil) },
+		"no queue":      func() { SkipLocked(nil, nil) },
+		"no workers":    func() { Run(t.Context(), nil, 0) },
+		"no poll":       func() { WithPoll(0) },
+		"no backoff":    func() { WithBackoff(-1) },
+		"no floor":      func() { WithReapFloor(0) },
+		"no logger":     func() { WithLogger(nil) },
+		"no ended func": func() { WithEnded(nil) },
+	}
+	for name, misuse := range tests {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "queue: ") {
+					t.Errorf("panic %q, want one of this package", text)
+				}
+			}()
+			misuse()
+		})
+	}
+}
