@@ -1,6 +1,6 @@
-// Package httptesting holds what the tests of httpmw, httpmw/idempotency, grpcmw
-// and grpcmw/connectmw share: servers on real sockets, handlers that keep a
-// request until the test lets it go, and logs that a test reads.
+// Package httptesting holds what the tests of the HTTP and the gRPC middleware
+// share. It has servers on real sockets, handlers that keep a request until the
+// test lets it go, and logs that a test reads.
 //
 // Everything that a function here opens is closed at the end of the test.
 package httptesting
