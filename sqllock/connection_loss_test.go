@@ -154,38 +154,6 @@ func TestCallsDuringReconnection(t *testing.T) {
 	}
 }
 
-// A driver that is stuck forever costs at most a few goroutines. The Session
-// serves once it gets a connection.
-func TestStuckReconnections(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		gate := make(chan struct{})
-		server.onOpen = func(int) error { <-gate; return nil }
-		server.session(0).hooks(nil, func() error { return errGone })
-		_, _ = s.TryLock(background, ID(1))
-		time.Sleep(10 * time.Minute)
-		server.mu.Lock()
-		opens := server.opens
-		server.onOpen = nil
-		server.mu.Unlock()
-		if opens > 1+maxInDriver {
-			t.Errorf("%d attempts are stuck, want %d at the most", opens-1, maxInDriver)
-		}
-		close(gate)
-		time.Sleep(ticks)
-		mustTry(t, s, ID(1))
-		if n := server.held(); n != 1 {
-			t.Errorf("%d locks", n)
-		}
-		for i := 1; i < opens; i++ { // late connections are not left open
-			select {
-			case <-server.session(i).closed:
-			default:
-				t.Errorf("connection %d of an attempt given up is open", i)
-			}
-		}
-	})
-}
-
 // A response after the deadline grants nothing, even before the timer has fired.
 // A process that was frozen reads such a response when it wakes up.
 func TestAnswerAfterTheDeadline(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 func mustRead(t *testing.T, s *Session, key Key) *Lock {
@@ -68,52 +66,6 @@ func TestReadersDoNotOvertake(t *testing.T) {
 		pending(t, "a reader beside who has it alone", readsAgain)
 		mustUnlock(t, got.lock)
 		wantErr(t, "a reader after him", returned(t, "RLock", readsAgain), nil)
-	})
-}
-
-// Readers that waited for the holder of the exclusive lock read together. The
-// exclusive lock is not handed on to the first of them.
-func TestReadersAfterOneAlone(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
-		alone := mustTry(t, s, ID(1))
-		first := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
-		second := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
-		pending(t, "a reader", first)
-		pending(t, "another", second)
-		mustUnlock(t, alone)
-		for _, c := range []<-chan called{first, second} {
-			reader := returned(t, "RLock", c)
-			wantErr(t, "RLock", reader, nil)
-			defer mustUnlock(t, reader.lock)
-		}
-	})
-}
-
-// When a connection is lost, the locks of all readers on it are lost.
-func TestReadersAreLost(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		readers := []*Lock{mustRead(t, s, ID(1)), mustRead(t, s, ID(1)), mustRead(t, s, ID(2))}
-		told := 0
-		for _, l := range readers {
-			l.OnEnd(func(cause error) {
-				if cause == ErrLost {
-					told++
-				}
-			})
-		}
-		server.session(0).hooks(func() error { return errGone }, nil)
-		_, _ = s.TryLock(background, ID(3))
-		synctest.Wait()
-		if told != len(readers) { // before they look, for who looks is told by that
-			t.Errorf("%d of %d readers were told of the loss", told, len(readers))
-		}
-		for i, l := range readers {
-			if l.Err() != ErrLost || l.Unlock() != ErrLost {
-				t.Errorf("reader %d: %v", i, l.Err())
-			}
-		}
-		time.Sleep(time.Minute)
-		mustUnlock(t, mustTry(t, s, ID(1)))
 	})
 }
 

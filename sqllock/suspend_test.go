@@ -44,28 +44,6 @@ func TestSuspend(t *testing.T) {
 	}, suspended(&asleep))
 }
 
-// A lock that a suspend has ended is not handed on to a waiter of this process.
-func TestUnlockAfterSuspend(t *testing.T) {
-	for _, opt := range [][]Option{nil, {WithAsyncUnlock()}} {
-		var asleep atomic.Int64
-		simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
-			lock := mustTry(t, s, ID(1))
-			waiter := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
-			pending(t, "Lock", waiter)
-			asleep.Add(int64(s.options.validFor()))
-			if err := lock.Unlock(); err != ErrLost {
-				t.Errorf("Unlock: %v, want ErrLost", err)
-			}
-			time.Sleep(ticks)
-			next := returned(t, "Lock", waiter)
-			wantErr(t, "the waiter", next, nil)
-			if err := next.lock.Err(); err != nil {
-				t.Errorf("Err of the next holder: %v", err)
-			}
-		}, append(opt, suspended(&asleep))...)
-	}
-}
-
 // Suspends that are shorter than the lease cost no lock if heartbeats come in
 // between.
 func TestShortSuspends(t *testing.T) {
