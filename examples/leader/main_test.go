@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
@@ -49,7 +50,7 @@ func TestNextLeader(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = p.Kill() })
 		if before != nil {
-			go func() { _, _ = before.Stdout.WriteTo(new(bytes.Buffer)) }() // it would block if nothing read its log
+			go before.Stdout.WriteTo(io.Discard) //nolint:errcheck // it would block if nothing read its log
 			before.Ask()
 		}
 		token := leads(t, p)
