@@ -57,8 +57,8 @@ func TestCarriedBadID(t *testing.T) {
 	l := ratelimit.AtMost(100, sqllock.NewMemory(), "export", ratelimit.WithMaxIDLen(3))
 	ctx, cancel := must(t, l, "ada").Bind(t.Context())
 	defer cancel()
-	if n := fewestAllocs(func() { l.Carried(ctx, "adam") }); n > 2 { // those of the error
-		t.Errorf("%v allocations, want none for the keys of 100 slots", n)
+	if n := fewestAllocs(func() { l.Carried(ctx, "adam") }); n > 10 { // more than the error
+		t.Errorf("%v allocations, as if it made the keys of 100 slots", n)
 	}
 }
 
