@@ -51,6 +51,17 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
+// Carried makes no key of an id that Acquire would reject, since clients choose
+// its length.
+func TestCarriedBadID(t *testing.T) {
+	l := ratelimit.AtMost(100, sqllock.NewMemory(), "export", ratelimit.WithMaxIDLen(3))
+	ctx, cancel := must(t, l, "ada").Bind(t.Context())
+	defer cancel()
+	if n := fewestAllocs(func() { l.Carried(ctx, "adam") }); n > 10 { // more than the error
+		t.Errorf("%v allocations, as if it made the keys of 100 slots", n)
+	}
+}
+
 func BenchmarkAcquire(b *testing.B) { benchmarkAcquire(b) }
 
 // BenchmarkRefuse is a request that is rejected in the process.

@@ -128,6 +128,17 @@ func TestLimitChangesWhileWaiting(t *testing.T) {
 	}
 }
 
+// The limit of a request does not apply to what its holder asks the Locker for.
+func TestLimitEndsWithTheCall(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	inside := must(t, ratelimit.AtMost(2, locks, "export", ratelimit.WithLimit(newPlan(1).limit)), "ada").Context()
+	must(t, ratelimit.AtMost(2, locks, "export"), "ada") // takes a place beyond that limit
+	if _, err := locks.TryEach(inside, [][]sqllock.Key{{sqllock.ID(7)}}); err != nil {
+		t.Errorf("a free key, under the context of the lock: %v", err)
+	}
+}
+
 // A request that waits over a lowered limit is admitted soon after enough holds
 // have ended. Those of its process wake it.
 func TestWaitOverALoweredLimit(t *testing.T) {

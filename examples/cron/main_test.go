@@ -30,9 +30,8 @@ func leavesNothing(t *testing.T, db *sql.DB) {
 			t.Errorf("it leaves %d %s", n, what)
 		}
 	}
-	if n := dbtest.AdvisoryLocks(t, db); n != 0 {
-		t.Errorf("it leaves %d locks", n)
-	}
+	// A server process may outlive its client for a moment.
+	lockertest.Eventually(t, "no lock is left", func() bool { return dbtest.AdvisoryLocks(t, db) == 0 })
 }
 
 // The demonstration runs, kills two instances, and its account is right. It leaves

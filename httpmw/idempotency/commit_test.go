@@ -137,11 +137,15 @@ func TestStuckDriver(t *testing.T) {
 	}
 	b.retry(s, demand{key: "k-1"}).Want(t, http.StatusCreated)
 	b.wantEffects(1)
-	if n := b.db.Stats().InUse; n != 1 {
-		t.Errorf("%d connections are in use, want the stuck one", n)
+	before := b.db.Stats()
+	if before.InUse != 1 {
+		t.Errorf("%d connections are in use, want the stuck one", before.InUse)
 	}
 	close(m.unstick)
 	lockertest.Eventually(t, "the connection is not in use any more", func() bool { return b.db.Stats().InUse == 0 })
+	if n := b.db.Stats().OpenConnections; n != before.OpenConnections-1 {
+		t.Errorf("%d connections are open, want one less than %d", n, before.OpenConnections)
+	}
 }
 
 // A serialization failure at the commit is known to have rolled back

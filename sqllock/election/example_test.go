@@ -25,7 +25,7 @@ func ExampleCampaign() {
 	key := sqllock.Namespace("leader").Key("mailer")
 	err := election.New(locks, key).Run(ctx, func(ctx context.Context) error {
 		lock, _ := sqllock.FromContext(ctx)
-		for n := 1; ; n++ {
+		for n := 1; ctx.Err() == nil; n++ {
 			if err := lock.Err(); err != nil { // right before the effect
 				return err
 			}
@@ -35,10 +35,10 @@ func ExampleCampaign() {
 			}
 			select {
 			case <-ctx.Done(): // or the lock is lost
-				return ctx.Err()
 			case <-time.After(time.Millisecond):
 			}
 		}
+		return ctx.Err()
 	})
 	fmt.Println(err)
 	// Output:

@@ -62,6 +62,30 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
+// Goroutines that a leader has left behind stop before the key is free.
+func TestContextEndsBeforeRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		terms := 0
+		_ = election.New(sqllock.NewMemory(), office).Run(ctx, func(term context.Context) error {
+			if terms++; terms == 2 {
+				cancel()
+			} else {
+				lock, _ := sqllock.FromContext(term)
+				lock.OnEnd(func(error) {
+					if term.Err() == nil {
+						t.Error("the leader's context outlives its lock")
+					}
+				})
+			}
+			return nil
+		})
+		if terms != 2 {
+			t.Errorf("%d terms, want 2", terms)
+		}
+	})
+}
+
 // An uncomparable is an error for which == panics.
 type uncomparable []string
 

@@ -18,6 +18,7 @@ import (
 
 // Misconfigurations that need a server of their own.
 
+// For a lease table a transaction pooler is no fault.
 func TestPlantedPooler(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
@@ -31,6 +32,8 @@ func TestPlantedPooler(t *testing.T) {
 		if clock, _ := r.Find("clock"); (clock.State == lockdoctor.Skipped) != (driver == "pgx") {
 			t.Errorf("pgx prepares statements, lib/pq does not; the clock: %+v", clock)
 		}
+		leases := dbtest.Open(t, driver, execMode(driver, fit(driver, bouncer.DSN(""))))
+		mustBeHealthy(t, examine(t, leases, lockdoctor.WithLeaseTable()))
 	}
 }
 

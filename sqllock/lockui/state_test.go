@@ -162,6 +162,16 @@ func TestLinksOfThoseWhoMayEnd(t *testing.T) {
 	})
 }
 
+// Every kind of finding that a page can have has a text.
+func TestMeanings(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []lockwatch.FindingKind{lockwatch.LateHeartbeat, lockwatch.RegistryNotWritten, lockwatch.WaitCycle, lockwatch.HeldLong} {
+		if meanings[kind] == "" {
+			t.Errorf("%q has no text", kind)
+		}
+	}
+}
+
 // With WithLongHeld a lock that is held for long is a finding, which says what it is.
 func TestHeldForLong(t *testing.T) {
 	t.Parallel()

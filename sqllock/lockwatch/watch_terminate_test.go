@@ -24,14 +24,15 @@ func TestWatchTerminates(t *testing.T) {
 	key, other := sqllock.ID(1), sqllock.ID(2)
 	lock := mustLock(t, s, key)
 	mustLock(t, s, other)
-	beat{session: 1, key: key, age: time.Hour}.write(t, db)
-	beat{session: 1, key: other, age: time.Hour}.write(t, db)
+	beat{session: 1, key: key, age: 20 * time.Second}.write(t, db) // late for WithLate alone
+	beat{session: 1, key: other, age: 20 * time.Second}.write(t, db)
 
-	silent := startWatch(t, db) // without the option
+	soon := lockwatch.WithLate(10 * time.Millisecond)
+	silent := startWatch(t, db, soon) // without WithTerminate
 	silent.await(1, "the late lock is reported", late(key, false))
 	var asked atomic.Int64
 	var yes atomic.Bool
-	w := startWatch(t, db, lockwatch.WithTerminate(func(f lockwatch.Finding) bool {
+	w := startWatch(t, db, soon, lockwatch.WithTerminate(func(f lockwatch.Finding) bool {
 		asked.Add(1)
 		return f.Holder.Key == key && yes.Load()
 	}))
@@ -41,10 +42,7 @@ func TestWatchTerminates(t *testing.T) {
 		t.Fatalf("the function has not said yes: %v", err)
 	}
 	yes.Store(true)
-	<-lock.Context().Done()
-	if !errors.Is(lock.Err(), sqllock.ErrLost) {
-		t.Errorf("Err: %v", lock.Err())
-	}
+	lockertest.Eventually(t, "the session is ended", func() bool { return errors.Is(lock.Err(), sqllock.ErrLost) })
 	w.await(1, "the ended session is reported", terminated)
 	w.await(1, "its end is reported", late(key, true))
 	lockertest.Eventually(t, "the Session is back", func() bool {

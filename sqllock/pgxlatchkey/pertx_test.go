@@ -73,7 +73,7 @@ func TestPerTxLoss(t *testing.T) {
 	if err := lock.Unlock(); err != sqllock.ErrLost {
 		t.Errorf("Unlock: %v, want ErrLost", err)
 	}
-	unlock(t, lockInTime(t, locks, sqllock.ID(1)))
+	_ = lockInTime(t, locks, sqllock.ID(1)).Unlock() // which may be late as well
 }
 
 // lockInTime locks key for a test that needs the short bounds on calls. A busy
@@ -120,7 +120,7 @@ func TestPoolExhausted(t *testing.T) {
 		t.Errorf("TryLock without a connection: %v, want ErrUnavailable", err)
 	}
 	dbtest.TellsNothing(t, err, dsn)
-	unlock(t, lock)
+	_ = lock.Unlock() // a busy machine may take longer than the short bound
 	lockertest.Eventually(t, "the late grant is released", func() bool { return pool.Stat().AcquiredConns() == 0 })
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
@@ -111,13 +112,18 @@ func (f *fleet) cut() {
 	}
 }
 
-// A command whose lock is lost is asked to end, and latchkey reports the loss.
+// A command begins after the lock delay, also by default. When its lock is lost
+// it is asked to end, and latchkey reports the loss.
 // Then the next command runs.
 func TestConnectionLost(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, pgtest.Database(t), "--kill-after", "1m")
+	began := time.Now()
 	p := f.run("signals", f.file)
 	p.wantLine("ready")
+	if took := time.Since(began); took < defaultLockDelay {
+		t.Errorf("the command began after %v, want the lock delay of %v before it", took, defaultLockDelay)
+	}
 	f.cut()
 	p.wantLine(syscall.SIGTERM.String())
 	p.wantLost()
