@@ -84,6 +84,9 @@ func TestReport(t *testing.T) {
 			[]string{"     1  missing: PostgreSQL (n/m/p)"}},
 		{"failed", output("TestC/x", "=== RUN TestC/x") + output("TestC/x", "    c_test.go:9: got 1, want 2") + ends("fail", "TestC/x") + ends("fail", "TestC") + end("fail"), 1, errFailed,
 			[]string{"FAIL     1.5s  n/m/p", "got 1, want 2", "repeat: cd n/m && go test -count=1 -run '^TestC$' -race ./p", "0 passed, 1 failed"}},
+		{"failed, then hung", ends("fail", "TestC") + `{"Action":"run",` + pkg + `,"Test":"TestD"}` + "\n" + output("TestD", "panic: test timed out") +
+			`{"Action":"run",` + pkg + `,"Test":"TestE"}` + "\n" + `{"Action":"pause",` + pkg + `,"Test":"TestE"}` + "\n" + end("fail"), 1, errFailed,
+			[]string{"-run '^TestC$'", "panic: test timed out", "-run '^TestD$'", "0 passed, 2 failed"}},
 		{"panic", `{"Action":"run",` + pkg + `,"Test":"TestD"}` + "\n" + output("TestD", "panic: oh") + end("fail"), 1, errFailed,
 			[]string{"panic: oh", "-run '^TestD$'"}},
 		{"after the tests", ends("pass", "TestE") + `{"Action":"output",` + pkg + `,"Output":"a goroutine is left\n"}` + "\n" + end("fail"), 1, errFailed,
