@@ -164,6 +164,14 @@ func TestVerifyGoesOn(t *testing.T) {
 	if again := parseEvidence(page, commit); again.page() != strings.Replace(page, " of 2026-01-02", " of ", 1) {
 		t.Errorf("the page\n%s\nwas read as\n%s", page, again.page())
 	}
+	page = strings.Replace(page, "| `a \\| b` | ok |", "| `a \\| b` | not run: needs root |", 1)
+	ran = nil
+	if err := run(t.Context(), false); err == nil || fmt.Sprint(ran) != "[a]" {
+		t.Errorf("after a step that was not run: ran %v, %v; want [a], and an error", ran, err)
+	}
+	if err := verify(t.Context(), regexp.MustCompile("^no$"), false, io.Discard); err == nil {
+		t.Error("no error although no step matches")
+	}
 	if other := parseEvidence(page, "fedcba9876543210"); len(other.results) > 0 {
 		t.Errorf("the results of another commit are kept: %+v", other.results)
 	}
