@@ -36,6 +36,9 @@ func demonstrates(t *testing.T, url string, events int, args ...string) string {
 	demo := command(t, url, append(args, "-events", strconv.Itoa(events))...)
 	demo.Stdout, demo.Stderr = &stdout, &stderr
 	if err := demo.Run(); err != nil {
+		if strings.Contains(stderr.String(), pgtest.ErrNoPostgres.Error()) {
+			pgtest.Fatal(t, pgtest.ErrNoPostgres)
+		}
 		t.Fatalf("%v\n%s%s", err, &stdout, &stderr)
 	}
 	for _, pattern := range []string{

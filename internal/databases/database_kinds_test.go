@@ -172,7 +172,9 @@ func closePooler(code int) int {
 func throughPgBouncer(t *testing.T) (dsn string) {
 	t.Helper()
 	p, err := pooler()
-	must(t, err)
+	if err != nil {
+		pgtest.Fatal(t, err)
+	}
 	direct, err := p.CreateDatabase(t.Context())
 	must(t, err)
 	u, err := url.Parse(direct)

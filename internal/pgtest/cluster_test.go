@@ -46,7 +46,7 @@ func do(t *testing.T, dsn, query string) {
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		Fatal(t, err)
 	}
 }
 
@@ -99,6 +99,9 @@ func TestStartErrorHoldsLog(t *testing.T) {
 	c, err := Start(WithSettings(map[string]string{"shared_buffers": "many"}))
 	if err == nil {
 		t.Fatal(c.Close())
+	}
+	if errors.Is(err, ErrNoPostgres) {
+		Fatal(t, err)
 	}
 	if !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers": "many"`) {
 		t.Errorf("the server's reason is not in: %v", err)

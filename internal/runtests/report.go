@@ -102,8 +102,10 @@ func (r *report) note(m module, p *packageResult, e event, builds map[string][]s
 	switch {
 	case e.Action == "output":
 		p.output[e.Test] = append(p.output[e.Test], e.Output)
-	case e.Action == "run":
+	case e.Action == "run", e.Action == "cont":
 		p.running[e.Test] = true
+	case e.Action == "pause": // a parallel test that waits for its turn
+		delete(p.running, e.Test)
 	case e.Test != "" && (e.Action == "pass" || e.Action == "skip" || e.Action == "fail"):
 		delete(p.running, e.Test)
 		r.test(m, p, e)
@@ -175,11 +177,9 @@ func (r *report) printFailureLocked(m module, p *packageResult, e event, build [
 		r.failed = append(r.failed, line)
 	}
 	write(r.out, build)
-	tests := p.order
-	if len(tests) == 0 { // a panic, a hang, or the end of the package
-		tests = append(slices.Sorted(maps.Keys(p.running)), "")
-	}
-	for _, test := range tests {
+	// After the failed tests come those that a panic or a hang has ended, and what
+	// the package itself has written.
+	for _, test := range slices.Concat(p.order, slices.Sorted(maps.Keys(p.running)), []string{""}) {
 		write(r.out, p.output[test])
 		if test != "" && !strings.Contains(test, "/") {
 			repeat(" -run '^" + test + "$'")
@@ -191,7 +191,7 @@ func (r *report) printFailureLocked(m module, p *packageResult, e event, build [
 }
 
 // framing matches the lines by which go test says what it does.
-var framing = regexp.MustCompile(`^\s*=== (RUN|PAUSE|CONT|NAME)`)
+var framing = regexp.MustCompile(`^(\s*=== (RUN|PAUSE|CONT|NAME)|FAIL\s)`)
 
 func write(out io.Writer, lines []string) {
 	for _, line := range lines {

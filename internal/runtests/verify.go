@@ -46,6 +46,10 @@ type verification struct {
 
 // verify runs the steps whose names match, in a checkout of the commit.
 func verify(ctx context.Context, match *regexp.Regexp, again bool, out io.Writer) error {
+	chosen := slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return !match.MatchString(s.name) })
+	if len(chosen) == 0 {
+		return fmt.Errorf("no step has a name that matches %q: %s lists them", match, evidencePage)
+	}
 	commit, err := testedCommit(ctx)
 	if err != nil {
 		return err
@@ -70,7 +74,6 @@ func verify(ctx context.Context, match *regexp.Regexp, again bool, out io.Writer
 		inGroup(c)
 		return c.Run()
 	}
-	chosen := slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return !match.MatchString(s.name) })
 	err = v.steps(ctx, chosen, page.results, again)
 	return errors.Join(err, removeCheckout(tree))
 }
@@ -79,7 +82,7 @@ func verify(ctx context.Context, match *regexp.Regexp, again bool, out io.Writer
 func (v *verification) steps(ctx context.Context, chosen []step, results []result, again bool) error {
 	for _, s := range chosen {
 		old := slices.IndexFunc(results, func(r result) bool { return r.step == s.name })
-		if old >= 0 && (results[old].ok || !again) {
+		if old >= 0 && (results[old].ok || !again && results[old].notRun == "") {
 			fmt.Fprintf(v.out, "%-20s has a result: %s\n", s.name, results[old].verdict())
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/bench/locks"
 	"github.com/latchkey-go/latchkey/internal/bench/servers"
 	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
 var env locks.Env
@@ -20,8 +21,7 @@ func run(m *testing.M) int {
 	bound.Lengthen()
 	s, err := servers.Start(context.Background())
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return pgtest.MainFails(err)
 	}
 	env = locks.Env{Postgres: s.Postgres(), Redis: s.Redis()}
 	code := m.Run()

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/internal/bench/servers"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
 // limiters returns so many Limiters on one Redis, with a client each.
@@ -24,7 +25,7 @@ func limiters(t *testing.T, n int) []*Limiter {
 	t.Helper()
 	server, err := servers.StartRedis(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		pgtest.Fatal(t, err)
 	}
 	t.Cleanup(func() { _ = server.Close() })
 	all := make([]*Limiter, n)

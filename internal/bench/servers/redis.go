@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
 // ErrNoRedis says that redis-server was not found, and what to do.
-var ErrNoRedis = errors.New("servers: redis-server not found: run `make deps`")
+var ErrNoRedis error = &pgtest.MissingError{Program: "redis-server", Advice: "run `make deps`"}
 
 const (
 	startTimeout = 30 * time.Second

@@ -6,13 +6,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
 // A Redis is closed once, and its process has ended then.
 func TestRedis(t *testing.T) {
 	r, err := StartRedis(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		pgtest.Fatal(t, err)
 	}
 	if r.Version == "" {
 		t.Error("its version is unknown")
@@ -31,7 +33,7 @@ func TestRedis(t *testing.T) {
 func TestUsage(t *testing.T) {
 	s, err := Start(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		pgtest.Fatal(t, err)
 	}
 	defer func() {
 		if err := s.Close(); err != nil {

@@ -111,7 +111,7 @@ func TestInputAndToken(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, address string) {
 		last := ""
 		for range 3 {
-			p := start(t, address, "run", "a:b", "sh", "-c", `read line; echo "$line"; echo $LATCHKEY_TOKEN; env | grep -c ^LATCHKEY`)
+			p := start(t, address, "run", "a:b", "sh", "-c", `read line; echo "$line"; echo $LATCHKEY_TOKEN; env | grep ^LATCHKEY | grep -cv ^LATCHKEY_TEST_`)
 			if _, err := p.stdin.Write([]byte("hello\n")); err != nil {
 				t.Fatal(err)
 			}
