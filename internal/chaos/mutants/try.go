@@ -80,12 +80,13 @@ func (t tree) caught(ctx context.Context, m Mutant) (string, error) {
 		if !failed {
 			continue
 		}
+		what, again := "the package", level // for a hang, or a failure beside the tests
 		if name := failedTest.FindStringSubmatch(out); name != nil {
-			clean := tree{root: t.root}
-			args := slices.Concat(m.Run, []string{"-run=^" + name[1] + "$"})
-			if without, failed, err := clean.test(ctx, args...); err != nil || failed {
-				return "", fmt.Errorf("mutants: %s fails without %s, too: %w\n%s", name[1], m.Name, err, without)
-			}
+			what, again = name[1], "-run=^"+name[1]+"$"
+		}
+		clean := tree{root: t.root}
+		if without, failed, err := clean.test(ctx, slices.Concat(m.Run, []string{again})...); err != nil || failed {
+			return "", fmt.Errorf("mutants: %s fails without %s, too: %w\n%s", what, m.Name, err, without)
 		}
 		return out, nil
 	}

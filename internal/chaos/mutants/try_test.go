@@ -39,6 +39,7 @@ func TestLongCaught(t *testing.T) {
 		"long/tree.go":     "package tree\n\nimport \"tree\"\n\nfunc One() int { return tree.One() }\n",
 		"long/a_test.go":   strings.Replace(test, "TestOne", "TestLongOne", 1),
 		"always/a_test.go": strings.Replace(test, "One() != 1", "true", 1),
+		"main/a_test.go":   "package main\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestMain(*testing.M) { os.Exit(1) }\n",
 	})
 	const diff = "--- a/tree.go\n+++ b/tree.go\n@@ -1,3 +1,3 @@\n package tree\n \n-func One() int { return 1 }\n+func One() int { return %s }\n"
 	for _, tt := range []struct {
@@ -52,6 +53,7 @@ func TestLongCaught(t *testing.T) {
 		{"does not compile", ".", `"one"`, false, "do not compile"},
 		{"no such package", "other", "2", false, "no such file"},
 		{"fails without the bug, too", "always", "2", false, "TestOne fails without one, too"},
+		{"no test runs without the bug", "main", "2", false, "the package fails without one, too"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
