@@ -24,9 +24,15 @@ type plan struct {
 	out           io.Writer
 }
 
-// lanes is how many modules are tested at a time. While one waits for its
-// servers, the other uses the processor.
-const lanes = 2
+// lanes returns how many modules are tested at a time. While one waits for its
+// servers, the other uses the processor. Long tests inject faults into Sessions
+// with short bounds, so they have the machine for one module.
+func (p plan) lanes() int {
+	if p.long {
+		return 1
+	}
+	return 2
+}
 
 // hang ends a test binary that hangs. No test asserts that it takes less.
 const hang = "20m"
@@ -92,7 +98,7 @@ func (p plan) runOnce(ctx context.Context, all []module, missing bool) error {
 	}
 	close(queue)
 	var lane sync.WaitGroup
-	for range lanes {
+	for range p.lanes() {
 		lane.Go(func() {
 			for m := range queue {
 				if ctx.Err() == nil {
@@ -116,7 +122,7 @@ func (p plan) allows(m module) bool {
 
 // command returns the command that runs the tests of m.
 func (p plan) command(ctx context.Context, m module, missing bool) *exec.Cmd {
-	parallel := max(2, runtime.NumCPU()/lanes)
+	parallel := max(2, runtime.NumCPU()/p.lanes())
 	args := []string{
 		"test", "-json", "-vet=off", "-ldflags=-w", "-count=1", "-timeout", hang, "-p", strconv.Itoa(parallel),
 		p.selects(),
