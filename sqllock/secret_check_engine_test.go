@@ -118,6 +118,33 @@ func TestSecretIsDroppedAtTheBound(t *testing.T) {
 	}, WithMaxHeld(10*maxSecrets))
 }
 
+// A check that fails does not count as made: no key is requested under it. The
+// Session makes it again after a pause, and keeps its locks.
+func TestFailedSecretCheck(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		held := mustTry(t, s, ID(1))
+		session := server.session(0)
+		session.mu.Lock()
+		session.onUse = func() error { return &failedStatement }
+		session.mu.Unlock()
+		sent := len(session.sent())
+		for range 2 {
+			if _, err := s.TryLock(background, tenantKey(1)); !errors.Is(err, ErrUnavailable) {
+				t.Fatalf("TryLock: %v, want ErrUnavailable", err)
+			}
+		}
+		if n := len(session.sent()) - sent; n != 0 || session.asked != 1 {
+			t.Errorf("%d batches, %d checks, want none and 1", n, session.asked)
+		}
+		session.mu.Lock()
+		session.onUse = nil
+		session.mu.Unlock()
+		time.Sleep(secretPause)
+		mustUnlock(t, mustTry(t, s, tenantKey(1)))
+		mustUnlock(t, held)
+	})
+}
+
 // A statement that changes no lock may show, when it fails, that all locks are lost.
 func TestSecretAndTokenFindLoss(t *testing.T) {
 	for name, ask := range map[string]func(s *Session, held *Lock){
