@@ -176,6 +176,60 @@ func TestSecretAndTokenFindLoss(t *testing.T) {
 	}
 }
 
+// A key is not handed over from a caller that has its number by another name to
+// one that makes it with a refused secret.
+func TestSecretAndAlias(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
+		theirs := key.secretCheck().dialect()
+		theirs.Fingerprint++
+		server.secrets[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
+		alias := mustTry(t, s, ID(key.Int64()))
+		waiter := begin(func() (*Lock, error) { return s.Lock(background, key) })
+		pending(t, "Lock", waiter)
+		mustUnlock(t, alias)
+		time.Sleep(ticks)
+		pending(t, "Lock of a key whose secret is refused", waiter)
+	})
+}
+
+// A secret stays in use while a key is held under it, even if the number of the
+// key was first acquired by another name.
+func TestSecretOfAnAliasStays(t *testing.T) {
+	key := tenantKey(0)
+	alias := ID(key.Int64())
+	for name, acquire := range map[string]func(t *testing.T, s *Session, server *fakeServer) *Lock{
+		"taken over while it is released": func(t *testing.T, s *Session, server *fakeServer) *Lock {
+			lock := mustTry(t, s, alias)
+			hook, resume := hold(t)
+			server.session(0).hooks(hook, nil)
+			beginTry(background, s, ID(1)) // the release waits for the next statement
+			beginUnlock(lock)
+			lock = mustTry(t, s, key)
+			server.session(0).hooks(nil, nil)
+			resume()
+			return lock
+		},
+		"joined as a reader": func(t *testing.T, s *Session, _ *fakeServer) *Lock {
+			mustRead(t, s, alias)
+			return mustRead(t, s, key)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+				mustUnlock(t, mustTry(t, s, key))
+				lock := acquire(t, s, server)
+				for i := 1; i < 10*maxSecrets; i++ {
+					mustUnlock(t, mustTry(t, s, tenantKey(i)))
+				}
+				if lock.Err() != nil || !server.uses(0, key) {
+					t.Errorf("Err: %v, and its connection uses the secret: %t", lock.Err(), server.uses(0, key))
+				}
+			})
+		})
+	}
+}
+
 // A caller that waits for a key whose secret is refused learns why it waited
 // without success.
 func TestWaitForKeyWithRefusedSecret(t *testing.T) {
