@@ -57,6 +57,26 @@ func TestSlowAttemptWins(t *testing.T) {
 	}, func(o *options) { o.dialect = fakeProber{o.dialect.(*fakeServer)} })
 }
 
+// An attempt that succeeds after another one has won undoes what it has brought.
+func TestSecondSuccessIsUndone(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		ctx, won := context.WithCancel(background)
+		undone := 0
+		second := &race[int]{
+			ctx: ctx, slot: s.slots[0], outcomes: make(chan outcome[int]),
+			do:   func(context.Context) (int, error) { return 1, nil },
+			undo: func(int) { undone++ },
+		}
+		second.start()
+		synctest.Wait() // it has succeeded, and first no longer receives
+		won()
+		synctest.Wait()
+		if undone != 1 {
+			t.Errorf("undone %d times, want once", undone)
+		}
+	})
+}
+
 // A stuck driver costs a limited number of goroutines, however often the Session
 // needs another connection.
 func TestStuckGrowth(t *testing.T) {
