@@ -86,3 +86,38 @@ func TestGroupCommit(t *testing.T) {
 		}
 	})
 }
+
+// Groups and single keys that do not fit into one statement go into the next. A
+// group that is larger than any statement is denied.
+func TestRoomOfAStatement(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.carry(4)
+		db := server.session(0)
+		hook, resume := hold(t)
+		db.hooks(hook, nil)
+		blocker := beginTry(background, s, ID(99))
+		var calls []<-chan called
+		for i := range int64(3) { // three keys each: two groups do not fit together
+			calls = append(calls, begin(func() (*Lock, error) { return s.TryAny(background, ID(10*i), ID(10*i+1), ID(10*i+2)) }))
+		}
+		for i := range int64(6) {
+			calls = append(calls, beginTry(background, s, ID(100+i)))
+		}
+		tooMany := begin(func() (*Lock, error) { return s.TryAny(background, ids(51, 52, 53, 54, 55)...) })
+		resume()
+		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
+		for _, c := range calls {
+			wantErr(t, "one of many", returned(t, "TryLock or TryAny", c), nil)
+		}
+		wantErr(t, "five keys of four", returned(t, "TryAny", tooMany), ErrCapacity)
+		for i, b := range db.sent() {
+			keys := len(b.Release) + len(b.Try)
+			for _, g := range b.Any {
+				keys += len(g)
+			}
+			if keys > 4 {
+				t.Errorf("statement %d carries %d keys, of 4", i, keys)
+			}
+		}
+	})
+}

@@ -40,6 +40,28 @@ func TestTryEachDoesNotOvertake(t *testing.T) {
 	})
 }
 
+// Two calls that have each reserved a key do not wait for the other's. One is
+// rejected, and the other gets the key.
+func TestTryEachWaitsForNoReservedKey(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		one, two := mustTry(t, s, ID(1)), mustTry(t, s, ID(2))
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		busy := beginTry(t.Context(), s, ID(9))
+		beginUnlock(one)
+		first := beginEach(t.Context(), s, ids(1), ids(9, 2))
+		beginUnlock(two)
+		second := beginEach(t.Context(), s, ids(2), ids(9, 1))
+		server.session(0).hooks(nil, nil)
+		resume() // ID(9) goes to the caller that was first
+		wantFull(t, returned(t, "the first TryEach", first), 1)
+		if got := returned(t, "the second TryEach", second); got.err != nil {
+			t.Errorf("the key that the first has passed on: %v", got.err)
+		}
+		mustUnlock(t, returned(t, "TryLock", busy).lock)
+	})
+}
+
 // A caller that leaves gets no locks, and none stays behind.
 func TestTryEachAbandoned(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {

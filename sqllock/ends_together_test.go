@@ -48,6 +48,41 @@ func TestLocksEndTogether(t *testing.T) {
 	}
 }
 
+// When the first hook of a lost connection runs, the contexts of all its locks
+// have ended. Done shows that: unlike Err, it does not look at the lock.
+func TestEndSeenByHolders(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		var contexts []context.Context
+		var done []<-chan struct{}
+		told := 0
+		for i := range int64(8) {
+			lock := mustTry(t, s, ID(i))
+			bound, cancel := lock.Bind(background)
+			defer cancel()
+			contexts, done = append(contexts, bound), append(done, bound.Done())
+			lock.OnEnd(func(error) {
+				told++
+				for j := range done {
+					select {
+					case <-done[j]:
+						if cause := context.Cause(contexts[j]); cause != ErrLost {
+							t.Errorf("context %d ended with %v, want ErrLost", j, cause)
+						}
+					default:
+						t.Errorf("the hook of lock %d is called, and context %d has not ended", i, j)
+					}
+				}
+			})
+		}
+		server.session(0).hooks(nil, func() error { return errGone })
+		_, _ = s.TryLock(background, ID(100))
+		synctest.Wait()
+		if told != len(done) {
+			t.Errorf("%d hooks were called, want %d", told, len(done))
+		}
+	})
+}
+
 // The context of a lock ends with it, also while the goroutine that ends the
 // lock has not come to the contexts.
 func TestContextEndsWithItsLock(t *testing.T) {

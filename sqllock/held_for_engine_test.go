@@ -84,6 +84,39 @@ func TestHeldForIsReadInTheBackground(t *testing.T) {
 	})
 }
 
+// There is one reading a second for all keys that were asked for meanwhile. None
+// of them needs another call to be read.
+func TestHeldForReadsOnceASecond(t *testing.T) {
+	simulateAges(t, func(t *testing.T, s *Session, r *ageReader) {
+		for i := range int64(100) {
+			s.HeldFor(ID(i))
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		s.table.mu.Lock()
+		reading := s.ages.reading
+		s.table.mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		seen := map[dialect.Key]bool{}
+		for i, keys := range r.reads {
+			for _, k := range keys {
+				seen[k] = true
+			}
+			if i > 0 && r.began[i].Sub(r.began[i-1]) < agesPause {
+				t.Errorf("%v between two readings", r.began[i].Sub(r.began[i-1]))
+			}
+		}
+		if len(seen) != 100 || len(r.reads) > 4 {
+			t.Errorf("%d of 100 keys were read, in %d readings", len(seen), len(r.reads))
+		}
+		if reading {
+			t.Error("the goroutine goes on without a key")
+		}
+	})
+}
+
 // A lock of this process is known without a reading, and the registry's word on
 // its key is not asked for.
 func TestHeldForOfOwnLock(t *testing.T) {

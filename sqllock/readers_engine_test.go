@@ -69,6 +69,34 @@ func TestReadersDoNotOvertake(t *testing.T) {
 	})
 }
 
+// A reader is not denied with the request for the exclusive lock ahead of it.
+// Readers of another process exclude that request, and not the reader.
+func TestReaderJoinsAQuestion(t *testing.T) {
+	for _, sent := range []bool{true, false} { // the request ahead is under way, or queued
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			other, err := Open(background, s.db, withFake(server), withoutLog())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			elsewhere := mustRead(t, other, ID(1))
+			hook, resume := hold(t)
+			server.session(0).hooks(hook, nil)
+			if !sent {
+				beginTry(background, s, ID(2))
+			}
+			alone := beginTry(background, s, ID(1))
+			reads := begin(func() (*Lock, error) { return s.TryRLock(background, ID(1)) })
+			resume()
+			wantErr(t, "TryLock", returned(t, "TryLock", alone), ErrHeld)
+			reader := returned(t, "TryRLock", reads)
+			wantErr(t, "the reader", reader, nil)
+			mustUnlock(t, reader.lock)
+			mustUnlock(t, elsewhere)
+		})
+	}
+}
+
 // If the database has no shared locks, RLock and TryRLock return an error at
 // once, and other calls go on.
 func TestNoReaders(t *testing.T) {

@@ -42,6 +42,38 @@ func TestReleaseIsSentAgainAfterAnError(t *testing.T) {
 	})
 }
 
+// The time that a caller waits for a response includes statements that failed. A
+// release that is sent again gives Unlock no more time, nor a TryLock of its key.
+func TestReleaseSentAgainHasTheTimeThatIsLeft(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			lock := mustTry(t, s, ID(1))
+			time.Sleep(2 * fairness) // it may not be handed over any more
+			db := server.session(0)
+			db.hooks(func() error {
+				time.Sleep(answerTimeout * 2 / 3)
+				return &failedStatement
+			}, nil)
+			began := time.Now()
+			unlocked := beginUnlock(lock)
+			tried := beginTry(background, s, ID(1))
+			wantErr(t, "TryLock", <-tried, ErrUnavailable)
+			if !async {
+				wantErr(t, "Unlock", <-unlocked, ErrUnavailable)
+			}
+			if took := time.Since(began); took > answerTimeout {
+				t.Errorf("async %t: the calls returned after %v, want within %v", async, took, answerTimeout)
+			}
+			db.hooks(nil, nil)
+			time.Sleep(answerTimeout)
+			mustUnlock(t, mustTry(t, s, ID(1)))
+			if n := s.Stats().Losses; n != 0 {
+				t.Errorf("async %t: %d connections were lost", async, n)
+			}
+		}, func(o *options) { o.async = async })
+	}
+}
+
 // A fakeProcesses is a fake server whose sessions have server processes. It
 // counts the statements that end those, and rejects the first ones.
 type fakeProcesses struct {

@@ -118,6 +118,33 @@ func TestSecretIsDroppedAtTheBound(t *testing.T) {
 	}, WithMaxHeld(10*maxSecrets))
 }
 
+// A check that fails does not count as made: no key is requested under it. The
+// Session makes it again after a pause, and keeps its locks.
+func TestFailedSecretCheck(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		held := mustTry(t, s, ID(1))
+		session := server.session(0)
+		session.mu.Lock()
+		session.onUse = func() error { return &failedStatement }
+		session.mu.Unlock()
+		sent := len(session.sent())
+		for range 2 {
+			if _, err := s.TryLock(background, tenantKey(1)); !errors.Is(err, ErrUnavailable) {
+				t.Fatalf("TryLock: %v, want ErrUnavailable", err)
+			}
+		}
+		if n := len(session.sent()) - sent; n != 0 || session.asked != 1 {
+			t.Errorf("%d batches, %d checks, want none and 1", n, session.asked)
+		}
+		session.mu.Lock()
+		session.onUse = nil
+		session.mu.Unlock()
+		time.Sleep(secretPause)
+		mustUnlock(t, mustTry(t, s, tenantKey(1)))
+		mustUnlock(t, held)
+	})
+}
+
 // A statement that changes no lock may show, when it fails, that all locks are lost.
 func TestSecretAndTokenFindLoss(t *testing.T) {
 	for name, ask := range map[string]func(s *Session, held *Lock){
@@ -146,6 +173,60 @@ func TestSecretAndTokenFindLoss(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A key is not handed over from a caller that has its number by another name to
+// one that makes it with a refused secret.
+func TestSecretAndAlias(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
+		theirs := key.secretCheck().dialect()
+		theirs.Fingerprint++
+		server.secrets[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
+		alias := mustTry(t, s, ID(key.Int64()))
+		waiter := begin(func() (*Lock, error) { return s.Lock(background, key) })
+		pending(t, "Lock", waiter)
+		mustUnlock(t, alias)
+		time.Sleep(ticks)
+		pending(t, "Lock of a key whose secret is refused", waiter)
+	})
+}
+
+// A secret stays in use while a key is held under it, even if the number of the
+// key was first acquired by another name.
+func TestSecretOfAnAliasStays(t *testing.T) {
+	key := tenantKey(0)
+	alias := ID(key.Int64())
+	for name, acquire := range map[string]func(t *testing.T, s *Session, server *fakeServer) *Lock{
+		"taken over while it is released": func(t *testing.T, s *Session, server *fakeServer) *Lock {
+			lock := mustTry(t, s, alias)
+			hook, resume := hold(t)
+			server.session(0).hooks(hook, nil)
+			beginTry(background, s, ID(1)) // the release waits for the next statement
+			beginUnlock(lock)
+			lock = mustTry(t, s, key)
+			server.session(0).hooks(nil, nil)
+			resume()
+			return lock
+		},
+		"joined as a reader": func(t *testing.T, s *Session, _ *fakeServer) *Lock {
+			mustRead(t, s, alias)
+			return mustRead(t, s, key)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+				mustUnlock(t, mustTry(t, s, key))
+				lock := acquire(t, s, server)
+				for i := 1; i < 10*maxSecrets; i++ {
+					mustUnlock(t, mustTry(t, s, tenantKey(i)))
+				}
+				if lock.Err() != nil || !server.uses(0, key) {
+					t.Errorf("Err: %v, and its connection uses the secret: %t", lock.Err(), server.uses(0, key))
+				}
+			})
+		})
 	}
 }
 

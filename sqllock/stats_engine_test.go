@@ -189,6 +189,17 @@ func TestTableFigures(t *testing.T) {
 	})
 }
 
+// The map and the slices of Stats are the caller's own.
+func TestStatsAreACopy(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		s.Stats().LossesBy["lease"] = 7
+		s.Stats().ExchangeTime.Bounds[0] = 7
+		if got := s.Stats(); got.LossesBy["lease"] != 0 || got.ExchangeTime.Bounds[0] == 7 {
+			t.Errorf("%v, %v", got.LossesBy, got.ExchangeTime.Bounds)
+		}
+	})
+}
+
 // Each call counts once, by its result, whatever it took.
 func TestCallsByResult(t *testing.T) {
 	ended, cancel := context.WithCancel(background)

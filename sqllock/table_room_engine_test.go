@@ -127,6 +127,26 @@ func TestLookFails(t *testing.T) {
 	})
 }
 
+// A response ends a stall, even if it rejects the statement. From then on calls
+// reach the server.
+func TestRejectedLookEndsAStall(t *testing.T) {
+	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {
+		before := table.looked()
+		hook, resume := hold(t)
+		table.change(func() {
+			table.onLook = func() error { _ = hook(); return &failedStatement }
+		})
+		var last <-chan called
+		for n := int64(0); table.looked() == before; n++ { // up to the Session's share
+			last = beginTry(background, s, ID(n))
+		}
+		wantErr(t, "TryLock behind a look that is stuck", <-last, ErrUnavailable)
+		resume()
+		synctest.Wait()
+		mustTry(t, s, ID(-1))
+	})
+}
+
 // A call that waits for room gets the key when there is room again. If its
 // context ends before, its error matches ErrCapacity and that of the context.
 func TestWaitForRoom(t *testing.T) {

@@ -19,6 +19,36 @@ func beginToken(ctx context.Context, l *Lock) <-chan called {
 	})
 }
 
+// A lock has one token, however many callers request it. The next holder has a
+// greater one.
+func TestTokenOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		hook, resume := hold(t)
+		server.session(0).tokenHook(hook)
+		first, second := beginToken(t.Context(), lock), beginToken(t.Context(), lock)
+		pending(t, "a token", first)
+		resume()
+		wantErr(t, "first", returned(t, "first", first), nil)
+		wantErr(t, "second", returned(t, "second", second), nil)
+		wantErr(t, "third", returned(t, "third", beginToken(t.Context(), lock)), nil)
+		if n := server.session(0).tokens; n != 1 {
+			t.Errorf("%d tokens were drawn for one lock, want 1", n)
+		}
+		token := lock.drawn()
+		lock.noteToken(nil, &dialect.Token{Number: 1 << 40}) // another caller drew it at the same time
+		if lock.drawn() != token {
+			t.Error("a later token took the place of the first")
+		}
+		mustUnlock(t, lock)
+		next := mustTry(t, s, ID(1))
+		wantErr(t, "the next lock", returned(t, "the next lock", beginToken(t.Context(), next)), nil)
+		if !lock.drawn().Before(*next.drawn()) {
+			t.Errorf("tokens of one holder and the next: %v, %v", *lock.drawn(), *next.drawn())
+		}
+	})
+}
+
 // If the server does not respond to a request for a token, no call waits longer
 // for the token than for a lock.
 func TestTokenWithoutAnswer(t *testing.T) {
