@@ -189,3 +189,34 @@ func TestHeldForWithout(t *testing.T) {
 		}
 	}, WithIdleClose(idleTime))
 }
+
+// A flood of keys takes bounded memory, and bounded statements.
+func TestHeldForInAFlood(t *testing.T) {
+	simulateAges(t, func(t *testing.T, s *Session, r *ageReader) {
+		r.ages = make(map[dialect.Key]time.Duration)
+		for i := range int64(20000) {
+			r.mu.Lock()
+			r.ages[ID(i).id()] = time.Second
+			r.mu.Unlock()
+		}
+		for i := range int64(20000) {
+			s.HeldFor(ID(i))
+			if i%10 == 0 {
+				time.Sleep(5 * time.Millisecond)
+			}
+			s.table.mu.Lock()
+			wanted, known := len(s.ages.wanted), len(s.ages.known)
+			s.table.mu.Unlock()
+			if wanted > maxAges || known > 3*maxAges {
+				t.Fatalf("%d keys are wanted and %d known", wanted, known)
+			}
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, keys := range r.reads {
+			if len(keys) > maxAges {
+				t.Fatalf("%d keys in a reading", len(keys))
+			}
+		}
+	})
+}

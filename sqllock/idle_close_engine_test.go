@@ -225,3 +225,18 @@ func TestCloseWhileAsleep(t *testing.T) {
 		}, WithIdleClose(idleTime))
 	}
 }
+
+// The room in the server's lock table is not known while a Session sleeps.
+func TestIdleCloseForgetsTheRoom(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		s.table.mu.Lock()
+		s.room = room{known: true, size: 100, used: 70, share: 0, tight: true}
+		s.table.mu.Unlock()
+		time.Sleep(idleTime)
+		asleep(t, s, server)
+		if got := s.Stats(); got.TableSize != 0 || got.TableUsed != 0 {
+			t.Errorf("%d of %d places while it sleeps", got.TableUsed, got.TableSize)
+		}
+		mustUnlock(t, mustTry(t, s, ID(1))) // what was known before denies nothing
+	}, WithIdleClose(idleTime))
+}
