@@ -55,7 +55,7 @@ func safe(t *testing.T, result *campaign.Result, err error) {
 	}
 	t.Logf("\n%v", result)
 	if unsafe := campaign.Unsafe(err); unsafe != nil {
-		t.Error(unsafe)
+		t.Errorf("%v: %v", unsafe, err)
 	} else if err != nil {
 		t.Logf("no failure here, since a slow machine may be the cause: %v", err)
 	}

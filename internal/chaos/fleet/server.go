@@ -50,7 +50,7 @@ func (f *Fleet) BackendPID(ctx context.Context, m *Member) (pid int, err error) 
 
 // poll waits until a query has an answer that is not 0.
 func (f *Fleet) poll(ctx context.Context, what, query string, args ...any) (n int, err error) {
-	err = Poll(ctx, 10*time.Second, what, func(ctx context.Context) (bool, error) {
+	err = Poll(ctx, 30*time.Second, what, func(ctx context.Context) (bool, error) {
 		n, err = f.number(ctx, query, args...)
 		return err == nil && n != 0, nil
 	})

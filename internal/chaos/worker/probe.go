@@ -28,18 +28,32 @@ const probeWithin = 30 * time.Second
 // returns the numbers of those that it could not take.
 func (w *work) probe(ctx context.Context) (stuck []int64) {
 	for _, key := range AllKeys(w.config.Keys) {
-		limited, cancel := context.WithTimeout(ctx, probeWithin)
-		lock, err := w.session.Lock(limited, key)
-		cancel()
-		if err != nil {
-			stuck = append(stuck, key.Int64())
-			continue
-		}
-		if err := lock.Unlock(); err != nil {
+		if !w.isFree(ctx, key) {
 			stuck = append(stuck, key.Int64())
 		}
 	}
 	return stuck
+}
+
+// isFree takes key and gives it back. It tries again if the database does not
+// respond, or the lock is lost: neither says that the key is taken.
+func (w *work) isFree(ctx context.Context, key sqllock.Key) bool {
+	limited, cancel := context.WithTimeout(ctx, probeWithin)
+	defer cancel()
+	for {
+		lock, err := w.session.Lock(limited, key)
+		if err == nil {
+			err = lock.Unlock()
+		}
+		if err == nil {
+			return true
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-limited.Done():
+			return false
+		}
+	}
 }
 
 // AllKeys returns every key and place that callers may use: n of plain callers,

@@ -17,8 +17,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	bound.Lengthen() // of the workers, too: on a busy machine they keep their Sessions
 	worker.Main()
-	bound.Lengthen()
 	os.Exit(leaktest.Check(pgtest.Main(m)))
 }
 
@@ -37,7 +37,7 @@ func start(t *testing.T, driver string) *worker.Process {
 		}
 	}
 	p, err := worker.Start(worker.Config{
-		Process: 7, Driver: driver, DSN: dsn, Direct: dsn, Lease: 2 * time.Second,
+		Process: 7, Driver: driver, DSN: dsn, Direct: dsn, Lease: time.Minute,
 		History: filepath.Join(t.TempDir(), "history.jsonl"), Callers: 4, Keys: 3, Seed: 1,
 	})
 	if err != nil {
