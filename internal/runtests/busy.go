@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync/atomic"
 )
 
 // Processes that take processor time away from the tests.
@@ -44,13 +45,12 @@ func startBusy(n int) (stop func(), err error) {
 // stayBusy takes all of a processor until the parent closes the standard input
 // or ends.
 func stayBusy() {
+	var ended atomic.Bool
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
+		ended.Store(true)
 	}()
-	for n := uint64(0); ; n++ {
-		sink = n
+	for !ended.Load() {
 	}
+	os.Exit(0)
 }
-
-var sink uint64

@@ -119,8 +119,10 @@ func (d clientDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings
 func (d clientDialect) Responds(ctx context.Context, _ net.Addr) bool {
 	probe := &session{server: d.server, link: d.link, aborted: make(chan struct{})}
 	defer context.AfterFunc(ctx, probe.abort)()
-	if !probe.travel(0) || !probe.travel(0) {
-		return false
+	for range 2 { // there and back
+		if !probe.travel(0) {
+			return false
+		}
 	}
 	d.server.mu.Lock()
 	defer d.server.mu.Unlock()
