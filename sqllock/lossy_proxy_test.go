@@ -50,9 +50,7 @@ func (w *lossyProxy) close() {
 	_ = w.listener.Close()
 	w.mu.Lock()
 	w.closed = true
-	for c := range w.conns {
-		_ = c.Close()
-	}
+	w.reset()
 	w.mu.Unlock()
 	w.tasks.Wait()
 }
@@ -62,6 +60,13 @@ func (w *lossyProxy) change(f func(*lossyProxy)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f(w)
+}
+
+// reset closes all connections. The caller holds w.mu, as in change.
+func (w *lossyProxy) reset() {
+	for c := range w.conns {
+		_ = c.Close()
+	}
 }
 
 // hanging returns how many connections began in a cut and have lost bytes.
