@@ -3,6 +3,7 @@ package sqllock_test
 import (
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -21,7 +22,12 @@ func memoryConforms(t *testing.T, run func(*testing.T, lockertest.Fleet)) {
 	})
 }
 
-func newSession(t *testing.T, db *sql.DB) sqllock.Locker { return sessionOn(t, db) }
+// newSession opens a Session whose heartbeats come soon, and remove the mark that
+// a wait leaves on the server.
+func newSession(t *testing.T, db *sql.DB) sqllock.Locker {
+	return sessionOn(t, db, sqllock.WithHeartbeat(100*time.Millisecond))
+}
+
 func newConn(t *testing.T, db *sql.DB) sqllock.Locker    { return sqllock.OnConn(connection(t, db)) }
 func newPerTx(_ *testing.T, db *sql.DB) sqllock.Locker   { return sqllock.PerTx(db) }
 func newPerTxFn(_ *testing.T, db *sql.DB) sqllock.Locker { return perTxFunc(db) }
