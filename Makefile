@@ -110,16 +110,19 @@ fuzz: deps ## fuzz each Fuzz target for FUZZTIME (10s)
 		(cd "$${file%/*}" && $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) . </dev/null); \
 	done
 
-cover: deps ## run the tests, and print the coverage of each function
-	$(GO) test -coverprofile coverage.out -coverpkg ./... ./...
-	@$(GO) tool cover -func coverage.out
+cover: deps ## run the tests of all modules, and print the coverage of each package
+	@dir=$$(mktemp -d); export GOCOVERDIR=$$dir; status=0; \
+	for m in . $(MODULES); do \
+		(cd $$m && $(GO) test -count 1 -covermode atomic -coverpkg github.com/latchkey-go/latchkey/... ./... -args -test.gocoverdir=$$dir) || status=1; \
+	done; \
+	$(GO) tool covdata percent -i $$dir; rm -rf $$dir; exit $$status
 
 deps: ## find PostgreSQL, PgBouncer, MariaDB, Redis, and drivers of Python and Node, and install what is missing
 	@sh internal/pgtest/deps.sh
 	@sh internal/pages/languages/deps.sh
 
 clean: ## remove the files of builds and tests, including pgtest's templates and fetched servers
-	rm -rf bin coverage.out
+	rm -rf bin
 	find . -name '*.test' -type f -exec rm -f {} + -o -name '*.prof' -type f -exec rm -f {} +
 	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/latchkey" "$$HOME/Library/Caches/latchkey" /var/cache/latchkey
 

@@ -16,10 +16,10 @@ import (
 // never for a decision about the lock.
 //
 // It does not block. A lock of this Session is known at once. The age of a lock
-// of another process comes from the registry: a first call returns !ok, and the
-// Session reads the ages of all keys that were asked for, in the background, at
-// most once a second. A later call within two seconds has it. The registry has
-// only locks that have lasted a heartbeat, of processes that live.
+// of another process comes from the registry. A first call returns !ok, and the
+// Session reads the ages in the background. It does so at most once a second,
+// for all keys that were asked for. A later call within two seconds has it. The
+// registry has only locks that have lasted a heartbeat, of processes that live.
 //
 // Without WithRegistry, and while there is no connection, it returns !ok and
 // reads nothing. It opens no connection that WithIdleClose has closed.

@@ -44,7 +44,7 @@ func startRedis(t *testing.T) (url string) {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
-		t.Skip("redis-server not found: run `make deps`")
+		t.Skip("missing: redis-server")
 	}
 	socket := filepath.Join(t.TempDir(), "redis")
 	c := exec.CommandContext(t.Context(), program, "--port", "0", "--unixsocket", socket, "--save", "")

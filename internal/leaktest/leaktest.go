@@ -14,7 +14,7 @@ import (
 
 // patience is how long Check waits for goroutines that are about to end. A pool
 // of pgx leaves one that sleeps for half a second after the pool was closed, and
-// a busy machine makes it longer. A goroutine that leaked never ends.
+// a busy machine makes that longer. A goroutine that leaked never ends.
 const patience = 30 * time.Second
 
 // Check returns code, the exit code of the tests. If the tests have passed and

@@ -69,7 +69,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	rest := flags.Args()
 	command := strings.Join(rest[:min(1, len(rest))], "")
 	extra := rest[min(1, len(rest)):]
-	if len(extra) > 0 && extra[0] == "--" {
+	if len(extra) > 0 {
+		if extra[0] != "--" || command == "verify" {
+			return fmt.Errorf("unknown argument %q: flags stand before the command", extra[0])
+		}
 		extra = extra[1:]
 	}
 	if command == "verify" {

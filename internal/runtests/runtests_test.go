@@ -112,6 +112,15 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// What runtests does not know is an error before any test runs.
+func TestArguments(t *testing.T) {
+	for _, args := range []string{"", "tests", "test -busy 2", "verify -h", "verify -- -race", "-busy many test", "-only ( test", "-steps ( verify"} {
+		if err := run(t.Context(), strings.Fields(args), io.Discard); err == nil {
+			t.Errorf("runtests %s: no error", args)
+		}
+	}
+}
+
 // A verification goes on after a failure, and after an interruption with the
 // first step that has no result on the page.
 func TestVerifyGoesOn(t *testing.T) {
