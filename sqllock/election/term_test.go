@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
@@ -129,6 +130,22 @@ func TestLosses(t *testing.T) {
 				t.Fatalf("after loss %d: %+v", i+1, s)
 			}
 		}
+	})
+}
+
+// A loss that shows only when the lock is released ends the term like others.
+func TestLossAtRelease(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		locks := sqllock.PerTx(dbtest.Open(t, driver, dsn))
+		c := election.New(locks, office, election.WithBackoff(time.Hour, time.Hour)) // no second term
+		campaign(t, c, func(ctx context.Context) error {
+			tx, _ := sqllock.TxFromContext(ctx)
+			if _, err := tx.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid())"); err == nil {
+				t.Error("the server process has responded after its end")
+			}
+			return nil
+		})
+		lockertest.Eventually(t, "the status reports the loss", func() bool { return errors.Is(c.Status().Err, sqllock.ErrLost) })
 	})
 }
 

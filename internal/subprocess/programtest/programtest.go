@@ -48,9 +48,6 @@ func Command(tb testing.TB, args ...string) *exec.Cmd {
 	})
 	c := exec.Command(self, args...) //nolint:gosec,noctx // this very binary, which the test ends
 	c.Env = append(os.Environ(), variable+"=1", "TMPDIR="+tempDir)
-	if os.Getenv("GOCOVERDIR") == "" { // nobody counts what the program covers
-		c.Env = append(c.Env, "GOCOVERDIR="+tb.TempDir())
-	}
 	return c
 }
 
