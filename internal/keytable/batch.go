@@ -1,0 +1,261 @@
+package keytable
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// A Batch is what one statement carries, in this order: releases, looks, stacks.
+// Prepare fills it, the source notes the response in it, and Complete empties
+// it. A source has one for each owner, and uses it again and again.
+//
+// Invariant: from Prepare to Complete each key to release is freeing, or
+// requested if the same batch also tries it, and each key to try is requested.
+type Batch struct {
+	Releases []*State
+	Looks    []Look
+	Stacks   []Stack
+
+	upTo   uint64   // the last request that came before the batch was prepared
+	states []*State // memory for Looks and Stacks
+	wakes  []chan struct{}
+}
+
+// A Look tries keys of a group, in their order, until it has got as many as
+// requests want.
+type Look struct {
+	Keys []*State
+	Want int
+	Won  []int // response: the places in Keys of those that it has got, in order
+
+	group *Group
+	all   bool // Keys are all that may be tried
+}
+
+// A Stack tries to get one key of each of its levels, the first that is free. If
+// a level has none, it keeps nothing.
+type Stack struct {
+	Levels [][]*State
+	Won    []int // response, if it has got all: for each level the place of its key
+	Failed int   // response: the level without a free key; -1: none
+
+	request *Request
+}
+
+// Limits bound a batch.
+type Limits struct {
+	Keys   int   // keys that one statement carries
+	Grants int   // keys that may be granted now
+	Stack  int   // one stack may bring so many, if that is more than Grants
+	Beyond error // for requests beyond Grants and Stack; nil: they stay queued
+	Most   int   // keys that one request may ever want
+	TooBig error // for a stack of more
+}
+
+// noLimits are those of a table without a source.
+var noLimits = Limits{Keys: math.MaxInt, Grants: math.MaxInt, Most: math.MaxInt}
+
+// Brings returns how many keys the batch may bring.
+func (b *Batch) Brings() (n int) {
+	for i := range b.Looks {
+		n += b.Looks[i].Want
+	}
+	for i := range b.Stacks {
+		n += len(b.Stacks[i].Levels)
+	}
+	return n
+}
+
+// Size returns how many keys the batch carries.
+func (b *Batch) Size() (n int) { return len(b.Releases) + len(b.states) + b.singles() }
+
+// singles returns how many looks are for a single key, which need no memory.
+func (b *Batch) singles() (n int) {
+	for i := range b.Looks {
+		if b.Looks[i].group.ids == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// clear empties b.
+func (b *Batch) clear() {
+	clear(b.Releases)
+	clear(b.states)
+	for i := range b.Looks {
+		b.Looks[i] = Look{Won: b.Looks[i].Won[:0]}
+	}
+	for i := range b.Stacks {
+		s := &b.Stacks[i]
+		clear(s.Levels)
+		*s = Stack{Levels: s.Levels[:0], Won: s.Won[:0]}
+	}
+	b.Releases, b.Looks, b.Stacks, b.states = b.Releases[:0], b.Looks[:0], b.Stacks[:0], b.states[:0]
+}
+
+// look adds a look to b, with memory of an earlier one.
+func (b *Batch) look(l Look) {
+	if n := len(b.Looks); n < cap(b.Looks) {
+		b.Looks = b.Looks[:n+1]
+		l.Won = b.Looks[n].Won
+		b.Looks[n] = l
+	} else {
+		b.Looks = append(b.Looks, l)
+	}
+}
+
+// stack returns a new element of b.Stacks, with memory of an earlier one.
+func (b *Batch) stack() *Stack {
+	if n := len(b.Stacks); n < cap(b.Stacks) {
+		b.Stacks = b.Stacks[:n+1]
+	} else {
+		b.Stacks = append(b.Stacks, Stack{})
+	}
+	return &b.Stacks[len(b.Stacks)-1]
+}
+
+// Prepare fills b with what is queued: the releases of o, and requests if
+// limits allow keys. It reports whether there is something to send.
+func (t *Table) Prepare(o *Owner, limits Limits, b *Batch) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	some := t.prepare(o, limits, b)
+	t.settle()
+	return some
+}
+
+func (t *Table) prepare(o *Owner, limits Limits, b *Batch) bool {
+	b.clear()
+	b.upTo = t.calls
+	p := preparation{Table: t, Batch: b, Limits: limits, owner: o}
+	p.releases()
+	p.looks()
+	p.tryStacks()
+	return len(b.Releases)+len(b.Looks)+len(b.Stacks) > 0
+}
+
+// A preparation fills a batch.
+type preparation struct {
+	*Table
+	*Batch
+	Limits // what is left of them
+	owner  *Owner
+}
+
+// releases takes the keys that are to be given back. One that was taken over
+// since is not.
+func (p *preparation) releases() {
+	o := p.owner
+	n := 0
+	for _, k := range o.releases {
+		if p.Keys == 0 {
+			break
+		}
+		n++
+		if k.phase == releasing && k.owner == o {
+			p.turn(k, freeing)
+			p.Releases = append(p.Releases, k)
+			p.Keys--
+		}
+	}
+	o.releases = append(o.releases[:0], o.releases[n:]...)
+}
+
+// looks takes the groups that are wanted.
+func (p *preparation) looks() {
+	wanted := p.wanted
+	p.wanted = nil
+	for i, g := range wanted {
+		if p.Keys == 0 {
+			p.wanted = append(p.wanted, wanted[i:]...)
+			return
+		}
+		g.wanted = false
+		p.touch(g)
+		want := min(g.requests(), len(g.keys))
+		switch {
+		case want == 0: // all have left
+		case p.Grants > 0:
+			p.lookFor(g, min(want, p.Grants))
+		case p.Beyond != nil:
+			p.refuse(g, p.Beyond)
+		default:
+			p.want(g)
+		}
+	}
+}
+
+// requests returns how many are in the line.
+func (g *Group) requests() int { return g.tries + g.waits }
+
+// refuse denies g for another reason than a holder. Those that wait go on.
+func (t *Table) refuse(g *Group, err error) {
+	g.why = err
+	t.deny(g, err)
+	if g.waits > 0 {
+		t.poll(g, t.config.Now()+awayFor)
+	}
+}
+
+// A look of a group of many keys tries few at first. If that is not enough,
+// another one tries the rest.
+const narrow = 8
+
+// lookFor adds a look for so many keys of g.
+func (p *preparation) lookFor(g *Group, want int) {
+	l := Look{group: g, Want: want, all: true}
+	if g.ids == nil {
+		if !g.mayTry(g.keys[0]) {
+			return
+		}
+		l.Keys = g.keys
+		p.try(g.keys[0], g.mode())
+		p.add(l)
+		return
+	}
+	from, most := len(p.states), p.Keys
+	if !g.wide && len(g.keys) > narrow {
+		most = min(most, narrow+2*want)
+	}
+	rest := g.keys[g.firm:]
+	start := 0
+	if len(rest) > 1 {
+		start = rand.IntN(len(rest)) //nolint:gosec // to keep processes out of each other's way
+	}
+	for i := range g.keys {
+		k := g.keys[i]
+		if i >= g.firm {
+			k = rest[(start+i-g.firm)%len(rest)]
+		}
+		switch {
+		case !g.mayTry(k):
+		case len(p.states)-from == most:
+			l.all = false
+		default:
+			p.states = append(p.states, k)
+		}
+	}
+	if l.Keys = p.states[from:len(p.states):len(p.states)]; len(l.Keys) == 0 {
+		return
+	}
+	for _, k := range l.Keys {
+		p.try(k, Exclusive)
+	}
+	p.add(l)
+}
+
+// add adds a look.
+func (p *preparation) add(l Look) {
+	l.group.looking = true
+	p.look(l)
+	p.Keys -= len(l.Keys)
+	p.Grants -= l.Want
+}
+
+// try notes that the batch tries k.
+func (p *preparation) try(k *State, m Mode) {
+	k.retaken = k.phase == freeing
+	k.mode = m
+	p.turn(k, requested)
+}

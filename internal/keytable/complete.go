@@ -1,0 +1,225 @@
+package keytable
+
+import "time"
+
+// Complete acts on the response to b, which owner o has sent, at this time.
+// Callers are woken at its end, all together.
+func (t *Table) Complete(o *Owner, b *Batch, at time.Duration) {
+	t.mu.Lock()
+	t.collectWakes(b)
+	if !o.dead {
+		t.complete(o, b, at)
+	}
+	t.settle()
+	t.unlockAndWake(b)
+}
+
+// collectWakes has callers woken by unlockAndWake.
+func (t *Table) collectWakes(b *Batch) { t.waking, t.wakes = true, b.wakes[:0] }
+
+// unlockAndWake unlocks the table, and wakes the callers that were decided.
+func (t *Table) unlockAndWake(b *Batch) {
+	b.wakes, t.wakes, t.waking = t.wakes, nil, false
+	t.mu.Unlock()
+	for _, done := range b.wakes {
+		done <- struct{}{}
+	}
+	clear(b.wakes)
+}
+
+func (t *Table) complete(o *Owner, b *Batch, at time.Duration) {
+	for _, k := range b.Releases {
+		t.freed(k, nil)
+	}
+	for i := range b.Looks {
+		t.completeLook(o, b, &b.Looks[i], at)
+	}
+	for i := range b.Stacks {
+		t.completeStack(o, b, &b.Stacks[i], at)
+	}
+}
+
+// completeLook serves the requests of the group, in order. Those that came
+// before the look was sent have seen each key that it has not got.
+func (t *Table) completeLook(o *Owner, b *Batch, l *Look, at time.Duration) {
+	g := l.group
+	g.looking, g.why = false, nil
+	g.wide = g.wide || len(l.Won) < l.Want && !l.all
+	w := 0
+	for i, k := range l.Keys {
+		switch {
+		case w < len(l.Won) && l.Won[w] == i:
+			w++
+			t.keep(k, o, at)
+			continue
+		case w < len(l.Won), len(l.Won) < l.Want: // else it was not tried
+			k.denied(b.upTo, k.mode)
+		}
+		t.turn(k, idle)
+	}
+	for _, i := range l.Won {
+		t.give(l.Keys[i])
+	}
+}
+
+// keep notes that o has k from now on.
+func (t *Table) keep(k *State, o *Owner, at time.Duration) {
+	t.held++
+	o.held++
+	k.owner, k.since = o, at
+}
+
+// Reconcile acts on the failure of b with err, of which o is not lost. A
+// statement that fails half-way keeps what it had got: holds reports what o
+// holds now.
+func (t *Table) Reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, Mode) bool, err error) {
+	t.mu.Lock()
+	t.collectWakes(b)
+	if !o.dead {
+		t.reconcile(o, b, at, holds, err)
+	}
+	t.settle()
+	t.unlockAndWake(b)
+}
+
+func (t *Table) reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, Mode) bool, err error) {
+	for _, k := range b.Releases {
+		if !k.retaken && holds(k.id, k.mode) {
+			t.turn(k, releasing)
+			o.releases = append(o.releases, k)
+			t.queued()
+		} else {
+			t.freed(k, nil)
+		}
+	}
+	regain := func(k *State) bool {
+		if !holds(k.id, k.mode) {
+			t.turn(k, idle)
+			return false
+		}
+		t.keep(k, o, at)
+		return true
+	}
+	for i := range b.Looks {
+		l := &b.Looks[i]
+		l.group.looking = false
+		for _, k := range l.Keys {
+			if regain(k) {
+				t.give(k)
+			}
+		}
+		t.refuse(l.group, err)
+	}
+	for i := range b.Stacks {
+		s := &b.Stacks[i]
+		for _, keys := range s.Levels {
+			for _, k := range keys {
+				if regain(k) {
+					t.give(k)
+				}
+			}
+		}
+		t.denyStack(s.request, err)
+	}
+}
+
+// Lose notes that o is lost, with all that it held, while it sent b, or nothing
+// if b is nil. The calls that b has tried for fail with err. It returns the
+// holds that have ended, for the source to announce.
+func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
+	t.mu.Lock()
+	defer t.unlock()
+	if o.dead {
+		return nil
+	}
+	o.dead = true
+	for _, k := range t.keys {
+		if k.owner == o {
+			ends = k.endAll(ends, Lost)
+			t.freed(k, ErrLost)
+		}
+	}
+	o.releases = nil
+	if b == nil {
+		return ends
+	}
+	for i := range b.Looks {
+		l := &b.Looks[i]
+		l.group.looking = false
+		for _, k := range l.Keys {
+			t.turn(k, idle)
+		}
+		t.refuse(l.group, err)
+	}
+	for i := range b.Stacks {
+		s := &b.Stacks[i]
+		for _, keys := range s.Levels {
+			for _, k := range keys {
+				t.turn(k, idle)
+			}
+		}
+		t.denyStack(s.request, err)
+	}
+	return ends
+}
+
+// Stall tells the callers of b, which o has sent, and those who wait for
+// releases of o, that there is no response yet. What b brings later goes back.
+func (t *Table) Stall(o *Owner, b *Batch, err error) {
+	t.mu.Lock()
+	defer t.unlock()
+	for i := range b.Looks {
+		t.deny(b.Looks[i].group, err)
+	}
+	for i := range b.Stacks {
+		if r := b.Stacks[i].request; !r.decided {
+			t.decide(r, nil, err)
+		}
+	}
+	for _, k := range b.Releases {
+		t.answer(k, err)
+	}
+	for _, k := range o.releases {
+		if k.phase == releasing && k.owner == o {
+			t.answer(k, err)
+		}
+	}
+}
+
+// SetAway notes that requests have no chance until a SetAway(nil). Those that
+// only try and that no batch carries fail with err, and so do later ones. Those
+// that wait go on.
+func (t *Table) SetAway(err error) {
+	t.mu.Lock()
+	defer t.unlock()
+	t.away = err
+	if err == nil {
+		return
+	}
+	for _, g := range t.wanted {
+		t.deny(g, err)
+	}
+	for _, r := range t.stacks {
+		t.denyStack(r, err)
+	}
+	t.stacks = nil
+}
+
+// Close ends all requests with ErrClosed, and all holds. It returns those that
+// have ended, for the caller to announce.
+func (t *Table) Close() (ends Ends) {
+	t.mu.Lock()
+	defer t.unlock()
+	t.closed = true
+	for _, k := range t.keys {
+		ends = k.endAll(ends, Closed)
+		for _, g := range append([]*Group{&k.own}, k.groups...) {
+			g.line.each(func(r *Request) { t.decide(r, nil, ErrClosed) })
+		}
+	}
+	for _, r := range t.stacks {
+		t.denyStack(r, ErrClosed)
+	}
+	t.stacks = nil
+	return ends
+}

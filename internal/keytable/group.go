@@ -1,0 +1,252 @@
+package keytable
+
+import "time"
+
+// A Group is a list of keys, of which each request in its line wants one. A
+// single key is a group of its own. The table's mu protects it.
+//
+// The requests of a line share one look at the database at a time. A look tries
+// as many keys as requests want. It serves all that came before it was sent: in
+// order, as many as keys were free. The others have seen every key held.
+type Group struct {
+	keys []*State // distinct
+	ids  []ID     // of the call that made it; nil: of a single key
+	firm int      // so many keys at the beginning are tried in their order
+
+	line  line
+	tries int    // requests of the line that only try
+	waits int    // and those that wait
+	last  uint64 // the last request that only tries
+	fresh uint64 // the last poll: what was seen before counts for no waiting request
+
+	heldHere int           // keys that are held by callers of this process
+	busy     int           // keys that are not idle
+	stacks   int           // stacks that want a key of it
+	looking  bool          // a look is under way
+	wide     bool          // a narrow look has not been enough
+	wanted   bool          // it is in Table.wanted
+	polled   bool          // it is in Table.polls
+	touched  bool          // it is in Table.touched
+	due      time.Duration // no poll before
+	why      error         // what the source has denied it with, if not ErrHeld
+
+	chain *Group // another group with the same first key
+}
+
+// inUse reports whether the table must keep g.
+func (g *Group) inUse() bool {
+	return g.line.first != nil || g.looking || g.wanted || g.touched || g.stacks > 0
+}
+
+// turned notes that a key of g has changed its phase.
+func (g *Group) turned(from, to phase) {
+	if from == held {
+		g.heldHere--
+	}
+	if to == held {
+		g.heldHere++
+	}
+	if from != idle {
+		g.busy--
+	}
+	if to != idle {
+		g.busy++
+	}
+}
+
+// group returns the group of these keys, which is on the table from now on. at
+// returns each of n keys. The first firm of them are tried in their order.
+func (t *Table) group(n int, at func(int) ID, firm int) *Group {
+	first := at(0)
+	for g := t.groups[first]; g != nil; g = g.chain {
+		if g.has(n, at, firm) {
+			return g
+		}
+	}
+	g := &Group{firm: firm, ids: make([]ID, n), keys: make([]*State, 0, n)}
+	for i := range g.ids {
+		g.ids[i] = at(i)
+		k := t.state(g.ids[i])
+		if m := len(k.groups); m > 0 && k.groups[m-1] == g { // a key twice
+			continue
+		}
+		k.groups = append(k.groups, g)
+		g.keys = append(g.keys, k)
+		g.turned(idle, k.phase)
+	}
+	if len(g.keys) == 1 {
+		k := g.keys[0]
+		k.groups = k.groups[:len(k.groups)-1]
+		return &k.own
+	}
+	g.chain, t.groups[first] = t.groups[first], g
+	return g
+}
+
+// has reports whether g is the group of these keys.
+func (g *Group) has(n int, at func(int) ID, firm int) bool {
+	if n != len(g.ids) || firm != g.firm {
+		return false
+	}
+	for i, id := range g.ids {
+		if at(i) != id {
+			return false
+		}
+	}
+	return true
+}
+
+// drop takes g off the table if nothing needs it, and its keys.
+func (t *Table) drop(g *Group) {
+	if g.inUse() {
+		return
+	}
+	if g.polled {
+		t.unpoll(g)
+	}
+	if g.ids == nil {
+		t.forget(g.keys[0])
+		return
+	}
+	if g.busy > 0 {
+		return
+	}
+	if t.groups[g.ids[0]] == g {
+		if t.groups[g.ids[0]] = g.chain; g.chain == nil {
+			delete(t.groups, g.ids[0])
+		}
+	} else {
+		before := t.groups[g.ids[0]]
+		for before.chain != g {
+			before = before.chain
+		}
+		before.chain = g.chain
+	}
+	for _, k := range g.keys {
+		for i, of := range k.groups {
+			if of == g {
+				k.groups = append(k.groups[:i], k.groups[i+1:]...)
+				break
+			}
+		}
+		t.forget(k)
+	}
+}
+
+// touch has g settled before the table is unlocked.
+func (t *Table) touch(g *Group) {
+	if !g.touched {
+		g.touched = true
+		t.touched = append(t.touched, g)
+	}
+}
+
+// settle settles all groups that were touched.
+func (t *Table) settle() {
+	for i := 0; i < len(t.touched); i++ { // a group that is dropped touches no other
+		g := t.touched[i]
+		t.touched[i] = nil
+		g.touched = false
+		t.settleGroup(g)
+	}
+	t.touched = t.touched[:0]
+}
+
+// settleGroup rejects the requests that have seen each key of g held, and sees
+// that a look or a poll comes for the others.
+func (t *Table) settleGroup(g *Group) {
+	if g.tries > 0 {
+		t.rejectSeen(g)
+	}
+	if g.line.first == nil {
+		g.wide = false
+		t.drop(g)
+		return
+	}
+	if g.wanted || g.looking || g.polled && g.tries == 0 {
+		return
+	}
+	transit := false
+	for _, k := range g.keys {
+		switch {
+		case g.mayTry(k):
+			t.want(g)
+			return
+		case k.phase.inTransit():
+			transit = true
+		}
+	}
+	if !transit && g.heldHere < len(g.keys) { // other processes hold the rest
+		t.poll(g, 0)
+	}
+}
+
+// mayTry reports whether a look for g should try k, which is idle: a request of
+// the line may get it, and has not seen it held since it came or was polled for.
+// A request that only tries does not overtake those that wait in other lines.
+func (g *Group) mayTry(k *State) bool {
+	if k.phase != idle {
+		return false
+	}
+	seen := k.seenBy(g.mode())
+	return g.tries > 0 && seen < g.last && k.waits == g.waits || g.waits > 0 && seen < g.fresh
+}
+
+// mode returns the mode in which the next look tries keys.
+func (g *Group) mode() Mode {
+	if g.line.first == nil {
+		return Exclusive
+	}
+	return g.line.first.Mode
+}
+
+// rejectSeen rejects each request that only tries and has seen every key of g
+// held, here or elsewhere, or waited for.
+func (t *Table) rejectSeen(g *Group) {
+	upTo := [2]uint64{^uint64(0), ^uint64(0)} // by mode
+	if g.heldHere < len(g.keys) || g.ids == nil {
+		for _, k := range g.keys {
+			for m := range upTo {
+				if !k.blocks(Mode(m), g) {
+					upTo[m] = min(upTo[m], k.seenBy(Mode(m)))
+				}
+			}
+		}
+	}
+	g.line.each(func(r *Request) {
+		if !r.Waits && r.number <= upTo[r.Mode] {
+			t.decide(r, nil, ErrHeld)
+		}
+	})
+}
+
+// blocks reports whether a request of g for this mode finds k held here, or
+// waited for by others.
+func (k *State) blocks(m Mode, g *Group) bool {
+	if k.phase == held && (m == Exclusive || k.mode == Exclusive) {
+		return true
+	}
+	return k.waits > g.waits
+}
+
+// want has the next batch look for keys of g.
+func (t *Table) want(g *Group) {
+	if g.wanted || g.looking {
+		return
+	}
+	if g.polled {
+		t.unpoll(g)
+	}
+	g.wanted = true
+	t.wanted = append(t.wanted, g)
+	t.queued()
+}
+
+// deny decides the requests of g that only try with err.
+func (t *Table) deny(g *Group, err error) {
+	g.line.each(func(r *Request) {
+		if !r.Waits {
+			t.decide(r, nil, err)
+		}
+	})
+}

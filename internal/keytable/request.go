@@ -1,0 +1,296 @@
+package keytable
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Want is what a call wants. The zero value tries for a key exclusively.
+type Want struct {
+	Mode  Mode
+	Waits bool // it stays in line until it gets a key, or its context ends; else it only tries
+	Part  bool // it is one of several requests of a call, which the caller counts itself
+
+	Label string // for the holds that it gets
+	Info  any    // for the source: see [Table.Waits]
+
+	// Late ends a request that only tries, with the result of LateErr. Nil: only
+	// its context does.
+	Late    <-chan time.Time
+	LateErr func() error
+}
+
+// A Request is one call. The table's mu protects it.
+type Request struct {
+	Want
+	number uint64 // the table's count of calls at this one
+
+	group      *Group // in whose line it is; nil: it wants a key of each of levels
+	prev, next *Request
+
+	levels []*Group
+	wide   int  // the level at which it has failed before, plus 1; 0: none
+	known  bool // it is in Table.stacks or in a batch
+	left   bool // it was decided while it was known: its memory is not used again
+
+	decided bool
+	parked  bool // its caller waits for the token in done
+	hold    *Hold
+	holds   []*Hold // of each level
+	err     error
+	done    chan struct{} // holds a token when decided, if parked
+}
+
+// Acquire acquires a key, or waits for it. It returns ErrHeld, the error of ctx,
+// or an error of the source.
+func (t *Table) Acquire(ctx context.Context, w Want, id ID) (*Hold, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, t.fail(w, err)
+	}
+	t.mu.Lock()
+	if k := t.keys[id]; k != nil && t.knownHeld(k, w) { // no request is needed
+		t.calls++
+		if !w.Part {
+			t.count(ErrHeld)
+		}
+		t.mu.Unlock()
+		return nil, ErrHeld
+	}
+	r := t.request(w)
+	t.place(r, &t.state(id).own)
+	h, _, err := t.await(ctx, r)
+	return h, err
+}
+
+// knownHeld reports whether a request that only tries for k is rejected at once.
+func (t *Table) knownHeld(k *State, w Want) bool {
+	return !w.Waits && !t.closed && k.phase == held && (w.Mode == Exclusive || k.mode == Exclusive || k.waits > 0)
+}
+
+// AcquireAny acquires one of n keys, or waits for one. at returns each of them.
+// The first firm of them are tried in their order.
+func (t *Table) AcquireAny(ctx context.Context, w Want, n int, at func(int) ID, firm int) (*Hold, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, t.fail(w, err)
+	}
+	t.mu.Lock()
+	r := t.request(w)
+	t.place(r, t.group(n, at, firm))
+	h, _, err := t.await(ctx, r)
+	return h, err
+}
+
+// AcquireEach acquires one key of each level, or none, without waiting. The
+// levels have no key in common. If no key of a level is free, the error is a
+// *FullError. Holds are in the order of levels.
+func (t *Table) AcquireEach(ctx context.Context, w Want, levels [][]ID) ([]*Hold, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, t.fail(w, err)
+	}
+	t.mu.Lock()
+	r := t.request(w)
+	r.levels = make([]*Group, len(levels))
+	for i, ids := range levels {
+		if len(ids) == 1 {
+			r.levels[i] = &t.state(ids[0]).own
+		} else {
+			r.levels[i] = t.group(len(ids), func(i int) ID { return ids[i] }, 0)
+		}
+	}
+	t.placeStack(r)
+	_, holds, err := t.await(ctx, r)
+	return holds, err
+}
+
+// fail counts a call that fails with err before it is on the table, and returns
+// err.
+func (t *Table) fail(w Want, err error) error {
+	if !w.Part {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.count(err)
+	}
+	return err
+}
+
+// request returns a request, which comes now.
+func (t *Table) request(w Want) *Request {
+	r := t.memory.Get().(*Request)
+	t.calls++
+	r.Want, r.number = w, t.calls
+	if w.Waits {
+		t.waiting++
+	}
+	return r
+}
+
+// place decides r, for one key of g, from the table where that can be done.
+// Otherwise it puts r in the line of g.
+func (t *Table) place(r *Request, g *Group) {
+	t.touch(g)
+	if t.closed {
+		t.decide(r, nil, ErrClosed)
+		return
+	}
+	reached := false // r waits for the source, or for a caller
+	for _, k := range g.keys {
+		switch {
+		case t.takeOver(k, r):
+			return
+		case !k.blocks(r.Mode, g):
+			reached = true
+		}
+	}
+	switch {
+	case r.Waits:
+	case !reached || g.waits > 0:
+		t.decide(r, nil, ErrHeld)
+		return
+	case t.away != nil:
+		t.decide(r, nil, t.away)
+		return
+	}
+	t.lineUp(r, g)
+}
+
+// takeOver grants k to r if that needs no source: this process is about to give
+// k back, or r joins readers. No waiting request is overtaken.
+func (t *Table) takeOver(k *State, r *Request) bool {
+	if k.waits > 0 || k.mode != r.Mode {
+		return false
+	}
+	switch {
+	case k.phase == releasing && t.away == nil && t.mayPass(k):
+		t.answer(k, nil)
+	case k.phase == held && r.Mode == Shared && !k.owner.expired():
+	default:
+		return false
+	}
+	t.grant(k, r)
+	return true
+}
+
+// lineUp puts r in the line of g.
+func (t *Table) lineUp(r *Request, g *Group) {
+	r.group = g
+	g.line.push(r)
+	if !r.Waits {
+		g.tries++
+		g.last = r.number
+		return
+	}
+	if g.waits++; g.waits == 1 {
+		g.fresh = r.number // it tries at once; later ones are behind it
+	}
+	for _, k := range g.keys {
+		k.waits++
+	}
+}
+
+// leave takes r out of the line that it is in.
+func (t *Table) leave(r *Request) {
+	g := r.group
+	if g == nil {
+		return
+	}
+	r.group = nil
+	g.line.remove(r)
+	t.touch(g)
+	if !r.Waits {
+		g.tries--
+		return
+	}
+	g.waits--
+	for _, k := range g.keys {
+		k.waits--
+	}
+}
+
+// decide decides r and takes it off the table.
+func (t *Table) decide(r *Request, h *Hold, err error) {
+	r.decided, r.hold, r.err, r.left = true, h, err, r.known
+	if !r.Part {
+		t.count(err)
+	}
+	if r.Waits {
+		t.waiting--
+	}
+	t.leave(r)
+	for _, g := range r.levels {
+		g.stacks--
+		t.touch(g)
+	}
+	r.levels = nil
+	if r.parked {
+		t.wake(r.done)
+	}
+}
+
+// wake puts the token for which a caller waits into its channel. The callers of
+// one batch are woken once mu is free, because each of them locks it first.
+func (t *Table) wake(done chan struct{}) {
+	if t.waking {
+		t.wakes = append(t.wakes, done)
+	} else {
+		done <- struct{}{}
+	}
+}
+
+// await waits until r, which was placed, is decided, or its context ends. It
+// unlocks the table.
+func (t *Table) await(ctx context.Context, r *Request) (*Hold, []*Hold, error) {
+	t.settle()
+	t.serve()
+	parked := !r.decided
+	r.parked = parked
+	t.mu.Unlock()
+	if parked {
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			t.withdraw(r, ctx.Err())
+		case <-r.Late:
+			t.withdraw(r, r.LateErr())
+		}
+	}
+	hold, holds, err := r.hold, r.holds, r.err
+	if !r.left {
+		*r = Request{done: r.done}
+		t.memory.Put(r)
+	}
+	return hold, holds, err
+}
+
+// withdraw decides r with err, unless it has been decided meanwhile. The error
+// of a request that has waited also says why, if that was not another holder.
+func (t *Table) withdraw(r *Request, err error) {
+	t.mu.Lock()
+	if !r.decided {
+		if why := t.obstacle(r); why != nil {
+			err = fmt.Errorf("%w: %w", why, err)
+		}
+		t.decide(r, nil, err)
+	}
+	t.unlock()
+	<-r.done
+}
+
+// obstacle returns why r, if it has waited, did so without success, beside other
+// holders.
+func (t *Table) obstacle(r *Request) error {
+	switch {
+	case !r.Waits:
+		return nil
+	case t.away != nil:
+		return t.away
+	}
+	return r.group.why
+}
+
+// unlock restores the invariants of the table, and unlocks it.
+func (t *Table) unlock() {
+	t.settle()
+	t.serve()
+	t.mu.Unlock()
+}

@@ -1,0 +1,177 @@
+package keytable
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// placeStack decides r, for one key of each of its levels, from the table where
+// that can be done. Otherwise the next batch tries it.
+func (t *Table) placeStack(r *Request) {
+	for _, g := range r.levels {
+		g.stacks++
+		t.touch(g)
+	}
+	if t.closed {
+		t.decide(r, nil, ErrClosed)
+		return
+	}
+	for i, g := range r.levels {
+		if usable, transit := g.usable(r, nil); usable == 0 && !transit {
+			t.decide(r, nil, &FullError{Level: i})
+			return
+		}
+	}
+	if t.away != nil {
+		t.decide(r, nil, t.away)
+		return
+	}
+	r.known = true
+	t.stacks = append(t.stacks, r)
+	t.queued()
+}
+
+// usable returns how many keys of g a stack may try now, and whether something
+// is under way for others. o gives keys back in the same statement.
+func (g *Group) usable(r *Request, o *Owner) (n int, transit bool) {
+	for _, k := range g.keys {
+		switch {
+		case k.mayStack(r, o):
+			n++
+		case k.phase.inTransit():
+			transit = true
+		}
+	}
+	return n, transit
+}
+
+// mayStack reports whether a stack may try k now. It has not seen k held since
+// it came, and overtakes no waiting request.
+func (k *State) mayStack(r *Request, o *Owner) bool {
+	if k.waits > 0 || k.seen >= r.number {
+		return false
+	}
+	return k.phase == idle || o != nil && k.phase == freeing && k.owner == o && k.mode == Exclusive
+}
+
+// tryStacks takes the stacks that are queued. One that must wait for what is
+// under way stays.
+func (p *preparation) tryStacks() {
+	stacks := p.stacks
+	p.stacks = nil
+	for _, r := range stacks {
+		if !r.decided && !p.tryStack(r) {
+			p.stacks = append(p.stacks, r)
+		}
+	}
+}
+
+// tryStack adds r to the batch, or decides it. It reports whether r leaves the
+// queue.
+func (p *preparation) tryStack(r *Request) bool {
+	n := len(r.levels)
+	switch {
+	case n > p.Most:
+		p.denyStack(r, p.TooBig)
+		return true
+	case n <= p.Grants:
+	case n <= p.Stack:
+		p.Stack = 0
+	case p.Beyond != nil:
+		p.denyStack(r, p.Beyond)
+		return true
+	default:
+		return false
+	}
+	from, s := len(p.states), p.stack()
+	*s = Stack{Levels: s.Levels[:0], Won: s.Won[:0], request: r}
+	for i, g := range r.levels {
+		usable, transit := g.usable(r, p.owner)
+		if usable == 0 || len(p.states)-from+n-i > p.Keys {
+			p.cut(from)
+			if usable > 0 || transit {
+				return false
+			}
+			p.denyStack(r, &FullError{Level: i})
+			return true
+		}
+		width := 1
+		if r.wide == i+1 {
+			width = min((usable+g.stacks-1)/g.stacks, p.Keys-(len(p.states)-from)-(n-i-1))
+		}
+		s.Levels = append(s.Levels, p.choose(g, r, width))
+	}
+	p.Keys -= len(p.states) - from
+	p.Grants -= n
+	for _, keys := range s.Levels {
+		for _, k := range keys {
+			p.try(k, Exclusive)
+		}
+	}
+	return true
+}
+
+// denyStack decides r, which is in no queue and no batch, with err.
+func (t *Table) denyStack(r *Request, err error) {
+	r.known = false
+	if !r.decided {
+		t.decide(r, nil, err)
+	}
+}
+
+// choose returns so many of the keys of g that r may try, which has as many.
+func (p *preparation) choose(g *Group, r *Request, n int) []*State {
+	from, start := len(p.states), rand.IntN(len(g.keys)) //nolint:gosec // to keep processes out of each other's way
+	for i := range g.keys {
+		if k := g.keys[(start+i)%len(g.keys)]; k.mayStack(r, p.owner) {
+			if p.states = append(p.states, k); len(p.states)-from == n {
+				break
+			}
+		}
+	}
+	return p.states[from:len(p.states):len(p.states)]
+}
+
+// cut takes the last stack off the batch again, with its keys.
+func (p *preparation) cut(from int) {
+	clear(p.states[from:])
+	p.states = p.states[:from]
+	last := len(p.Stacks) - 1
+	p.Stacks[last].request = nil
+	p.Stacks = p.Stacks[:last]
+}
+
+// completeStack completes one stack of b. If the request has given up meanwhile,
+// its keys are for others, or go back.
+func (t *Table) completeStack(o *Owner, b *Batch, s *Stack, at time.Duration) {
+	r := s.request
+	for i, keys := range s.Levels {
+		for j, k := range keys {
+			switch {
+			case s.Failed < 0 && j == s.Won[i]:
+				t.keep(k, o, at)
+				continue
+			case i == s.Failed, s.Failed < 0 && j < s.Won[i]:
+				k.denied(b.upTo, Exclusive)
+			}
+			t.turn(k, idle)
+		}
+	}
+	switch {
+	case s.Failed >= 0 && r.decided:
+	case s.Failed >= 0:
+		r.wide = s.Failed + 1
+		t.stacks = append(t.stacks, r)
+		t.queued()
+	case r.decided:
+		for i, keys := range s.Levels {
+			t.give(keys[s.Won[i]])
+		}
+	default:
+		for i, keys := range s.Levels {
+			r.holds = append(r.holds, t.newHold(keys[s.Won[i]], r))
+		}
+		r.known = false
+		t.decide(r, nil, nil)
+	}
+}

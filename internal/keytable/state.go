@@ -1,0 +1,148 @@
+package keytable
+
+import "time"
+
+// A phase is how far a key is on its way from a request to its release.
+//
+//	idle      → requested  a statement tries it
+//	requested → held       granted to a caller
+//	requested → releasing  granted, and no caller wants it any more
+//	requested → idle       denied, or not reached by the statement
+//	held      → releasing  the last hold ends, and no caller takes the key over
+//	releasing → held       a caller takes it over
+//	releasing → freeing    a statement gives it back
+//	freeing   → requested  the same statement tries it after that
+//	freeing   → releasing  the statement has failed, and the key is still there
+//	freeing   → idle       given back
+//	any       → idle       the owner is lost
+type phase uint8
+
+const (
+	idle      phase = iota // not held here, and nothing is under way
+	requested              // a statement under way tries it
+	held                   // granted: to a hold, or to readers
+	releasing              // a statement to come gives it back
+	freeing                // a statement under way gives it back
+)
+
+// inTransit reports whether it will be known soon what becomes of the key.
+func (p phase) inTransit() bool { return p == requested || p == releasing || p == freeing }
+
+// A State is one key of a [Table]. The table's mu protects it.
+type State struct {
+	id    ID
+	phase phase
+	mode  Mode // from requested to the end
+
+	own    Group     // of this key alone
+	one    [1]*State // own.keys
+	groups []*Group  // of more keys, that have this one and are in use
+
+	owner    *Owner // from the grant to the end
+	hold     *Hold  // while held exclusively
+	readers  map[*Hold]struct{}
+	since    time.Duration // since when this process has kept the key, from hand to hand
+	acquired time.Duration // since when its holder has it, or its first reader
+
+	waits   int  // requests that wait for it, in all lines
+	retaken bool // while requested: the statement under way gives it back first
+
+	// The last request that came before a statement was sent which found the key
+	// held by another session: in any mode, or exclusively. Such a request need
+	// not try the key.
+	seen, seenExclusive uint64
+
+	reply *reply // of the Release that waits
+	place int    // in reply
+}
+
+// ID returns the key.
+func (k *State) ID() ID { return k.id }
+
+// Mode returns the mode in which the key is requested or held.
+func (k *State) Mode() Mode { return k.mode }
+
+// state returns the state of a key, which is on the table from now on.
+func (t *Table) state(id ID) *State {
+	if k := t.keys[id]; k != nil {
+		return k
+	}
+	var k *State
+	if n := len(t.idle); n > 0 {
+		k, t.idle = t.idle[n-1], t.idle[:n-1]
+	} else {
+		k = new(State)
+	}
+	k.id, k.one[0] = id, k
+	k.own.keys = k.one[:]
+	t.keys[id] = k
+	return k
+}
+
+// maxIdle bounds the states that are kept for reuse.
+const maxIdle = 1024
+
+// forget takes k off the table if nothing needs it.
+func (t *Table) forget(k *State) {
+	if k.phase != idle || k.own.inUse() || len(k.groups) > 0 {
+		return
+	}
+	delete(t.keys, k.id)
+	*k = State{groups: k.groups[:0]}
+	if len(t.idle) < maxIdle {
+		t.idle = append(t.idle, k)
+	}
+}
+
+// turn changes the phase of k, and has all groups that have it settled.
+func (t *Table) turn(k *State, p phase) {
+	was := k.phase
+	k.phase = p
+	k.own.turned(was, p)
+	t.touch(&k.own)
+	for _, g := range k.groups {
+		g.turned(was, p)
+		t.touch(g)
+	}
+}
+
+// denied notes that a statement, sent after so many calls, found k held by
+// another session when it tried it in this mode.
+func (k *State) denied(upTo uint64, m Mode) {
+	k.seen = max(k.seen, upTo)
+	if m == Shared {
+		k.seenExclusive = max(k.seenExclusive, upTo)
+	}
+}
+
+// seenBy returns how far the denials of k count for a mode.
+func (k *State) seenBy(m Mode) uint64 {
+	if m == Shared {
+		return k.seenExclusive
+	}
+	return k.seen
+}
+
+// mayPass reports whether k, which is held here, may pass to another caller of
+// this process without the source.
+func (t *Table) mayPass(k *State) bool {
+	if t.config.HandOver == Forever {
+		return true
+	}
+	return !t.closed && t.config.Now()-k.since < t.config.HandOver && !k.owner.expired()
+}
+
+// An Owner is what holds keys in the database: a session, or a transaction.
+// The zero value is ready for use. Its locks never expire by themselves if
+// Expired is nil.
+type Owner struct {
+	// Expired reports whether the keys are no longer certainly held. It is called
+	// with the table locked.
+	Expired func() bool
+
+	releases []*State // keys to give back; some may have been taken over since
+	held     int
+	dead     bool
+}
+
+func (o *Owner) expired() bool { return o.Expired != nil && o.Expired() }
