@@ -3,26 +3,53 @@ package dialect
 // A Batch is what one round trip carries: requests and releases, and the
 // responses to them. The session carries out the fields in their order.
 //
-// Invariant: after Exchange without an error, Won has an element for each of
-// Any, and Missing has one for each of All. An exclusive key is in one place of
-// Try, Any, All and the Keys of Each.
+// Invariant: an exclusive key is in one place of Try, Looks and Stacks. A key of
+// Stacks may also be in Release: then it is given back first.
 type Batch struct {
 	Release []Key   // give these back
 	Try     []Key   // then take each of these that is free
-	Any     [][]Key // then take the first free key of each group, whose keys share one Space
-	All     [][]Key // then take all keys of each set, or none
-	Each    []Group // then take one key of each group of a request, or none
+	Looks   []Look  // then take some keys of each list
+	Stacks  []Stack // then take one key of each list, or none
 
 	NotHeld []Key // response: the keys of Release that the session did not hold
 	Busy    []Key // response: the keys of Try that another session holds
-	Won     []int // response: for each of Any the index of the key that was taken, or -1
-	Missing []int // response: for each of All the index of the first key that was not free, or -1
+}
+
+// A Look takes the first Want free keys of Keys, or as many as are free. The
+// keys are exclusive ones.
+type Look struct {
+	Keys []Key
+	Want int
+	Won  []int // response: the places in Keys of those that were taken, ascending
+}
+
+// A Stack takes the first free key of each level, in the order of the levels. If
+// a level has none, the session has no key of the stack after that. The keys are
+// exclusive ones. A level of more keys than one is of the bigint space.
+type Stack struct {
+	Levels [][]Key
+	Won    []int // response, if all levels have a key: its place in each
+	Failed int   // response: the level that had none; -1: all have one
 }
 
 // Reset empties b for its next use and keeps its memory.
 func (b *Batch) Reset() {
 	*b = Batch{
-		Release: b.Release[:0], Try: b.Try[:0], Any: b.Any[:0], All: b.All[:0], Each: b.Each[:0],
-		NotHeld: b.NotHeld[:0], Busy: b.Busy[:0], Won: b.Won[:0], Missing: b.Missing[:0],
+		Release: b.Release[:0], Try: b.Try[:0], Looks: b.Looks[:0], Stacks: b.Stacks[:0],
+		NotHeld: b.NotHeld[:0], Busy: b.Busy[:0],
 	}
+}
+
+// Keys returns how many keys b carries.
+func (b *Batch) Keys() int {
+	n := len(b.Release) + len(b.Try)
+	for i := range b.Looks {
+		n += len(b.Looks[i].Keys)
+	}
+	for i := range b.Stacks {
+		for _, keys := range b.Stacks[i].Levels {
+			n += len(keys)
+		}
+	}
+	return n
 }

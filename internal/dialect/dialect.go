@@ -45,6 +45,7 @@ type Traits struct {
 	CloseTimeout   time.Duration // bounds Destroy
 	Readers        bool          // Release and Try of a Batch may have shared locks
 	Registers      bool          // its Sessions are Registrars of package postgres
+	ChecksSecrets  bool          // its Sessions are SecretCheckers
 }
 
 // Settings are the engine's demands on a session.
@@ -58,7 +59,7 @@ type Settings struct {
 // A Session holds locks in the database. They last until they are released or
 // the session ends.
 //
-// One goroutine at a time calls Exchange, Held, UseSecret, DropSecret and Token.
+// One goroutine at a time calls Exchange, Held and Token.
 // Any goroutine may call the other methods.
 //
 // Invariant: no method takes a context, since a driver that cancels a statement
@@ -76,19 +77,6 @@ type Session interface {
 	// Secret checks may be among them, as shared locks. Its error is like that
 	// of Exchange.
 	Held() ([]Key, error)
-
-	// UseSecret makes the session a user of c until DropSecret or its end. It
-	// reports a conflict if another session uses the same Class with another
-	// Fingerprint. Then this session is not a user. It changes nothing if the
-	// session is a user already.
-	//
-	// After an error the session may be a user of c or not. The error is like
-	// that of Exchange.
-	UseSecret(c SecretCheck) (conflict bool, err error)
-
-	// DropSecret ends the session's use of c, if there is one. After an error
-	// the session may still be a user. The error is like that of Exchange.
-	DropSecret(c SecretCheck) error
 
 	// Token returns a token for all locks that the session holds at this
 	// moment. It changes no lock. Its error is like that of Exchange.

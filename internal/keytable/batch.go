@@ -16,6 +16,10 @@ type Batch struct {
 	Looks    []Look
 	Stacks   []Stack
 
+	// Starved reports, after Prepare, that requests are left for which Limits had
+	// no grants.
+	Starved bool
+
 	upTo   uint64   // the last request that came before the batch was prepared
 	states []*State // memory for Looks and Stacks
 	wakes  []chan struct{}
@@ -47,9 +51,13 @@ type Limits struct {
 	Keys   int   // keys that one statement carries
 	Grants int   // keys that may be granted now
 	Stack  int   // one stack may bring so many, if that is more than Grants
-	Beyond error // for requests beyond Grants and Stack; nil: they stay queued
+	Large  error // for a stack that is larger than Stack; nil: it counts as beyond Grants
+	Beyond error // for other requests beyond Grants; nil: they stay queued
 	Most   int   // keys that one request may ever want
 	TooBig error // for a stack of more
+
+	ReleasesOnly bool  // requests stay queued
+	NoShared     error // for readers; nil: the database has them
 }
 
 // noLimits are those of a table without a source.
@@ -127,11 +135,13 @@ func (t *Table) Prepare(o *Owner, limits Limits, b *Batch) bool {
 
 func (t *Table) prepare(o *Owner, limits Limits, b *Batch) bool {
 	b.clear()
-	b.upTo = t.calls
-	p := preparation{Table: t, Batch: b, Limits: limits, owner: o}
+	b.upTo, b.Starved = t.calls, false
+	p := preparation{Table: t, Batch: b, Limits: limits, owner: o, large: limits.Stack}
 	p.releases()
-	p.looks()
-	p.tryStacks()
+	if !limits.ReleasesOnly {
+		p.looks()
+		p.tryStacks()
+	}
 	return len(b.Releases)+len(b.Looks)+len(b.Stacks) > 0
 }
 
@@ -141,6 +151,7 @@ type preparation struct {
 	*Batch
 	Limits // what is left of them
 	owner  *Owner
+	large  int // Limits.Stack
 }
 
 // releases takes the keys that are to be given back. One that was taken over
@@ -174,13 +185,23 @@ func (p *preparation) looks() {
 		g.wanted = false
 		p.touch(g)
 		want := min(g.requests(), len(g.keys))
+		if g.mode() == Shared {
+			want = min(want, 1)
+		}
 		switch {
 		case want == 0: // all have left
+		case p.NoShared != nil && g.mode() == Shared:
+			g.line.each(func(r *Request) {
+				if r.Mode == Shared {
+					p.decide(r, nil, p.NoShared)
+				}
+			})
 		case p.Grants > 0:
 			p.lookFor(g, min(want, p.Grants))
 		case p.Beyond != nil:
 			p.refuse(g, p.Beyond)
 		default:
+			p.Starved = true
 			p.want(g)
 		}
 	}

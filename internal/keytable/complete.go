@@ -3,28 +3,30 @@ package keytable
 import "time"
 
 // Complete acts on the response to b, which owner o has sent, at this time.
-// Callers are woken at its end, all together.
-func (t *Table) Complete(o *Owner, b *Batch, at time.Duration) {
+// Callers are woken at its end, all together. It returns how many.
+func (t *Table) Complete(o *Owner, b *Batch, at time.Duration) (woken int) {
 	t.mu.Lock()
 	t.collectWakes(b)
 	if !o.dead {
 		t.complete(o, b, at)
 	}
 	t.settle()
-	t.unlockAndWake(b)
+	return t.unlockAndWake(b)
 }
 
 // collectWakes has callers woken by unlockAndWake.
 func (t *Table) collectWakes(b *Batch) { t.waking, t.wakes = true, b.wakes[:0] }
 
-// unlockAndWake unlocks the table, and wakes the callers that were decided.
-func (t *Table) unlockAndWake(b *Batch) {
+// unlockAndWake unlocks the table, and wakes the callers that were decided. It
+// returns how many.
+func (t *Table) unlockAndWake(b *Batch) int {
 	b.wakes, t.wakes, t.waking = t.wakes, nil, false
 	t.mu.Unlock()
 	for _, done := range b.wakes {
 		done <- struct{}{}
 	}
 	clear(b.wakes)
+	return len(b.wakes)
 }
 
 func (t *Table) complete(o *Owner, b *Batch, at time.Duration) {
@@ -37,6 +39,7 @@ func (t *Table) complete(o *Owner, b *Batch, at time.Duration) {
 	for i := range b.Stacks {
 		t.completeStack(o, b, &b.Stacks[i], at)
 	}
+	b.clear()
 }
 
 // completeLook serves the requests of the group, in order. Those that came
@@ -121,11 +124,12 @@ func (t *Table) reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, M
 		}
 		t.denyStack(s.request, err)
 	}
+	b.clear()
 }
 
-// Lose notes that o is lost, with all that it held, while it sent b, or nothing
-// if b is nil. The calls that b has tried for fail with err. It returns the
-// holds that have ended, for the source to announce.
+// Lose notes that o is lost, with all that it held, and with b, which may be
+// under way. The calls that b has tried for fail with err. It returns the holds
+// that have ended, for the source to announce.
 func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -140,9 +144,6 @@ func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 		}
 	}
 	o.releases = nil
-	if b == nil {
-		return ends
-	}
 	for i := range b.Looks {
 		l := &b.Looks[i]
 		l.group.looking = false

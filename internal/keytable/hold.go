@@ -28,6 +28,7 @@ type Hold struct {
 type Holder interface {
 	EndContexts(End)
 	CallHooks(End)
+	Name() string // for people; it may be called with the table locked
 }
 
 // End ends h, unless it has ended before. It reports whether it has.

@@ -57,9 +57,9 @@ const Forever = time.Duration(1<<63 - 1)
 
 // The errors with which the table itself denies a request.
 var (
-	ErrHeld   = errors.New("keytable: key is held")
-	ErrClosed = errors.New("keytable: table is closed")
-	ErrLost   = errors.New("keytable: hold was lost")
+	ErrHeld   = errors.New("sqllock: key is held")
+	ErrClosed = errors.New("sqllock: locker is closed")
+	ErrLost   = errors.New("sqllock: lock was lost")
 )
 
 // A FullError reports that no key of a level was free. It matches ErrHeld.

@@ -77,10 +77,14 @@ func (p *preparation) tryStack(r *Request) bool {
 	case n <= p.Grants:
 	case n <= p.Stack:
 		p.Stack = 0
+	case p.Large != nil && n > p.large:
+		p.denyStack(r, p.Large)
+		return true
 	case p.Beyond != nil:
 		p.denyStack(r, p.Beyond)
 		return true
 	default:
+		p.Starved = true
 		return false
 	}
 	from, s := len(p.states), p.stack()

@@ -133,16 +133,27 @@ func (t *Table) mayPass(k *State) bool {
 }
 
 // An Owner is what holds keys in the database: a session, or a transaction.
-// The zero value is ready for use. Its locks never expire by themselves if
-// Expired is nil.
 type Owner struct {
-	// Expired reports whether the keys are no longer certainly held. It is called
-	// with the table locked.
-	Expired func() bool
+	Life Lifeline // nil: its holds end only by Lose. It never changes.
 
 	releases []*State // keys to give back; some may have been taken over since
 	held     int
 	dead     bool
 }
 
-func (o *Owner) expired() bool { return o.Expired != nil && o.Expired() }
+// A Lifeline says how long the holds of an owner last. Its methods are safe for
+// concurrent use.
+type Lifeline interface {
+	// Expired reports whether the holds are no longer certain. It must not block.
+	Expired() bool
+
+	// Over is Expired by a clock that is cheap to read, which may miss the time
+	// for which the system was suspended.
+	Over() bool
+
+	// LoseLease ends all holds, because they have expired. They have ended when it
+	// returns. The table must not be locked.
+	LoseLease()
+}
+
+func (o *Owner) expired() bool { return o.Life != nil && o.Life.Expired() }

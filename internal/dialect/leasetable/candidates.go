@@ -9,46 +9,61 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// candidates are the groups of keys from which a batch wants one key each: the
-// first key that is free. A key of Try is a group of one.
+// candidates are the groups of keys from which a batch wants some each: the
+// first keys that are free. A key of Try is a group of one.
 type candidates struct {
 	groups    []group
-	contested bool // another session took the key that a group had chosen, at the same moment
+	contested bool // another session took a key that a group had chosen, at the same moment
 
 	requested []place // of the statement in flight
 }
 
-// A group is a list of keys of which one is wanted.
+// A group is a list of keys of which some are wanted.
 type group struct {
 	keys []dialect.Key
-	won  int // index of the key that was taken, or -1
+	want int
+	won  []int // places of the keys that were taken
 }
+
+// open reports whether g has fewer keys than it wants.
+func (g *group) open() bool { return len(g.won) < g.want }
 
 // A place is where a key is in candidates.
 type place struct{ group, index int }
 
-// newCandidates returns the groups of Try, followed by those of Any.
+// newCandidates returns the groups of Try, followed by those of Looks.
 func newCandidates(b *dialect.Batch) *candidates {
-	w := &candidates{groups: make([]group, 0, len(b.Try)+len(b.Any))}
+	w := &candidates{groups: make([]group, 0, len(b.Try)+len(b.Looks))}
 	for i := range b.Try {
-		w.groups = append(w.groups, group{keys: b.Try[i : i+1 : i+1], won: -1})
+		w.groups = append(w.groups, group{keys: b.Try[i : i+1 : i+1], want: 1})
 	}
-	for _, g := range b.Any {
-		w.groups = append(w.groups, group{keys: g, won: -1})
+	for _, l := range b.Looks {
+		w.groups = append(w.groups, group{keys: l.Keys, want: l.Want, won: l.Won[:0]})
 	}
 	return w
 }
 
-// again reports whether a group has no key yet.
+// again reports whether a group wants more keys.
 func (w *candidates) again() bool {
-	return slices.ContainsFunc(w.groups, func(g group) bool { return g.won < 0 })
+	return slices.ContainsFunc(w.groups, func(g group) bool { return g.open() })
 }
 
-// missing returns the keys of the groups that have none yet.
+// missing returns the keys that are not taken of the groups that want more.
 func (w *candidates) missing() (keys []dialect.Key) {
-	for _, g := range w.groups {
-		if g.won < 0 {
-			keys = append(keys, g.keys...)
+	for g := range w.groups {
+		keys = append(keys, w.groups[g].left()...)
+	}
+	return keys
+}
+
+// left returns the keys of g that are not taken, if g wants more.
+func (g *group) left() (keys []dialect.Key) {
+	if !g.open() {
+		return nil
+	}
+	for i, k := range g.keys {
+		if !slices.Contains(g.won, i) {
+			keys = append(keys, k)
 		}
 	}
 	return keys
@@ -56,32 +71,31 @@ func (w *candidates) missing() (keys []dialect.Key) {
 
 // any reports whether a group has a key.
 func (w *candidates) any() bool {
-	return slices.ContainsFunc(w.groups, func(g group) bool { return g.won >= 0 })
+	return slices.ContainsFunc(w.groups, func(g group) bool { return len(g.won) > 0 })
 }
 
-// unnest returns an SQL table of the keys for groups without one: group g, key
-// space s and id k, in the order n from 1 on.
+// unnest returns an SQL table of the keys for groups that want more: group g,
+// how many it wants, key space s and id k, in the order n from 1 on.
 func (w *candidates) unnest() string {
 	w.requested = w.requested[:0]
-	var groups, spaces, ids strings.Builder
+	var groups, wants, spaces, ids []string
 	for g := range w.groups {
-		if w.groups[g].won >= 0 {
+		of := &w.groups[g]
+		if !of.open() {
 			continue
 		}
-		for i, k := range w.groups[g].keys {
-			if len(w.requested) > 0 {
-				groups.WriteByte(',')
-				spaces.WriteByte(',')
-				ids.WriteByte(',')
+		for i, k := range of.keys {
+			if slices.Contains(of.won, i) {
+				continue
 			}
 			w.requested = append(w.requested, place{g, i})
-			groups.WriteString(strconv.Itoa(g))
-			spaces.WriteString(strconv.Itoa(int(k.Space)))
-			ids.WriteString(strconv.FormatInt(k.ID, 10))
+			groups, wants = append(groups, strconv.Itoa(g)), append(wants, strconv.Itoa(of.want-len(of.won)))
+			spaces, ids = append(spaces, strconv.Itoa(int(k.Space))), append(ids, strconv.FormatInt(k.ID, 10))
 		}
 	}
-	return "unnest('{" + groups.String() + "}'::int[], '{" + spaces.String() + "}'::int[], '{" + ids.String() +
-		"}'::bigint[]) WITH ORDINALITY AS u (g, s, k, n)"
+	array := func(items []string) string { return "'{" + strings.Join(items, ",") + "}'" }
+	return "unnest(" + array(groups) + "::int[], " + array(wants) + "::int[], " + array(spaces) + "::int[], " + array(ids) +
+		"::bigint[]) WITH ORDINALITY AS u (g, want, s, k, n)"
 }
 
 // took notes which keys the groups had chosen, by n, and which of them were
@@ -106,7 +120,7 @@ func (w *candidates) took(chosen, taken string) error {
 			w.contested = w.contested || len(w.groups[c.group].keys) > 1
 			continue
 		}
-		w.groups[c.group].won = c.index
+		w.groups[c.group].won = append(w.groups[c.group].won, c.index)
 		delete(free, k)
 	}
 	if len(free) > 0 {
@@ -118,12 +132,14 @@ func (w *candidates) took(chosen, taken string) error {
 // respond fills in the responses of b.
 func (w *candidates) respond(b *dialect.Batch) {
 	for i := range b.Try {
-		if w.groups[i].won < 0 {
+		if w.groups[i].open() {
 			b.Busy = append(b.Busy, b.Try[i])
 		}
 	}
-	for _, g := range w.groups[len(b.Try):] {
-		b.Won = append(b.Won, g.won)
+	for i := range b.Looks {
+		won := w.groups[len(b.Try)+i].won
+		slices.Sort(won)
+		b.Looks[i].Won = won
 	}
 }
 

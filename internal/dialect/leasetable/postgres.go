@@ -155,18 +155,6 @@ func (t *postgresTables) held(ctx context.Context, s *stamp) ([]dialect.Key, err
 	return postgres.ParseKeys(list.String)
 }
 
-// heldByAny implements tables.
-func (t *postgresTables) heldByAny(ctx context.Context, s *stamp, keys []dialect.Key) ([]dialect.Key, error) {
-	var list sql.NullString
-	err := t.run(ctx, s, t.me(s)+alive+`, (SELECT pg_catalog.string_agg(l.key_space::text || ':' || l.key_id::text, ',') FROM `+unnestKeys(keys)+`
-		JOIN `+t.schema+`latchkey_locks AS l ON l.key_space = s AND l.key_id = k
-		JOIN `+t.schema+`latchkey_sessions AS o ON o.id = l.session AND o.expires > pg_catalog.clock_timestamp())`, &list)
-	if err != nil {
-		return nil, err
-	}
-	return postgres.ParseKeys(list.String)
-}
-
 // end deletes a session's rows. A statement that is still in flight may add
 // rows. They have no effect without the session, and the next reap deletes
 // them.

@@ -17,7 +17,7 @@ func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *dialect.Batc
 			return err
 		}
 	}
-	if len(b.Try)+len(b.Any) > 0 {
+	if len(b.Try)+len(b.Looks) > 0 {
 		return t.take(ctx, s, b, reserved)
 	}
 	if len(b.Release) > 0 {
@@ -71,7 +71,7 @@ func (t *postgresTables) take(ctx context.Context, s *stamp, b *dialect.Batch, r
 	return nil
 }
 
-// takeOnce inserts the first free key of each group that has none. It reports
+// takeOnce inserts the first free keys of each group that wants more. It reports
 // whether a key that is taken belongs to a dead session.
 //
 // It does not try to insert a key that has a row. So it never waits for a
@@ -80,10 +80,10 @@ func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *candidates, 
 	var chosen, won sql.NullString
 	dest := []any{&chosen, &won, &stale}
 	query := t.me(s) + `,
-	wanted AS (SELECT g, s, k, n FROM ` + w.unnest() + `),
-	free AS (SELECT DISTINCT ON (g) g, s, k, n FROM wanted, me
-		WHERE NOT EXISTS (SELECT 1 FROM ` + t.schema + `latchkey_locks AS l WHERE l.key_space = s AND l.key_id = k)
-		ORDER BY g, n),
+	wanted AS (SELECT g, want, s, k, n FROM ` + w.unnest() + `),
+	ranked AS (SELECT want, s, k, n, row_number() OVER (PARTITION BY g ORDER BY n) AS rank FROM wanted, me
+		WHERE NOT EXISTS (SELECT 1 FROM ` + t.schema + `latchkey_locks AS l WHERE l.key_space = s AND l.key_id = k)),
+	free AS (SELECT s, k, n FROM ranked WHERE rank <= want),
 	won AS (INSERT INTO ` + t.schema + `latchkey_locks (key_space, key_id, session, acquired)
 		SELECT s, k, me.id, pg_catalog.clock_timestamp() FROM (SELECT DISTINCT s, k FROM free) AS f, me ORDER BY s, k
 		ON CONFLICT (key_space, key_id) DO NOTHING RETURNING key_space, key_id)`

@@ -48,7 +48,6 @@ type tables interface {
 	open(ctx context.Context, s *stamp, holder string) error
 	exchange(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error
 	held(ctx context.Context, s *stamp) ([]dialect.Key, error)
-	heldByAny(ctx context.Context, s *stamp, keys []dialect.Key) ([]dialect.Key, error)
 	useSecret(ctx context.Context, s *stamp, c dialect.SecretCheck) (conflict bool, err error)
 	dropSecret(ctx context.Context, s *stamp, c dialect.SecretCheck) error
 	token(ctx context.Context, s *stamp) (first dialect.Token, n int64, err error) // first and the n-1 tokens after it
@@ -91,19 +90,10 @@ func callBound(set dialect.Settings) time.Duration { return set.StatementTimeout
 
 // Exchange implements dialect.Session.
 func (s *session) Exchange(b *dialect.Batch) error {
-	return dialect.InParts(b, s.exchange, s.heldByAny)
+	return dialect.InParts(b, s.exchange)
 }
 
-// heldByAny returns those of keys that a session holds which has not expired.
-func (s *session) heldByAny(keys []dialect.Key) (held []dialect.Key, err error) {
-	err = s.call(func(ctx context.Context) (err error) {
-		held, err = s.tables.heldByAny(ctx, &s.stamp, keys)
-		return err
-	})
-	return held, err
-}
-
-// exchange carries out a batch without sets.
+// exchange carries out a batch without stacks.
 func (s *session) exchange(b *dialect.Batch) error {
 	err := s.call(func(ctx context.Context) error { return s.tables.exchange(ctx, &s.stamp, b, &s.reserved) })
 	if err != nil {

@@ -178,18 +178,6 @@ func (t *sqliteTables) held(ctx context.Context, s *stamp) (keys []dialect.Key, 
 	return keys, err
 }
 
-// heldByAny implements tables.
-func (t *sqliteTables) heldByAny(ctx context.Context, s *stamp, keys []dialect.Key) (held []dialect.Key, err error) {
-	err = t.renewed(ctx, s, func(tx *sqliteTx) {
-		held = nil
-		for _, of := range bySpace(keys) {
-			held = append(held, tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE key_space = ? AND key_id IN (SELECT value FROM json_each(?))
-				AND session IN (SELECT id FROM main.latchkey_sessions WHERE expires > `+sqliteMillis+`)`, of.space, of.ids)...)
-		}
-	})
-	return held, err
-}
-
 // token implements tables.
 func (t *sqliteTables) token(ctx context.Context, s *stamp) (first dialect.Token, n int64, err error) {
 	err = t.renewed(ctx, s, func(tx *sqliteTx) { first = tx.reserve(tokenBlock) })

@@ -74,7 +74,7 @@ func (tx *sqliteTx) giveBackExactly(s *stamp, keys []dialect.Key) (given []diale
 	return given
 }
 
-// take takes the first free key for each group that has none.
+// take takes the first free keys for each group that wants more.
 func (tx *sqliteTx) take(s *stamp, b *dialect.Batch, w *candidates) {
 	const insert = `INSERT INTO main.latchkey_locks (key_space, key_id, session, acquired) SELECT ?, value, ?, ` + sqliteMillis + ` FROM json_each(?) `
 	tries := w.groups[:len(b.Try)]
@@ -89,13 +89,10 @@ func (tx *sqliteTx) take(s *stamp, b *dialect.Batch, w *candidates) {
 	}
 	for i := range w.groups[len(tries):] {
 		g := &w.groups[len(tries)+i]
-		if g.won >= 0 {
-			continue
-		}
-		for _, of := range bySpace(g.keys) { // all of one
+		for _, of := range bySpace(g.left()) {
 			for _, k := range tx.keys(insert+`WHERE NOT EXISTS (SELECT 1 FROM main.latchkey_locks WHERE key_space = ? AND key_id = value)
-				ORDER BY key LIMIT 1 RETURNING key_space, key_id`, of.space, s.id, of.ids, of.space) {
-				g.won = slices.Index(g.keys, k)
+				ORDER BY key LIMIT ? RETURNING key_space, key_id`, of.space, s.id, of.ids, of.space, g.want-len(g.won)) {
+				g.won = append(g.won, slices.Index(g.keys, k))
 			}
 		}
 	}
@@ -104,7 +101,7 @@ func (tx *sqliteTx) take(s *stamp, b *dialect.Batch, w *candidates) {
 // stillOpen returns the keys of tries that are not taken.
 func stillOpen(tries []group) (keys []dialect.Key) {
 	for i := range tries {
-		if tries[i].won < 0 {
+		if tries[i].open() {
 			keys = append(keys, tries[i].keys[0])
 		}
 	}
@@ -114,8 +111,8 @@ func stillOpen(tries []group) (keys []dialect.Key) {
 // allWon notes that all remaining keys of a space are taken.
 func allWon(tries []group, space dialect.Space) {
 	for i := range tries {
-		if tries[i].keys[0].Space == space {
-			tries[i].won = 0
+		if tries[i].keys[0].Space == space && tries[i].open() {
+			tries[i].won = append(tries[i].won, 0)
 		}
 	}
 }
@@ -128,7 +125,7 @@ func someWon(tries []group, taken []dialect.Key) {
 	}
 	for i := range tries {
 		if k := tries[i].keys[0]; was[k] {
-			tries[i].won = 0
+			tries[i].won = append(tries[i].won, 0)
 			delete(was, k)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // The statement that carries a batch computes one text. It has a letter for
-// each key of Release and then of Try, and a number for each group. MySQL
+// each key of Release and then of Try, and then the places of each look. MySQL
 // allows no more than 4,096 columns.
 const (
 	done   = '1'
@@ -22,10 +22,10 @@ const (
 
 // Exchange implements dialect.Session.
 func (s *session) Exchange(b *dialect.Batch) error {
-	return dialect.InParts(b, s.exchange, s.heldByAny)
+	return dialect.InParts(b, s.exchange)
 }
 
-// exchange carries out a batch without sets.
+// exchange carries out a batch without stacks.
 func (s *session) exchange(b *dialect.Batch) error {
 	text, err := s.ask(context.Background(), s.exchangeOf(b))
 	if err == nil {
@@ -38,26 +38,14 @@ func (s *session) exchange(b *dialect.Batch) error {
 }
 
 // Room returns how many keys a batch may carry in the worst case, in which each
-// is a group of its own.
+// is a look of its own.
 func (s *session) Room() int {
 	const (
 		beside = 128 // what is in the statement beside the keys
-		digits = 5   // of a key's place in a larger group
+		digits = 10  // of a key's place, and of the number of keys that a look wants
 	)
-	dearest := len(s.appendGroup(nil, []dialect.Key{{}})) + digits
+	dearest := len(s.appendLook(nil, &dialect.Look{Keys: []dialect.Key{{}}, Want: 1})) + digits
 	return max((s.limit-beside)/dearest, 1)
-}
-
-// heldByAny returns those of keys that any session holds.
-func (s *session) heldByAny(keys []dialect.Key) (held []dialect.Key, err error) {
-	for asked := range slices.Chunk(keys, min(heldAtOnce, s.Room())) {
-		some, err := s.answered(asked, ",IFNULL(IS_FREE_LOCK(", ")=0,1)")
-		if err != nil {
-			return nil, dialect.Fail(err)
-		}
-		held = append(held, some...)
-	}
-	return held, nil
 }
 
 // exchangeOf returns the expression that carries out b, releases first. It has
@@ -74,31 +62,30 @@ func (s *session) exchangeOf(b *dialect.Batch) string {
 		text = s.names.appendName(text, k)
 		text = append(text, ",0),'n')"...)
 	}
-	for _, g := range b.Any {
-		text = s.appendGroup(text, g)
+	for i := range b.Looks {
+		text = s.appendLook(text, &b.Looks[i])
 	}
 	s.text = append(text, ')')
 	return string(s.text)
 }
 
-// appendGroup appends a CASE that takes the first free key of group and no
-// other. It asks IS_FREE_LOCK first. Another group of the batch may have taken
-// the key, and GET_LOCK would grant it again.
-func (s *session) appendGroup(text []byte, group []dialect.Key) []byte {
-	if len(group) == 0 {
-		return append(text, ",',-1'"...)
-	}
-	text = append(text, ",CASE"...)
-	for i, k := range group {
-		text = append(text, " WHEN IS_FREE_LOCK("...)
+// appendLook appends what takes the first free keys of l, as many as l wants. It
+// asks IS_FREE_LOCK first. Another look of the batch may have taken the key, and
+// GET_LOCK would grant it again. A variable counts the keys.
+func (s *session) appendLook(text []byte, l *dialect.Look) []byte {
+	text = append(text, ",IF(@latchkey:=0,'',';')"...)
+	for i, k := range l.Keys {
+		text = append(text, ",IF(@latchkey<"...)
+		text = strconv.AppendInt(text, int64(l.Want), 10)
+		text = append(text, " AND IS_FREE_LOCK("...)
 		text = s.names.appendName(text, k)
 		text = append(text, ") AND GET_LOCK("...)
 		text = s.names.appendName(text, k)
-		text = append(text, ",0) THEN ',"...)
+		text = append(text, ",0),IF(@latchkey:=@latchkey+1,'"...)
 		text = strconv.AppendInt(text, int64(i), 10)
-		text = append(text, '\'')
+		text = append(text, ",',''),'')"...)
 	}
-	return append(text, " ELSE ',-1' END"...)
+	return text
 }
 
 // readResponse reads the text into b, and notes what the session holds now.
@@ -129,21 +116,35 @@ func (s *session) readResponse(b *dialect.Batch, text string) error {
 			return dialect.ErrNonsense
 		}
 	}
-	return s.readGroups(b, text[n:])
+	return s.readLooks(b, text[n:])
 }
 
-// readGroups reads the text for Any.
-func (s *session) readGroups(b *dialect.Batch, text string) error {
-	for _, g := range b.Any {
-		var item string
-		item, text, _ = strings.Cut(strings.TrimPrefix(text, ","), ",")
-		won, err := strconv.Atoi(item)
-		if err != nil || won < -1 || won >= len(g) {
+// readLooks reads the text for Looks. Of each it begins with a semicolon, and
+// has the places of the keys that were taken, each with a comma.
+func (s *session) readLooks(b *dialect.Batch, text string) error {
+	for i := range b.Looks {
+		l := &b.Looks[i]
+		after, begins := strings.CutPrefix(text, ";")
+		if !begins {
 			return dialect.ErrNonsense
 		}
-		b.Won = append(b.Won, won)
-		if won >= 0 {
-			s.held[g[won]] = struct{}{}
+		var places string
+		places, text = after, ""
+		if next := strings.IndexByte(after, ';'); next >= 0 {
+			places, text = after[:next], after[next:]
+		}
+		before := -1
+		for item := range strings.SplitSeq(strings.TrimSuffix(places, ","), ",") {
+			if item == "" {
+				continue
+			}
+			place, err := strconv.Atoi(item)
+			if err != nil || place <= before || place >= len(l.Keys) || len(l.Won) == l.Want {
+				return dialect.ErrNonsense
+			}
+			before = place
+			l.Won = append(l.Won, place)
+			s.held[l.Keys[place]] = struct{}{}
 		}
 	}
 	if text != "" {
@@ -154,8 +155,13 @@ func (s *session) readGroups(b *dialect.Batch, text string) error {
 
 // mayHold notes that the session may hold each key of b.
 func (s *session) mayHold(b *dialect.Batch) {
-	for _, keys := range append([][]dialect.Key{b.Release, b.Try}, b.Any...) {
+	for _, keys := range [][]dialect.Key{b.Release, b.Try} {
 		for _, k := range keys {
+			s.held[k] = struct{}{}
+		}
+	}
+	for i := range b.Looks {
+		for _, k := range b.Looks[i].Keys {
 			s.held[k] = struct{}{}
 		}
 	}

@@ -21,16 +21,14 @@ const (
 	_
 	_
 	_
-	tryAny
-	tryAll
-	tryEach
-	tryEachSingle  // the same with one key for each group
-	tryEachBounded // the same with keys beyond groups, or with many groups
-	single         // the one part is one key, not an array: 10 to 15 µs cheaper
+	tryLooks
+	tryLevels
+	tryFirsts // the same with one key for each level
+	trySets   // the same with many levels, or in the other space
+	single    // the one part is one key, not an array: 10 to 15 µs cheaper
 
-	spaces = 4 // with readers' locks
-
-	anyEach = tryEach | tryEachSingle | tryEachBounded
+	spaces    = 4 // with readers' locks
+	tryStacks = tryLevels | tryFirsts | trySets
 )
 
 // A part is a column of the statement's one row. %N stands for its parameter.
@@ -46,21 +44,19 @@ type part struct {
 }
 
 var parts = append(keyParts(),
-	// For each group the position of the key that was taken, 0 for none.
-	part{tryAny, `ARRAY(SELECT coalesce((SELECT i FROM unnest(g::bigint[]) WITH ORDINALITY AS u(k, i)
-			WHERE pg_try_advisory_lock(k) LIMIT 1), 0) FROM unnest(%N::text[]) g)::text`, ""},
-	// For each set the position of the first key that was not free, before
-	// which those that were taken are given back; 0 for none. Of a set, a, the
-	// odd elements say which space the even ones are of.
-	part{tryAll, `ARRAY(SELECT CASE WHEN missing = 0 THEN 0 ELSE missing + 0 * (
-			SELECT count(CASE WHEN a[i] = 0 THEN pg_advisory_unlock(a[i + 1]) ELSE pg_advisory_unlock` + twoInts("a[i + 1]") + ` END)
-			FROM generate_series(1, 2 * missing - 3, 2) AS i) END
-		FROM (SELECT a, coalesce((SELECT (i + 1) / 2 FROM generate_series(1, cardinality(a), 2) AS i
-			WHERE NOT CASE WHEN a[i] = 0 THEN pg_try_advisory_lock(a[i + 1]) ELSE pg_try_advisory_lock` + twoInts("a[i + 1]") + ` END LIMIT 1), 0) AS missing
-			FROM (SELECT g::bigint[] AS a FROM unnest(%N::text[]) g OFFSET 0) AS sets OFFSET 0) AS v)::text`, ""},
-	part{tryEach, eachLevels(), ""},
-	part{tryEachSingle, eachSingles(), ""},
-	part{tryEachBounded, inArray(eachSteps), ""})
+	part{tryLooks, looksQuery, ""},
+	part{tryLevels, levelsQuery(), ""},
+	part{tryFirsts, firstsQuery(), ""},
+	part{trySets, setsQuery, ""})
+
+// looksQuery is the part tryLooks. Each element of the parameter is a look, a:
+// how many keys it wants, and for each key its space and its id. The response
+// has for each look, one after the other, how many it has got, and their places,
+// from 1.
+var looksQuery = `ARRAY(SELECT unnest(cardinality(won) || won) FROM (
+		SELECT ARRAY(SELECT i / 2 FROM generate_series(2, cardinality(a) - 1, 2) AS i
+			WHERE CASE WHEN a[i] = 0 THEN pg_try_advisory_lock(a[i + 1]) ELSE pg_try_advisory_lock` + twoInts("a[i + 1]") + ` END LIMIT a[1]) AS won
+		FROM (SELECT g::bigint[] AS a FROM unnest(%N::text[]) g OFFSET 0) AS q OFFSET 0) AS looks)::text`
 
 // keyParts returns the parts for single keys of each Space.
 //
@@ -92,56 +88,40 @@ func keyParts() (all []part) {
 // expression for the ID of a Key.
 func twoInts(id string) string { return "((" + id + " >> 32)::int, ((" + id + " << 32) >> 32)::int)" }
 
-// releases reports whether f releases keys.
-func (f form) releases() bool { return f&(tryKeys-1) != 0 }
-
-// query returns the statement of f. It names no key and returns one row. If it
-// rings, and releases keys, the last column rings their bells.
-func (f form) query(rings bool) string {
+// query returns the statement of f. It names no key and returns one row.
+func (f form) query() string {
 	columns := []string{"pg_backend_pid()"}
-	var released []string
 	for _, part := range parts {
 		if f&part.form == 0 {
 			continue
 		}
-		column, keys := part.array, releasedKeys
+		column := part.array
 		if f&single != 0 {
-			column, keys = part.single, releasedKey
+			column = part.single
 		}
-		parameter := "$" + strconv.Itoa(len(columns))
-		columns = append(columns, strings.ReplaceAll(column, "%N", parameter))
-		if part.form < tryKeys {
-			released = append(released, strings.ReplaceAll(keys, "%N", parameter))
-		}
-	}
-	if rings && f.releases() {
-		columns = append(columns, ringColumn(released))
+		columns = append(columns, strings.ReplaceAll(column, "%N", "$"+strconv.Itoa(len(columns))))
 	}
 	return "SELECT " + strings.Join(columns, ", ")
 }
 
-// formOf returns the form that b needs.
-func formOf(b *dialect.Batch) (f form) {
+// formOf returns the form that b needs. ok is false if b needs several
+// statements.
+func formOf(b *dialect.Batch) (f form, ok bool) {
+	f, ok = stackForms(b)
 	for _, k := range b.Release {
 		f |= releaseKeys << k.Space
 	}
 	for _, k := range b.Try {
 		f |= tryKeys << k.Space
 	}
-	if len(b.Any) > 0 {
-		f |= tryAny
-	}
-	if len(b.All) > 0 {
-		f |= tryAll
-	}
-	if len(b.Each) > 0 {
-		f |= eachForm(b)
+	if len(b.Looks) > 0 {
+		f |= tryLooks
 	}
 	const bigint = (releaseKeys | tryKeys) * (1 | 1<<dialect.Shared)
 	if len(b.Release)+len(b.Try) == 1 && f&bigint == f {
 		f |= single
 	}
-	return f
+	return f, ok
 }
 
 // keysOf returns the keys of b for a part, and their Space.
@@ -176,53 +156,59 @@ func readResponse(b *dialect.Batch, f form, row []driver.Value) error {
 		}
 		column := row[0]
 		row = row[1:]
-		if f&single != 0 {
-			done, err := boolOf(column)
-			if err != nil {
-				return err
-			}
-			if !done {
-				keys, _ := keysOf(b, part.form)
-				noteFailed(b, part.form, keys[0].ID)
-			}
-			continue
-		}
-		if part.form&anyEach != 0 {
-			if err := readEach(eachOf(b, part.form), part.form, column); err != nil {
-				return err
-			}
-			continue
-		}
-		numbers, err := parseArray(column)
-		if err != nil {
+		if err := readPart(b, f, part.form, column); err != nil {
 			return err
 		}
-		for _, n := range numbers {
-			switch part.form {
-			case tryAny:
-				b.Won = append(b.Won, int(n)-1)
-			case tryAll:
-				b.Missing = append(b.Missing, int(n)-1)
-			default:
-				noteFailed(b, part.form, n)
-			}
-		}
-	}
-	if !fits(b.Won, b.Any) || !fits(b.Missing, b.All) {
-		return dialect.ErrNonsense
 	}
 	return nil
 }
 
-// fits reports whether each place is an index into its group, or -1.
-func fits(places []int, groups [][]dialect.Key) bool {
-	if len(places) != len(groups) {
-		return false
-	}
-	for i, place := range places {
-		if place < -1 || place >= len(groups[i]) {
-			return false
+// readPart reads the column of one part.
+func readPart(b *dialect.Batch, f, part form, column driver.Value) error {
+	switch {
+	case f&single != 0:
+		done, err := boolOf(column)
+		if err == nil && !done {
+			keys, _ := keysOf(b, part)
+			noteFailed(b, part, keys[0].ID)
 		}
+		return err
+	case part&tryStacks != 0:
+		return readStacks(b, part, f, column)
 	}
-	return true
+	numbers, err := parseArray(column)
+	if err != nil {
+		return err
+	}
+	if part == tryLooks {
+		return readLooks(b.Looks, numbers)
+	}
+	for _, n := range numbers {
+		noteFailed(b, part, n)
+	}
+	return nil
+}
+
+// readLooks reads the response of the part tryLooks.
+func readLooks(looks []dialect.Look, numbers []int64) error {
+	for i := range looks {
+		l := &looks[i]
+		if len(numbers) == 0 || numbers[0] < 0 || numbers[0] > int64(min(l.Want, len(numbers)-1)) {
+			return dialect.ErrNonsense
+		}
+		n := int(numbers[0])
+		before := -1
+		for _, place := range numbers[1 : 1+n] {
+			if place < 1 || place > int64(len(l.Keys)) || int(place)-1 <= before {
+				return dialect.ErrNonsense
+			}
+			before = int(place) - 1
+			l.Won = append(l.Won, before)
+		}
+		numbers = numbers[1+n:]
+	}
+	if len(numbers) > 0 {
+		return dialect.ErrNonsense
+	}
+	return nil
 }

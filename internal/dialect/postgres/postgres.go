@@ -28,7 +28,7 @@ type Dialect struct {
 // end of each statement the server walks through all locks that the session
 // holds.
 func (Dialect) Traits() dialect.Traits {
-	return dialect.Traits{Name: "postgres", Lease: dialect.DefaultLease, HeldPerSession: dialect.HeldPerConnection, CloseTimeout: dialect.ConnectionCloseTimeout, Readers: true, Registers: true}
+	return dialect.Traits{Name: "postgres", Lease: dialect.DefaultLease, HeldPerSession: dialect.HeldPerConnection, CloseTimeout: dialect.ConnectionCloseTimeout, Readers: true, Registers: true, ChecksSecrets: true}
 }
 
 // Open takes two connections of db and proves on them that advisory locks
@@ -69,16 +69,8 @@ func (s *session) prepare(ctx context.Context, set dialect.Settings) (err error)
 	if err = setUp(ctx, s.conn, set); err != nil {
 		return err
 	}
-	if s.process, err = processOf(ctx, s.conn, s.pid); err != nil {
-		return err
-	}
-	if s.statements.rings, err = Holds(ctx, s.conn, mayRing); err != nil {
-		return err
-	}
-	var known bool
-	s.listening.drop, known = dbconn.Notifications(s.conn)
-	s.listening.able = known && s.statements.rings
-	return nil
+	s.process, err = processOf(ctx, s.conn, s.pid)
+	return err
 }
 
 // Prove proves that advisory locks exclude on two connections of db, as Open

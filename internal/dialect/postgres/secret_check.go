@@ -23,11 +23,9 @@ const (
 		AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))
 		AND l.classid = (c::bigint & 4294967295)::oid
 		GROUP BY c, p) AS seen`
-
-	dropSecret = `SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_advisory_unlock_shared(($1)::int, ($2)::int)`
 )
 
-// UseSecret implements dialect.Session. It looks and takes, and then looks
+// UseSecret implements dialect.SecretChecker. It looks and takes, and then looks
 // again. So a session with another secret does not disturb those that have one.
 // Of two that come at the same moment, at least one sees the other.
 func (s *session) UseSecret(c dialect.SecretCheck) (conflict bool, err error) {
@@ -35,12 +33,6 @@ func (s *session) UseSecret(c dialect.SecretCheck) (conflict bool, err error) {
 		return conflict, err
 	}
 	return s.askAbout(c, useSecret)
-}
-
-// DropSecret implements dialect.Session.
-func (s *session) DropSecret(c dialect.SecretCheck) error {
-	_, err := s.askAbout(c, dropSecret)
-	return err
 }
 
 // askAbout returns the result of one of the statements above.

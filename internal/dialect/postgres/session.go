@@ -23,25 +23,31 @@ type session struct {
 	abort   func()   // ends a call in flight where the socket cannot be reached, if the driver heeds its context
 
 	statements statements
-	listening  listening
 	batch      *dialect.Batch  // of the exchange under way
 	exchangeOn func(any) error // exchangeRaw, made once
 }
 
-// Exchange implements dialect.Session.
+// Exchange implements dialect.Session. A stack of many levels with several keys
+// takes two statements.
 func (s *session) Exchange(b *dialect.Batch) error {
+	if _, ok := formOf(b); !ok {
+		return dialect.InParts(b, s.exchange)
+	}
+	return s.exchange(b)
+}
+
+// exchange carries out b in one statement.
+func (s *session) exchange(b *dialect.Batch) error {
 	s.batch = b
 	err := s.conn.Raw(s.exchangeOn)
 	s.batch = nil
-	if s.statements.rings && errcode.SQLState(err) == errcode.Forbidden {
-		s.statements.ringNoMore() // the role may have lost a right that only the bells need
-	}
 	return advisory(err)
 }
 
-// exchangeRaw is Exchange on the driver's connection.
+// exchangeRaw is exchange on the driver's connection.
 func (s *session) exchangeRaw(c any) error {
-	row, f, err := s.statements.exchange(c.(driver.Conn), s.batch)
+	f, _ := formOf(s.batch)
+	row, f, err := s.statements.exchange(c.(driver.Conn), s.batch, f)
 	if errcode.SQLState(err) == errcode.InvalidStatementName {
 		return errReset
 	}
@@ -50,9 +56,6 @@ func (s *session) exchangeRaw(c any) error {
 			return errUnclean
 		}
 		return err
-	}
-	if len(s.listening.marks) > 0 {
-		s.listening.forget()
 	}
 	pid, err := intOf(row[0])
 	if err != nil {

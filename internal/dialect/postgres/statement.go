@@ -17,29 +17,28 @@ import (
 // Invariant: it is used within sql.Conn.Raw, by one goroutine at a time.
 type statements struct {
 	ctx      context.Context      //nolint:containedctx // no caller's: see Session.Exchange
-	rings    bool                 // a release rings bells
 	prepared map[form]driver.Stmt // made at first use; they end with the connection
 
 	// memory for the next statement
 	text []byte
-	row  [1 + 2*spaces + 6]driver.Value // a column for each part, after the first, and one for bells
+	row  [1 + 2*spaces + 4]driver.Value // a column for each part, after the first
 }
 
 // maxPrepared bounds the number of prepared forms. Each costs the server 20 to
 // 130 KiB.
 const maxPrepared = 32
 
-// exchange sends the statement for b on conn. It returns the row and its form:
-// that of b or, once maxPrepared forms are prepared, the form with all parts.
-func (s *statements) exchange(conn driver.Conn, b *dialect.Batch) ([]driver.Value, form, error) {
-	f := formOf(b)
+// exchange sends the statement for b, which has this form, on conn. It returns
+// the row and its form: that of b or, once maxPrepared forms are prepared, the
+// form with all parts.
+func (s *statements) exchange(conn driver.Conn, b *dialect.Batch, f form) ([]driver.Value, form, error) {
 	if s.prepared[f] == nil && len(s.prepared) >= maxPrepared {
 		f = single - 1
 	}
 	stmt := s.prepared[f]
 	if stmt == nil {
 		var err error
-		if stmt, err = s.prepare(conn, f.query(s.rings)); err != nil {
+		if stmt, err = s.prepare(conn, f.query()); err != nil {
 			return nil, f, err
 		}
 		if s.prepared == nil {
@@ -49,16 +48,7 @@ func (s *statements) exchange(conn driver.Conn, b *dialect.Batch) ([]driver.Valu
 	}
 	args := s.argsOf(f, b)
 	row := s.row[:1+len(args)]
-	if s.rings && f.releases() {
-		row = s.row[:2+len(args)]
-	}
 	return row, f, s.queryRow(stmt, args, row)
-}
-
-// ringNoMore leaves the bells out of all statements from now on. Those that were
-// prepared before stay on the server until the connection ends.
-func (s *statements) ringNoMore() {
-	s.rings, s.prepared = false, nil
 }
 
 // argsOf returns the arguments of f in the order of its parts. The slice is new
@@ -72,12 +62,11 @@ func (s *statements) argsOf(f form, b *dialect.Batch) []driver.NamedValue {
 		keys, of := keysOf(b, part.form)
 		arg := driver.NamedValue{Ordinal: len(args) + 1}
 		switch {
-		case part.form == tryAny:
-			arg.Value = textOfArrays(b.Any, func(text []byte, group []dialect.Key) []byte { return appendText(text, group, dialect.Bigint) })
-		case part.form == tryAll:
-			arg.Value = textOfArrays(b.All, appendSet)
-		case part.form&anyEach != 0:
-			s.text = appendEach(s.text[:0], part.form, eachOf(b, part.form))
+		case part.form == tryLooks:
+			s.text = appendLooks(s.text[:0], b.Looks)
+			arg.Value = string(s.text)
+		case part.form&tryStacks != 0:
+			s.text = appendStacks(s.text[:0], b, part.form, f)
 			arg.Value = string(s.text)
 		case f&single != 0:
 			arg.Value = keys[0].ID

@@ -26,33 +26,34 @@ func appendText(text []byte, keys []dialect.Key, of dialect.Space) []byte {
 	return append(text, '}')
 }
 
-// appendSet appends keys of several spaces as the text of a bigint[]. The
-// number of its space precedes each key.
-func appendSet(text []byte, set []dialect.Key) []byte {
+// appendSet appends the keys of s, one for each level, as the text of a bigint[].
+// The number of its space precedes each key.
+func appendSet(text []byte, s *dialect.Stack) []byte {
 	text = append(text, '{')
-	for i, k := range set {
+	for i, keys := range s.Levels {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = append(text, '0'+byte(k.Space), ',')
-		text = strconv.AppendInt(text, k.ID, 10)
+		text = append(text, '0'+byte(keys[0].Space), ',')
+		text = strconv.AppendInt(text, keys[0].ID, 10)
 	}
 	return append(text, '}')
 }
 
-// textOfArrays returns groups as the text of a text[]. Each element is the text
-// of a bigint[], since SQL has no arrays of arrays of different lengths.
-func textOfArrays(groups [][]dialect.Key, array func(text []byte, group []dialect.Key) []byte) string {
-	text := []byte{'{'}
-	for i, g := range groups {
-		if i > 0 {
-			text = append(text, ',')
+// appendLooks appends looks as the text of a text[]. Each element is the text of
+// a bigint[], since SQL has no arrays of arrays of different lengths.
+func appendLooks(text []byte, looks []dialect.Look) []byte {
+	text = append(text, '{')
+	for i := range looks {
+		text = append(text, `"{`...)
+		text = strconv.AppendInt(text, int64(looks[i].Want), 10)
+		for _, k := range looks[i].Keys {
+			text = strconv.AppendInt(append(text, ',', '0'+byte(k.Space), ','), k.ID, 10)
 		}
-		text = append(text, '"')
-		text = array(text, g)
-		text = append(text, '"')
+		text = append(text, `}",`...)
 	}
-	return string(append(text, '}'))
+	text[len(text)-1] = '}'
+	return text
 }
 
 // parseArray reads the text of a bigint[].

@@ -1,0 +1,149 @@
+package keytable
+
+import "time"
+
+// What a table tells of its keys, for metrics, audits and the registry.
+
+// Figures are what Stats reports of a table.
+type Figures struct {
+	Tally
+	Held    int // keys that the source has granted and not got back
+	Waiting int // requests that wait
+}
+
+// Figures returns the figures of this moment.
+func (t *Table) Figures() Figures {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Figures{t.tally, t.held, t.waiting}
+}
+
+// Count counts a call that the caller has made of several requests (Want.Part),
+// or that never came to the table.
+func (t *Table) Count(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count(err)
+}
+
+// Held returns how many keys the source has granted and not got back.
+func (t *Table) Held() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held
+}
+
+// HeldBy returns how many of them o has.
+func (t *Table) HeldBy(o *Owner) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return o.held
+}
+
+// IsIdle reports whether no key is held, requested or waited for.
+func (t *Table) IsIdle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.keys) == 0 && t.waiting == 0
+}
+
+// HeldSince returns since when a caller of this process holds a key.
+func (t *Table) HeldSince(id ID) (since time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.keys[id]; k != nil && k.phase == held {
+		return k.acquired, true
+	}
+	return 0, false
+}
+
+// Holds reports whether h has not ended and holds its key.
+func (t *Table) Holds(h *Hold) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return h.Ended() == NotEnded && h.state.holds(h)
+}
+
+// A View is a key that an owner has.
+type View struct {
+	ID      ID
+	Mode    Mode
+	Settled bool // it is held, and nothing is under way for it
+	Since   time.Duration
+	Label   string // of a hold
+	Name    string // of a hold that has one
+}
+
+// Each calls f for each key of o, with the table locked.
+func (t *Table) Each(o *Owner, f func(View)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range t.keys {
+		if k.owner != o {
+			continue
+		}
+		v := View{ID: k.id, Mode: k.mode, Settled: k.phase == held, Since: k.acquired}
+		add := func(h *Hold) {
+			v.Label = h.Label
+			if v.Name == "" {
+				v.Name = h.Holder.Name()
+			}
+		}
+		if k.hold != nil {
+			add(k.hold)
+		}
+		for h := range k.readers {
+			add(h)
+		}
+		f(v)
+	}
+}
+
+// EachRequested calls f for each key that b tries. b must be under way.
+func (b *Batch) EachRequested(f func(ID)) {
+	for i := range b.Looks {
+		for _, k := range b.Looks[i].Keys {
+			f(k.id)
+		}
+	}
+	for i := range b.Stacks {
+		for _, keys := range b.Stacks[i].Levels {
+			for _, k := range keys {
+				f(k.id)
+			}
+		}
+	}
+}
+
+// EachWait calls f, with the table locked, for each key of each request that
+// waits and has an Info.
+func (t *Table) EachWait(f func(id ID, info any)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tell := func(g *Group) {
+		g.line.each(func(r *Request) {
+			if r.Waits && r.Info != nil {
+				for _, k := range g.keys {
+					f(k.id, r.Info)
+				}
+			}
+		})
+	}
+	for _, k := range t.keys {
+		tell(&k.own)
+	}
+	for _, g := range t.groups {
+		for ; g != nil; g = g.chain {
+			tell(g)
+		}
+	}
+}
+
+// AnswerAll completes all Releases that wait, with err. The table is closed.
+func (t *Table) AnswerAll(err error) {
+	t.mu.Lock()
+	defer t.unlock()
+	for _, k := range t.keys {
+		t.answer(k, err)
+	}
+}

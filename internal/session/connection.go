@@ -1,0 +1,248 @@
+package session
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/keytable"
+)
+
+// A connection is one connection of a Session while it lives. All locks on it
+// end together.
+//
+// Its goroutine, run, alone uses the session. It prepares a statement, sends it
+// and completes it, one after the other. s.mu protects what the goroutine shares
+// with others.
+type connection struct {
+	s       *Session
+	slot    *slot
+	session dialect.Session
+	watch   *watch // nil where the socket cannot be reached
+	owner   keytable.Owner
+	batch   keytable.Batch // protected by the table while it is under way
+	errands []errand
+
+	lease
+	dead     atomic.Bool   // set once, under s.mu
+	gone     chan struct{} // closed when dead
+	unneeded bool          // it was closed because no caller needed it; set before gone is closed
+	stopped  chan struct{} // closed when run has returned
+
+	// of run alone
+	statement dialect.Batch
+	codec     codec
+	stats     batchStats
+
+	// protected by s.mu
+	brings int  // locks that the batch under way may bring
+	idle   int  // heartbeats since it last held a lock
+	served bool // it has answered a statement
+	failed int  // batches in a row that have not released what they should
+}
+
+// newConnection returns the connection of session, which has just answered.
+func newConnection(sl *slot, session dialect.Session) *connection {
+	c := &connection{
+		s: sl.s, slot: sl, session: session, watch: newWatch(session.Socket()),
+		gone: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	c.owner.Life = c
+	c.errands = errandsOf(c)
+	c.beginLease()
+	return c
+}
+
+// hasServed reports whether c has answered a statement.
+func (c *connection) hasServed() bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.served
+}
+
+// markDead marks c as dead, and stops its timer. The caller sees to the locks on
+// it: there are none, or their holders are told. s.mu is held.
+func (c *connection) markDead() {
+	if !c.dead.Swap(true) {
+		c.timer.Stop()
+		close(c.gone)
+		c.s.secrets.forget(c)
+	}
+}
+
+// lose ends c and every lock on it. The keys go to their waiters by the next
+// connection, and the calls that the lost statement tried for fail. s.mu is not
+// held.
+func (c *connection) lose(why loss) {
+	s := c.s
+	s.mu.Lock()
+	if c.dead.Load() {
+		s.mu.Unlock()
+		return
+	}
+	c.markDead()
+	c.slot.lost()
+	s.left.remember(c)
+	ends := s.Table.Lose(&c.owner, &c.batch, errLost)
+	s.counters.lost(why.cause, len(ends))
+	s.mu.Unlock()
+	ends.Announce()
+	s.options.Log.Warn("sqllock: connection lost", "reason", why.reason, "locks", len(ends))
+	for _, o := range s.options.Observers {
+		if o.Lost != nil {
+			o.Lost(why.cause, len(ends))
+		}
+	}
+}
+
+// run sends statements until c is dead. It alone uses the session, and ends it.
+//
+// It waits for the first of these: something is queued, the socket has
+// something to read, a heartbeat is due, or c is dead. After a short silence it
+// starts to watch the socket. The timer is left alone while there is traffic,
+// since to reset it for every statement is dear.
+func (c *connection) run() {
+	defer close(c.stopped)
+	defer c.watch.stop()
+	defer c.session.Destroy()
+	every := c.s.options.Heartbeat
+	quiet := min(watchAfter, every)
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	soon := true  // the timer fires within quiet
+	last := Now() // when a statement was last answered, about
+	for {
+		due, beat := false, false
+		select {
+		case <-c.slot.wake:
+		case <-c.watch.readable():
+			beat = true // it is the end of the connection, unless a statement says otherwise
+		case <-timer.C:
+			silent := Now() - last
+			if silent < quiet {
+				timer.Reset(quiet - silent)
+				continue
+			}
+			due = silent >= every
+			beat = due
+			c.watch.arm()
+			timer.Reset(max(min(every-silent, c.untilIdleClose()), 0))
+			soon = false
+		case <-c.gone:
+		}
+		if c.dead.Load() {
+			signal(c.slot.wake) // the token may have been for the next connection
+			return
+		}
+		if c.closeIfIdle() || due && c.retireIfSpare() {
+			return
+		}
+		for c.round(due, beat) {
+			due, beat = false, false
+			last = Now()
+			if !soon { // else it is left alone until it fires
+				timer.Reset(quiet)
+				soon = true
+			}
+		}
+	}
+}
+
+// round sends what is due of each kind, once. It reports whether it has sent
+// something, and c lives. due says that a heartbeat is due; beat says that a
+// statement must be sent.
+func (c *connection) round(due, beat bool) (sent bool) {
+	for _, e := range c.errands {
+		if !c.begin(e, due, beat) {
+			continue
+		}
+		c.watch.expect()
+		err := e.send(c)
+		c.watch.answered()
+		if e.complete(c, err, beat) {
+			beat = false
+		}
+		if c.dead.Load() {
+			return false
+		}
+		sent = true
+	}
+	return c.exchange(beat) || sent && !c.dead.Load()
+}
+
+// begin reports whether errand e is to be sent now. Callers who have queued wait
+// for its statement, too.
+func (c *connection) begin(e errand, due, beat bool) bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.dead.Load() || !e.due(c, due, beat) {
+		return false
+	}
+	c.sending(time.Duration(c.s.oldest.Load()))
+	return true
+}
+
+// retireIfSpare ends c if its slot is not needed any more, and reports that.
+// Such a slot is not the first, and has had no lock for a number of heartbeats.
+func (c *connection) retireIfSpare() bool {
+	const enough = 15
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.slot == s.slots[0] || c.load() > 0 {
+		c.idle = 0
+		return false
+	}
+	c.idle++
+	if c.idle < enough || c.dead.Load() {
+		return false
+	}
+	s.remove(c.slot)
+	c.unneeded = true
+	c.markDead()
+	return true
+}
+
+// An errand is a kind of statement that a plain request never needs. Of each
+// kind there is one for each connection. A connection sends at most one
+// statement of each kind in a round, so none keeps the others from their turn.
+type errand interface {
+	// due reports whether to send a statement now, and prepares it. heartbeat says
+	// that a heartbeat is due. s.mu is held.
+	due(c *connection, heartbeat, beat bool) bool
+
+	// send sends it.
+	send(c *connection) error
+
+	// complete acts on the response. It reports whether that was a heartbeat. beat
+	// says that one is due.
+	complete(c *connection, err error, beat bool) (wasBeat bool)
+}
+
+// errandsOf returns the errands of c, in the order of their turns.
+func errandsOf(c *connection) []errand {
+	errands := []errand{&tokens{}}
+	if _, ok := c.session.(dialect.Terminator); ok {
+		errands = append(errands, &ending{})
+	}
+	if _, ok := c.session.(dialect.Surveyor); ok {
+		errands = append(errands, &survey{})
+	}
+	if _, ok := c.session.(dialect.SecretChecker); ok {
+		errands = append(errands, &secretErrand{})
+	}
+	if c.s.registrar != nil {
+		errands = append(errands, &registration{registered: Now()})
+	}
+	return errands
+}
+
+// errandOf returns the errand of this type, or its zero value.
+func errandOf[E errand](c *connection) (e E) {
+	i := slices.IndexFunc(c.errands, func(e errand) bool { _, ok := e.(E); return ok })
+	if i >= 0 {
+		e = c.errands[i].(E)
+	}
+	return e
+}

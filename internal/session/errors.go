@@ -1,0 +1,62 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/keytable"
+)
+
+// The errors that callers compare with. Package sqllock exports them.
+var (
+	ErrUnavailable  = errors.New("sqllock: database is unavailable")
+	ErrCapacity     = errors.New("sqllock: too many locks are held")
+	ErrNotExclusive = errors.New("sqllock: locks do not exclude here")
+	ErrConfig       = errors.New("sqllock: configuration is wrong")
+)
+
+// Why the database is unavailable.
+var (
+	errNoConnection = fmt.Errorf("%w: no connection", ErrUnavailable)
+	errNoAnswer     = fmt.Errorf("%w: it does not answer", ErrUnavailable)
+	errClosed       = fmt.Errorf("%w: the Session was closed before it answered", ErrUnavailable)
+	errLost         = fmt.Errorf("%w: the connection was lost before it answered", ErrUnavailable)
+)
+
+// Why a request is denied though no other caller holds its key.
+var (
+	errMaxHeld = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)
+	errTooBig  = fmt.Errorf("%w: more keys at once than may be held (WithMaxHeld), or than a statement may carry (max_allowed_packet)", ErrCapacity)
+	errFull    = fmt.Errorf("%w: the server's lock table, which all its clients share, has no room for more", ErrCapacity)
+
+	// ErrReaders is the error of readers' locks where the database has none.
+	ErrReaders = fmt.Errorf("sqllock: only PostgreSQL's advisory locks have readers' locks, TryRLock and RLock: %w", errors.ErrUnsupported)
+)
+
+// FromDialect adds to an error of the dialect the sentinel that callers compare
+// with. The driver's own error is not in it: its text names hosts and users.
+func FromDialect(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, ErrConfig) { // it is in callers' terms already
+		return err
+	}
+	sentinel := ErrUnavailable
+	var failure *dialect.Failure
+	if errors.As(err, &failure) {
+		switch {
+		case failure.Permanent:
+			sentinel = ErrConfig
+		case failure.Kind == dialect.NotExclusive:
+			sentinel = ErrNotExclusive
+		case failure.Kind == dialect.Full:
+			sentinel = ErrCapacity
+		case failure.Kind == dialect.Closed:
+			sentinel = keytable.ErrClosed
+		}
+		return fmt.Errorf("%w: %w", sentinel, failure)
+	}
+	return fmt.Errorf("%w: %w", sentinel, err) // a context's: its text is constant
+}

@@ -1,0 +1,257 @@
+package session
+
+import (
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/keytable"
+)
+
+// exchange sends a batch, if something is queued or beat says that a statement
+// must be sent. It reports whether it did, and c lives.
+func (c *connection) exchange(beat bool) bool {
+	if !c.prepare(c.coalesce(), beat) {
+		return false
+	}
+	c.codec.encode(&c.batch, &c.statement)
+	c.watch.expect()
+	err := c.session.Exchange(&c.statement)
+	c.watch.answered()
+	switch {
+	case err == nil:
+		return c.completeBatch()
+	case dialect.Survives(err):
+		return c.reconcile(FromDialect(err))
+	}
+	c.lose(lossBy(err))
+	return false
+}
+
+// prepare takes a batch of up to limit keys off the table. It reports whether to
+// send it.
+func (c *connection) prepare(limit int, beat bool) bool {
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.dead.Load() {
+		return false
+	}
+	limits := c.limits(limit)
+	oldest := time.Duration(s.oldest.Load())
+	if !limits.ReleasesOnly {
+		s.oldest.Store(0) // before the batch is prepared: what is queued from now on is in it, or sets oldest anew
+		s.queued.Store(0)
+	}
+	some := s.Table.Prepare(&c.owner, limits, &c.batch)
+	c.brings = c.batch.Brings()
+	if c.batch.Starved {
+		s.lookFirst(c)
+	}
+	if !some && !beat {
+		return false
+	}
+	c.sending(oldest)
+	return true
+}
+
+// limits returns what a batch of up to so many keys may carry.
+func (c *connection) limits(keys int) keytable.Limits {
+	s := c.s
+	room := c.session.Room()
+	limits := keytable.Limits{Keys: min(keys, room), Most: min(s.options.MaxHeld, room), TooBig: errTooBig}
+	limits.ReleasesOnly = s.chosen() != c
+	if !s.options.Dialect.Traits().Readers {
+		limits.NoShared = ErrReaders
+	}
+	s.limit(&limits, c)
+	return limits
+}
+
+// completeBatch acts on the response to the batch. It reports whether c lives.
+// If the server did not have a lock that the batch released, other locks may be
+// gone too, and c is lost. A response that comes after the lease grants nothing.
+func (c *connection) completeBatch() bool {
+	if len(c.statement.NotHeld) > 0 {
+		c.lose(lossUnlock)
+		return false
+	}
+	s := c.s
+	c.codec.decode(&c.statement, &c.batch)
+	keys := c.statement.Keys()
+	s.mu.Lock()
+	answered := Now()
+	if !c.renew(answered) {
+		s.mu.Unlock()
+		return false
+	}
+	c.failed, c.brings = 0, 0
+	took := answered - c.sent
+	s.counters.exchanged(took, keys)
+	if keys > 0 {
+		s.used = answered
+	}
+	woken := s.Table.Complete(&c.owner, &c.batch, answered)
+	s.mu.Unlock()
+	c.stats.roundTrip, c.stats.answered = took, woken
+	s.exchanged(took, keys)
+	if keys > 0 {
+		s.pollTimer.look()
+	}
+	return true
+}
+
+// exchanged tells the observers of a statement.
+func (s *Session) exchanged(took time.Duration, keys int) {
+	for i := range s.options.Observers {
+		if o := &s.options.Observers[i]; o.Exchanged != nil {
+			o.Exchanged(took, keys)
+		}
+	}
+}
+
+// A codec translates a batch of the table into one of the dialect, and back. It
+// has memory for the next one.
+type codec struct {
+	keys   []dialect.Key
+	levels [][]dialect.Key
+	single []int // the looks that are in Try, in its order
+	busy   map[dialect.Key]struct{}
+}
+
+// dbKey returns the key of k as the dialect knows it.
+func dbKey(id keytable.ID, m keytable.Mode) dialect.Key {
+	key := dialect.Key{Space: dialect.Space(id.Space), ID: id.Number}
+	if m == keytable.Shared {
+		return key.Shared()
+	}
+	return key
+}
+
+// encode fills st with b. A look for a single key goes into Try, which costs the
+// server less.
+func (c *codec) encode(b *keytable.Batch, st *dialect.Batch) {
+	st.Reset()
+	c.keys, c.levels, c.single = c.keys[:0], c.levels[:0], c.single[:0]
+	for i := range b.Releases {
+		st.Release = append(st.Release, dbKey(b.Releases[i].ID(), b.Releases[i].Mode()))
+	}
+	for i := range b.Looks {
+		l := &b.Looks[i]
+		if len(l.Keys) == 1 {
+			c.single = append(c.single, i)
+			st.Try = append(st.Try, dbKey(l.Keys[0].ID(), l.Keys[0].Mode()))
+			continue
+		}
+		st.Looks = append(st.Looks, dialect.Look{Keys: c.keysOf(l.Keys), Want: l.Want, Won: l.Won[:0]})
+	}
+	for i := range b.Stacks {
+		s := &b.Stacks[i]
+		from := len(c.levels)
+		for _, keys := range s.Levels {
+			c.levels = append(c.levels, c.keysOf(keys))
+		}
+		st.Stacks = append(st.Stacks, dialect.Stack{Levels: c.levels[from:len(c.levels):len(c.levels)], Won: s.Won[:0], Failed: -1})
+	}
+}
+
+func (c *codec) keysOf(states []*keytable.State) []dialect.Key {
+	from := len(c.keys)
+	for _, k := range states {
+		c.keys = append(c.keys, dbKey(k.ID(), keytable.Exclusive))
+	}
+	return c.keys[from:len(c.keys):len(c.keys)]
+}
+
+// decode notes the response of st in b.
+func (c *codec) decode(st *dialect.Batch, b *keytable.Batch) {
+	clear(c.busy)
+	for _, key := range st.Busy {
+		if c.busy == nil {
+			c.busy = make(map[dialect.Key]struct{})
+		}
+		c.busy[key] = struct{}{}
+	}
+	for j, i := range c.single {
+		if _, busy := c.busy[st.Try[j]]; !busy {
+			b.Looks[i].Won = append(b.Looks[i].Won[:0], 0)
+		}
+	}
+	next := 0
+	for i := range b.Looks {
+		if len(b.Looks[i].Keys) > 1 {
+			b.Looks[i].Won = st.Looks[next].Won
+			next++
+		}
+	}
+	for i := range b.Stacks {
+		b.Stacks[i].Won, b.Stacks[i].Failed = st.Stacks[i].Won, st.Stacks[i].Failed
+	}
+}
+
+// A batchStats records how long statements and callers take. It decides how
+// much the next statement carries. The goroutine of the connection alone uses
+// it.
+type batchStats struct {
+	roundTrip time.Duration // of the last statement
+	answered  int           // callers whom it answered
+	perCaller time.Duration // for a caller to get its response and come again, beside all others; smoothed
+}
+
+// observe notes that so many callers took so long to make their next requests.
+func (stats *batchStats) observe(callers int, took time.Duration) {
+	each := took / time.Duration(callers)
+	if stats.perCaller == 0 {
+		stats.perCaller = each
+	}
+	stats.perCaller += (each - stats.perCaller) / 8
+}
+
+// halves reports whether two statements are faster than one for so many
+// callers. One is then under way while the callers of the other make their next
+// requests.
+//
+// The network takes L there and back, the server's work takes S, and that of
+// the callers takes C. One statement for all takes L + S + C. Two halves take
+// 2L + S, or C if that is longer. So halves win where L < C. The round trip is
+// L and some of S. This is so with a database nearby and hundreds of callers.
+// Across a slow network one statement carries all.
+func (stats *batchStats) halves(callers int) bool {
+	return stats.roundTrip < time.Duration(callers)*stats.perCaller
+}
+
+// coalesce gives callers time to queue their next requests, for as long as the
+// queue grows. So the callers that one statement has answered are in the next.
+// It sets no timer. It returns at once where no goroutine is ready to run, and
+// gives up where the processor is busy with other work.
+//
+// It returns how many keys the next statement carries at most. Where it pays,
+// the limit is half of the queue (see halves). From then on half of the callers
+// are always queued when the response for the other half comes, and coalesce has
+// nothing to wait for.
+func (c *connection) coalesce() (limit int) {
+	const (
+		all     = math.MaxInt
+		timeout = time.Millisecond // thousands of callers take less; a busy processor's turn takes more
+	)
+	queued := int(c.s.queued.Load())
+	if queued >= fullStatement && c.stats.halves(queued+c.stats.answered) {
+		return all
+	}
+	began, first := Now(), queued
+	for range 16 { // callers may keep coming
+		runtime.Gosched()
+		before := queued
+		if queued = int(c.s.queued.Load()); queued == before || Now()-began > timeout {
+			break
+		}
+	}
+	if came := queued - first; came >= fullStatement {
+		c.stats.observe(came, Now()-began)
+	}
+	if queued >= 2*fullStatement && c.stats.halves(queued) {
+		return queued / 2
+	}
+	return all
+}

@@ -1,0 +1,113 @@
+package session
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/keytable"
+)
+
+const (
+	// fairness is how long the callers of one process may hand a key to each
+	// other. Then it goes through the database, so that other processes get it.
+	fairness = time.Second
+
+	// pollFirst is the pause before the first poll after a key was denied to
+	// waiting callers. It doubles up to pollMax. Each pause is less a random part
+	// of up to a half.
+	pollFirst = 4 * time.Millisecond
+	pollMax   = 48 * time.Millisecond
+
+	// yieldFor is how long a process stays away from a key that its callers have
+	// handed to each other for the time of fairness. It is longer than the pause
+	// between two polls of another process.
+	yieldFor = pollMax + pollMax/4
+
+	// In the long run polls are pollEvery apart, however many keys are waited for.
+	// After a quiet time so many may come sooner.
+	pollEvery = 20 * time.Millisecond
+	pollBurst = 8
+)
+
+// A poller has the keys tried again that other processes hold and for which
+// callers wait: all of them together.
+type poller struct {
+	table *keytable.Table
+	now   func() time.Duration
+
+	mu     sync.Mutex // protects what follows
+	timer  *time.Timer
+	armed  bool
+	closed bool
+	pause  time.Duration // the next; 0: pollFirst
+	polled int           // keys that are waited for, at the last look
+	spent  time.Duration // when the polls so far would have ended, pollEvery apart
+}
+
+func newPoller(t *keytable.Table, now func() time.Duration) *poller {
+	return &poller{table: t, now: now}
+}
+
+// look arms the timer if callers wait. It is called after each batch.
+func (p *poller) look() {
+	n := p.table.Polls()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fresh := n > p.polled
+	p.polled = n
+	switch {
+	case p.closed || n == 0:
+		p.pause = 0
+		return
+	case fresh:
+		p.pause = 0
+	case p.armed:
+		return
+	}
+	p.pause = min(max(2*p.pause, pollFirst), pollMax)
+	wait := max(jitter(p.pause), p.spent-pollBurst*pollEvery-p.now())
+	switch {
+	case p.timer == nil:
+		p.timer = time.AfterFunc(wait, p.poll)
+	case p.armed && !p.timer.Stop(): // it is about to poll
+		return
+	default:
+		p.timer.Reset(wait)
+	}
+	p.armed = true
+}
+
+// poll is what the timer runs.
+func (p *poller) poll() {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return
+	}
+	p.armed = false
+	p.spent = max(p.spent, p.now()) + pollEvery
+	p.mu.Unlock()
+	left := p.table.Poll()
+	p.mu.Lock()
+	p.polled = left
+	p.mu.Unlock()
+	if left > 0 { // they are not due yet, and no batch may come
+		p.look()
+	}
+}
+
+func (p *poller) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+// jitter takes up to a half off d, so that the waiters for one thing do not all
+// come at once.
+func jitter(d time.Duration) time.Duration {
+	return d - rand.N(d/2+1)
+}

@@ -1,0 +1,239 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+	"github.com/latchkey-go/latchkey/internal/keytable"
+)
+
+// A registrar is what one Session writes about itself, for people.
+type registrar struct {
+	process int64
+	holder  string
+	schema  string
+	tables  atomic.Pointer[postgres.Registry] // nil: not found yet
+}
+
+// newRegistrar returns a registrar with a number of its own for the process.
+func newRegistrar(o Options) *registrar {
+	return &registrar{
+		process: rand.Int64(), //nolint:gosec // a name, not a secret
+		holder:  cmp.Or(o.HolderName, dialect.Holder()), schema: o.Schema,
+	}
+}
+
+// enroll sees that session, which is about to serve, can write to the registry.
+func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
+	r := s.registrar
+	if r.tables.Load() == nil {
+		tables, err := postgres.FindRegistry(ctx, s.db, r.schema)
+		if err != nil {
+			return err
+		}
+		r.tables.Store(&tables)
+	}
+	err := session.(postgres.Registrar).Register(*r.tables.Load(), &postgres.Register{
+		Process: r.process, Holder: r.holder, Lease: s.options.Lease, IsFirst: true, NoWaits: true})
+	if errcode.SQLState(err) == errcode.Forbidden {
+		return fmt.Errorf("WithRegistry needs a role that may SELECT, INSERT, UPDATE and DELETE in latchkey_heartbeats and latchkey_waits: %w", err)
+	}
+	return err
+}
+
+// enrollFirst is enroll for Open. It fails if a table, a column or a right is
+// missing (SQLSTATEs of class 42), so that a program fails at its start.
+func (s *Session) enrollFirst(ctx context.Context, session dialect.Session) error {
+	err := s.enroll(ctx, session)
+	if strings.HasPrefix(errcode.SQLState(err), "42") {
+		return &enrollError{err}
+	}
+	return s.withoutRegistry(err)
+}
+
+// enrollLater is enroll for a later connection, which does without rather than
+// fail.
+func (s *Session) enrollLater(ctx context.Context, session dialect.Session) error {
+	return s.withoutRegistry(s.enroll(ctx, session))
+}
+
+// withoutRegistry returns err of enroll, unless the session lives. Then it logs
+// err.
+func (s *Session) withoutRegistry(err error) error {
+	if err == nil || !dialect.Survives(err) {
+		return err
+	}
+	s.options.Log.Warn(registryFails, "reason", err)
+	return nil
+}
+
+// An enrollError is why Open with a registry fails. Locks would work.
+type enrollError struct{ err error }
+
+func (e *enrollError) Error() string { return "sqllock: " + e.err.Error() }
+func (e *enrollError) Unwrap() error { return e.err }
+
+// Is makes errors.Is(err, ErrConfig) hold.
+func (e *enrollError) Is(target error) bool { return target == ErrConfig }
+
+const registryFails = "sqllock: the registry of heartbeats cannot be written"
+
+// A registration is the errand that writes the registry, once a heartbeat.
+type registration struct {
+	registered time.Duration // when it was last due, whether the write succeeded or not
+	failing    bool
+	row        *postgres.Register
+}
+
+func (e *registration) due(c *connection, heartbeat, _ bool) bool {
+	s := c.s
+	if s.registrar.tables.Load() == nil || !heartbeat && Now()-e.registered < s.options.Heartbeat {
+		return false
+	}
+	e.registered = Now()
+	e.row = c.toRegister()
+	return true
+}
+
+func (e *registration) send(c *connection) error {
+	return c.session.(postgres.Registrar).Register(*c.s.registrar.tables.Load(), e.row)
+}
+
+// complete logs when the registry begins to fail, and when it works again.
+func (e *registration) complete(c *connection, err error, _ bool) bool {
+	if err != nil && !c.stillHolds(err) {
+		return true
+	}
+	s := c.s
+	s.mu.Lock()
+	c.renew(Now())
+	s.mu.Unlock()
+	switch failing := err != nil; {
+	case failing && !e.failing:
+		s.options.Log.Warn(registryFails, "reason", err)
+	case !failing && e.failing:
+		s.options.Log.Info("sqllock: the registry of heartbeats is written again")
+	}
+	e.failing = err != nil
+	return true
+}
+
+// toRegister collects the record. The first slot records the waiting callers.
+func (c *connection) toRegister() *postgres.Register {
+	s := c.s
+	row := &postgres.Register{Process: s.registrar.process, Holder: s.registrar.holder, Lease: s.options.Lease, NoWaits: c.slot != s.slots[0]}
+	at := Now()
+	s.Table.Each(&c.owner, func(v keytable.View) {
+		if age := at - v.Since; v.Settled && age >= s.options.Heartbeat {
+			row.Held = append(row.Held, postgres.HeldKey{Key: dbKey(v.ID, v.Mode), Age: age, Namespace: v.Label, Name: v.Name})
+		}
+	})
+	if row.NoWaits {
+		return row
+	}
+	waits := make(waitingKeys)
+	s.Table.EachWait(func(id keytable.ID, info any) { waits.add(id, info.(*Wait), at, s.options.Heartbeat) })
+	for w, ids := range s.waits {
+		for id := range ids {
+			waits.add(id, w, at, s.options.Heartbeat)
+		}
+	}
+	for _, w := range waits {
+		row.Waits = append(row.Waits, *w)
+	}
+	return row
+}
+
+// A Wait is what a caller that waits holds, for the registry of a Session.
+type Wait struct {
+	Since   time.Duration
+	Any     bool       // the caller waits for any of several keys: what it holds is left out, since each key may not be the one that it gets
+	Holding []HeldLock // when the wait began
+}
+
+// A HeldLock is a lock that a caller held when it began to wait.
+type HeldLock struct {
+	Hold *keytable.Hold
+	ID   keytable.ID
+	PID  int64 // the server process that has the lock, if that is not a lock of the Session itself
+}
+
+// Note notes a wait for ids that is no request of the table, until Forget.
+func (s *Session) Note(w *Wait, ids ...keytable.ID) {
+	set := make(map[keytable.ID]struct{}, len(ids))
+	for _, id := range ids {
+		set[id] = struct{}{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits[w] = set
+}
+
+// Forget ends a wait. It may be called again.
+func (s *Session) Forget(w *Wait) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waits, w)
+}
+
+// Registers reports whether the Session has a registry.
+func (s *Session) Registers() bool { return s.registrar != nil }
+
+// NoteAfter is how long a wait elsewhere lasts before it is worth noting.
+func (s *Session) NoteAfter() time.Duration { return s.options.Heartbeat / 2 }
+
+// ProcessOf returns the server process that has h, or one without a PID.
+func (s *Session) ProcessOf(h *keytable.Hold) dialect.Process {
+	if c, ok := h.Owner().Life.(*connection); ok {
+		if b, ok := c.session.(dialect.Backend); ok {
+			return b.Process()
+		}
+	}
+	return dialect.Process{}
+}
+
+// waitingKeys counts the waiting callers, by the key and by what they hold.
+type waitingKeys map[waitingKey]*postgres.WaitingKey
+
+type waitingKey struct {
+	key, holding dialect.Key
+	holds        bool
+	pid          int64 // that of HeldLock: the same key may be held in several databases
+}
+
+// add adds w, which is for key id, if it is older than least. It leaves out locks
+// that have ended since the wait began.
+func (ws waitingKeys) add(id keytable.ID, w *Wait, at, least time.Duration) {
+	age := at - w.Since
+	if age < least {
+		return
+	}
+	key, holds := dbKey(id, keytable.Exclusive), false
+	for _, h := range w.Holding {
+		if !w.Any && h.Hold.Ended() == keytable.NotEnded {
+			ws.count(waitingKey{key, dbKey(h.ID, keytable.Exclusive), true, h.PID}, age)
+			holds = true
+		}
+	}
+	if !holds {
+		ws.count(waitingKey{key: key}, age)
+	}
+}
+
+func (ws waitingKeys) count(k waitingKey, age time.Duration) {
+	w := ws[k]
+	if w == nil {
+		w = &postgres.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds, HoldingPID: k.pid}
+		ws[k] = w
+	}
+	w.Waiters++
+	w.Age = max(w.Age, age)
+}

@@ -1,0 +1,183 @@
+package session
+
+import (
+	"errors"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/keytable"
+)
+
+// How full the server's shared lock table is. A connection looks at it once a
+// heartbeat, and before the Session requests more keys than its share.
+
+const (
+	// The server's lock table may be full up to this part; the rest is for other
+	// clients. The log says that there is room again below the second part.
+	roomPart, calmPart = 0.6, 0.5
+
+	// fewestPeers is how many connections of lockers are assumed at least, for
+	// some may have come since the last look.
+	fewestPeers = 8
+
+	// sharePart is the part of the room that all of them may take together before
+	// they look again. Each takes it without seeing what others take.
+	sharePart = 8
+
+	// mostAgain bounds what a Session of a large fleet may take again of what it
+	// has given back, where its part of the table is less.
+	mostAgain = 64
+
+	// lookPause is how long a full table is not looked at again, except by a
+	// heartbeat.
+	lookPause = 100 * time.Millisecond
+)
+
+// A room is what a Session knows of the room in the server's lock table.
+//
+// Invariant: between two looks the Session's locks grow by at most share and
+// again, or by one set. Such a set has at most a quarter of the keys that were
+// free. Growth counts from the fewest locks that the Session had meanwhile,
+// because other clients may take what it releases.
+type room struct {
+	known bool
+	at    time.Duration // of the last look
+	size  int           // places of the table, and those in use: as last measured
+	used  int
+	held  int  // locks that the Session had, or had asked for, at the last look; less what it has given back since beyond again
+	free  int  // places up to roomPart
+	share int  // of free, for this Session
+	again int  // of what it gives back, it may take so much again; others may have taken that
+	tight bool // the log has said that there is none
+}
+
+// seen notes the result of a look. When it began, the Session had held locks.
+func (r *room) seen(t dialect.LockTable, held int, at time.Duration) {
+	r.known, r.at, r.held = true, at, held
+	r.free = max(int(roomPart*float64(t.Size))-t.Used, 0)
+	peers := max(t.Sessions, fewestPeers)
+	r.share = r.free / (sharePart * peers)
+	if r.share == 0 && r.free >= 2*peers {
+		r.share = 1
+	}
+	r.again = max(t.Size/(sharePart*peers), min(r.free/64, mostAgain))
+}
+
+// more returns how many more keys may be requested now, when the Session has or
+// has requested n.
+func (r *room) more(n int) int {
+	if r.free == 0 {
+		return 0
+	}
+	return r.share - (n - r.held)
+}
+
+// limit notes in l how many more keys c may request: one by one, and as one
+// stack. The others stay queued if a look may show more room.
+func (s *Session) limit(l *keytable.Limits, c *connection) {
+	n := s.taken()
+	most, r := s.options.MaxHeld-n, &s.room
+	r.held = min(r.held, n+r.again)
+	if !r.known || r.more(n) >= most {
+		l.Grants, l.Beyond = most, errMaxHeld
+		return
+	}
+	l.Grants = r.more(n)
+	if survey := errandOf[*survey](c); survey.fresh {
+		survey.fresh = false
+		if l.Stack = min(most, max(l.Grants, r.free/4)); l.Stack > 0 {
+			l.Large = errFull
+		}
+	}
+	if r.share == 0 && Now()-r.at < lookPause {
+		l.Beyond = errFull
+	}
+}
+
+// taken returns how many locks the Session has or has requested.
+func (s *Session) taken() int {
+	n := s.Table.Held()
+	for _, sl := range s.slots {
+		if sl.conn != nil {
+			n += sl.conn.brings
+		}
+	}
+	return n
+}
+
+// lookFirst has c look at the table, because requests wait for more room.
+func (s *Session) lookFirst(c *connection) {
+	errandOf[*survey](c).wanted = true
+	signal(c.slot.wake)
+}
+
+// A survey is the errand that looks.
+type survey struct {
+	wanted bool // requests wait for it
+	fresh  bool // the table was looked at since the last batch
+	held   int  // locks held or requested when the look began
+	table  dialect.LockTable
+}
+
+func (e *survey) due(c *connection, heartbeat, _ bool) bool {
+	s := c.s
+	byOther := s.room.at != 0 && Now()-s.room.at < s.options.Heartbeat/2 // another connection has looked
+	if !e.wanted && (s.room.at != 0 && !heartbeat && Now()-s.room.at < s.options.Heartbeat || byOther) {
+		return false
+	}
+	e.wanted, e.held = false, s.taken()
+	return true
+}
+
+func (e *survey) send(c *connection) (err error) {
+	e.table, err = c.session.(dialect.Surveyor).LockTable()
+	return err
+}
+
+// complete notes the result of a look, and logs when the table becomes full or
+// has room again. A server that does not show its table leaves the room unknown.
+func (e *survey) complete(c *connection, err error, beat bool) bool {
+	wasBeat := c.completeAside(err, beat)
+	s := c.s
+	s.mu.Lock()
+	if c.dead.Load() {
+		s.mu.Unlock()
+		return wasBeat
+	}
+	answered := Now()
+	e.fresh = true
+	switch {
+	case err == nil:
+		s.room.seen(e.table, e.held, answered)
+		s.room.size, s.room.used = e.table.Size, e.table.Used
+	case isFull(err):
+		s.room.seen(dialect.LockTable{}, e.held, answered)
+	default: // this server does not tell
+		s.room = room{tight: s.room.tight, at: answered}
+	}
+	tight := s.room.known && s.room.share == 0
+	calm := err == nil && float64(e.table.Used) < calmPart*float64(e.table.Size)
+	news := tight && !s.room.tight || calm && s.room.tight
+	s.room.tight = tight || s.room.tight && !calm
+	s.mu.Unlock()
+	if news {
+		s.tellRoom(tight, e.table)
+	}
+	return wasBeat
+}
+
+// isFull reports whether the server denied a lock because its table is full.
+func isFull(err error) bool {
+	var failure *dialect.Failure
+	return errors.As(err, &failure) && failure.Kind == dialect.Full
+}
+
+// tellRoom logs the change. The log line holds no key.
+func (s *Session) tellRoom(tight bool, table dialect.LockTable) {
+	if !tight {
+		s.options.Log.Info("sqllock: the server's lock table has room again", "used", table.Used, "size", table.Size)
+		return
+	}
+	s.options.Log.Warn("sqllock: new keys are denied, since the server's lock table must have room for its other clients",
+		"used", table.Used, "size", table.Size, "limit", int(roomPart*float64(table.Size)))
+}

@@ -1,0 +1,146 @@
+package session
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// A slot is a place for one connection of a Session. The connection may be lost
+// and replaced. s.mu protects it.
+//
+// The first slot is in one of these states:
+//
+//	connected    conn is set
+//	asleep       no caller needs a connection, and none is being opened
+//	connecting   neither: keepConnected opens a connection, with growing pauses
+type slot struct {
+	s        *Session
+	wake     chan struct{} // holds a token when there may be something to send
+	inDriver *atomic.Int32 // attempts in progress in the driver, those that nobody waits for included: of the first slot, or of all others
+
+	conn    *connection // nil: none
+	away    error       // why requests have no chance here: no response, or no connection
+	down    *time.Timer // until calls fail, while there is no connection
+	wasLost bool        // there was a connection and it was lost, or an attempt at one failed
+	asleep  bool
+	retired bool // not needed any more
+}
+
+func newSlot(s *Session) *slot {
+	return &slot{s: s, wake: make(chan struct{}, 1), inDriver: new(atomic.Int32)}
+}
+
+// growPause is how long a Session goes without another connection after an
+// attempt at one has failed.
+const growPause = 10 * time.Second
+
+// chosen returns the connection that requests go to now: the first with room, so
+// that few locks stay on few connections. If none has room, it is the one with
+// the fewest locks, and another connection is opened. A doubtful connection gets
+// no request while there is another.
+func (s *Session) chosen() *connection {
+	var best *connection
+	for _, sl := range s.slots {
+		c := sl.conn
+		switch {
+		case c == nil:
+		case best == nil, best.doubtful && !c.doubtful:
+			best = c
+		case best.doubtful != c.doubtful:
+		case s.isFull(best) && c.load() < best.load():
+			best = c
+		}
+	}
+	if best != nil && s.isFull(best) && s.mayGrow() {
+		s.grow()
+	}
+	return best
+}
+
+// isFull reports whether c has as many locks as a connection should.
+func (s *Session) isFull(c *connection) bool {
+	return s.options.perConn > 0 && c.load() >= s.options.perConn
+}
+
+// load returns how many locks are on c, or may soon be.
+func (c *connection) load() int {
+	return c.s.Table.HeldBy(&c.owner) + c.brings
+}
+
+// mayGrow reports whether to open another connection. It respects WithMaxConns.
+// It leaves one connection of the pool for the proof that each new connection
+// needs.
+func (s *Session) mayGrow() bool {
+	limit := s.options.maxConns()
+	if pool := s.db.Stats().MaxOpenConnections; pool > 0 {
+		limit = min(limit, pool-1)
+	}
+	connecting := slices.ContainsFunc(s.slots, func(sl *slot) bool { return sl.conn == nil })
+	return len(s.slots) < limit && !connecting && (s.growAfter == 0 || Now() >= s.growAfter)
+}
+
+// grow adds a slot, which takes requests once it has connected.
+func (s *Session) grow() {
+	sl := newSlot(s)
+	sl.away, sl.inDriver = ErrUnavailable, &s.inDriver
+	s.setSlots(append(slices.Clone(s.slots), sl))
+	s.tasks.Add(1)
+	go sl.keepConnected(nil)
+}
+
+// remove takes sl, which has no locks, out of use.
+func (s *Session) remove(sl *slot) {
+	sl.retired = true
+	s.setSlots(slices.DeleteFunc(slices.Clone(s.slots), func(other *slot) bool { return other == sl }))
+	signal(s.slots[0].wake) // it may be the last one, and idle
+}
+
+// setSlots makes slots those of s.
+func (s *Session) setSlots(slots []*slot) {
+	s.slots = slots
+	wakes := make([]chan struct{}, len(slots))
+	for i, sl := range slots {
+		wakes[i] = sl.wake
+	}
+	s.wakes.Store(&wakes)
+}
+
+// setAway notes why requests have no chance on sl, or that they have (nil). The
+// table fails requests only while that holds for all slots.
+func (sl *slot) setAway(err error) {
+	sl.away = err
+	for _, other := range sl.s.slots {
+		if other.away == nil {
+			err = nil
+		}
+	}
+	sl.s.Table.SetAway(err)
+}
+
+// lost notes that the connection of sl is lost.
+func (sl *slot) lost() {
+	sl.conn, sl.wasLost = nil, true
+	sl.failLater()
+}
+
+// failLater starts the time after which callers fail, unless sl is connected
+// again by then. A caller waits for at most answerTimeout in all.
+func (sl *slot) failLater() {
+	s := sl.s
+	wait := s.options.timeout
+	if oldest := time.Duration(s.oldest.Load()); oldest != 0 {
+		wait = max(oldest+wait-Now(), 0)
+	}
+	if sl.down != nil {
+		sl.down.Reset(wait)
+		return
+	}
+	sl.down = time.AfterFunc(wait, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if sl.conn == nil && sl.away == nil && !sl.asleep && !s.closed {
+			sl.setAway(errNoConnection)
+		}
+	})
+}
