@@ -3,11 +3,18 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+	"github.com/latchkey-go/latchkey/internal/keytable"
+	"github.com/latchkey-go/latchkey/internal/session"
 )
 
 // A ConnLocker is a Locker on one connection that its caller owns. It is for
@@ -30,17 +37,19 @@ import (
 // through a pool in session mode. Behind a transaction pooler two connections
 // may share a session and both get a key: no proof is made here.
 type ConnLocker struct {
-	conn  *postgres.Conn
-	table *keyTable
+	home
+	conn   *postgres.Conn
+	poller *session.Poller
 
-	// protected by table.mu
-	queue   []*keyState    // to take or to give back
+	owner   keytable.Owner
+	working atomic.Bool // a goroutine sends
+	pending atomic.Bool // it must look again for something to send
+	doubt   atomic.Bool // a call ended without a response: the connection is destroyed
+
+	mu      sync.Mutex     // protects what follows
 	distant []*distantWait // to look whether they are in the same database
 	looking *distantWait   // for which a statement may be under way; nil: none
-	later   []*keyState    // what could not be given back: with the next call
-	running bool           // a goroutine sends
-	stepped chan struct{}  // closed, and made anew, when a statement was answered: stepLocked
-	doubt   bool           // a call ended without an answer
+	stepped chan struct{}  // closed, and made anew, when a statement was answered
 }
 
 // OnConn returns a ConnLocker on conn. It panics if conn is nil.
@@ -49,9 +58,15 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
 	c := &ConnLocker{conn: postgres.OnConn(conn), stepped: make(chan struct{})}
-	c.table = newKeyTable(c)
-	c.table.timeout = bound.Of(answerTimeout)
-	c.table.onTimeout = c.mistrustLocked
+	c.home = home{
+		table: keytable.New(keytable.Config{
+			Wake: c.wake, Now: session.Now, NewHold: newHold, HandOver: session.Fairness, YieldFor: session.YieldFor,
+		}),
+		late:   bound.Of(session.AnswerTimeout),
+		onLate: func() { c.doubt.Store(c.doubt.Load() || c.working.Load()) },
+		pid:    func(*Lock) int64 { return c.conn.PID() },
+	}
+	c.poller = session.NewPoller(c.table, session.Now)
 	return c
 }
 
@@ -61,163 +76,199 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 //   - ErrNotExclusive: another server process responds than before.
 //   - ErrUnavailable: there is no response within a second.
 func (c *ConnLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquireQuietly(ctx, key, want{})
+	return c.acquireQuietly(ctx, key, keytable.Want{})
 }
 
 // Lock waits for key until ctx ends. In this process the first to come is the
 // first to be served. Lock tries from time to time, and leaves the connection
 // free in between.
 func (c *ConnLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquireQuietly(ctx, key, want{waits: true})
+	return c.acquireQuietly(ctx, key, keytable.Want{Waits: true})
 }
 
 // TryRLock acquires key for one of several readers, like [Session.TryRLock].
 // Its errors are those of TryLock.
 func (c *ConnLocker) TryRLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquireQuietly(ctx, key, want{mode: shared})
+	return c.acquireQuietly(ctx, key, keytable.Want{Mode: keytable.Shared})
 }
 
 // RLock is TryRLock that waits until ctx ends.
 func (c *ConnLocker) RLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquireQuietly(ctx, key, want{mode: shared, waits: true})
+	return c.acquireQuietly(ctx, key, keytable.Want{Mode: keytable.Shared, Waits: true})
 }
 
-// mistrustLocked has the connection destroyed if a statement is still under
-// way.
-func (c *ConnLocker) mistrustLocked() { c.doubt = c.doubt || c.running }
-
-// A ConnLocker is the source of its table. It keeps nothing for a key.
-func (c *ConnLocker) newKey() *keyState { return &keyState{own: plainKey{}} }
-func (c *ConnLocker) take(k *keyState) {
-	k.phase = queued
-	c.sendLocked(k)
-}
-
-// takeGroup is never called: a ConnLocker takes one key at a time.
-func (c *ConnLocker) takeGroup(*request)   {}
-func (c *ConnLocker) away(*keyState) error { return nil }
-func (c *ConnLocker) giveBack(k *keyState) { c.sendLocked(k) }
-
-// sendLocked queues keys, behind what could not be released until now. A
-// goroutine works on the queue until it is empty.
-func (c *ConnLocker) sendLocked(keys ...*keyState) {
-	c.queue = append(append(c.queue, c.later...), keys...)
-	c.later = nil
-	if len(c.queue)+len(c.distant) > 0 && !c.running {
-		c.running = true
-		go c.work()
+// acquireQuietly acquires key. When it returns, no statement of this call comes
+// between those of the owner.
+func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w keytable.Want) (*Lock, error) {
+	c.work() // to release what could not be released before
+	var waits []*distantWait
+	if w.Waits {
+		waits = noteDistantWaits(ctx, key, c.lookLater)
+		defer endWaits(waits) // also if ctx panics
 	}
+	lock, err := c.tryFor(ctx, w, key)
+	endWaits(waits)
+	if len(waits) > 0 || err != nil && ctx.Err() != nil {
+		c.awaitQuiet(key, waits)
+	}
+	return lock, err
 }
 
-// sendLater tries again to release what could not be released before.
-func (c *ConnLocker) sendLater() {
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	c.sendLocked()
+// tryFor acquires key. A request that only tries ends after hm.late.
+func (hm home) tryFor(ctx context.Context, w keytable.Want, key Key) (*Lock, error) {
+	if !w.Waits {
+		timer := time.NewTimer(hm.late)
+		defer timer.Stop()
+		w.Late, w.LateErr = timer.C, hm.Err
+	}
+	return hm.acquire(ctx, w, key)
 }
 
+// wake starts the goroutine that sends. The table is locked.
+func (c *ConnLocker) wake() { c.work() }
+
+// work sees that a goroutine sends what is queued, until there is nothing left.
 func (c *ConnLocker) work() {
-	for {
-		k, key, release := c.next()
-		if k == nil {
-			if !c.lookForSession() {
+	c.pending.Store(true)
+	if !c.working.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		for {
+			for c.pending.Swap(false) {
+				var b keytable.Batch
+				for c.step(&b) || c.lookForSession() {
+				}
+			}
+			c.working.Store(false)
+			if !c.pending.Load() || !c.working.CompareAndSwap(false, true) {
 				return
 			}
-			continue
 		}
-		step := c.conn.Try
-		if release {
-			step = c.conn.Release
-		}
-		ok, err := step(key)
-		missing := release && err == nil && !ok
-		c.table.mu.Lock()
-		doubt := c.doubt
-		c.table.mu.Unlock()
-		if missing || (err != nil && !dialect.Survives(err)) || doubt {
-			c.dropConnection(k, err)
-		} else {
-			c.completeStep(k, ok, err)
-		}
-	}
+	}()
 }
 
-// next takes the next key off the queue, and says what to do; nil if there is
-// none.
-func (c *ConnLocker) next() (k *keyState, key dialect.Key, release bool) {
-	t := c.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for len(c.queue) > 0 {
-		k, c.queue = c.queue[0], c.queue[1:]
-		switch {
-		case k.phase == releasing:
-			k.phase = freeing
-			return k, k.dbKey(), true
-		case k.phase == queued && len(k.waiters) == 0: // all have given up
-			k.phase = idle
-			t.forgetLocked(k)
-		case k.phase == queued:
-			t.requestedLocked(k, k.wantedMode())
-			return k, k.dbKey(), false
-		}
+// oneKey has a batch carry one key.
+var oneKey = keytable.Limits{Keys: 1, Grants: math.MaxInt, Most: math.MaxInt}
+
+// step sends one statement, if one is queued, and reports that. After the loss of
+// the connection nothing is.
+func (c *ConnLocker) step(b *keytable.Batch) bool {
+	if !c.table.Prepare(&c.owner, oneKey, b) {
+		return false
 	}
-	c.queue = nil
-	return nil, dialect.Key{}, false
+	var (
+		ok  bool
+		err error
+	)
+	release := len(b.Releases) > 0
+	if release {
+		k := b.Releases[0]
+		ok, err = c.conn.Release(dbKey(k))
+	} else {
+		ok, err = c.conn.Try(dbKey(b.Looks[0].Keys[0]))
+	}
+	lost := err != nil && !dialect.Survives(err) || release && err == nil && !ok || c.doubt.Load()
+	switch {
+	case lost:
+		c.lose(b, err)
+	case err != nil: // the session lives: its owner's transaction has failed, say
+		c.table.Reconcile(&c.owner, b, session.Now(), func(keytable.ID, keytable.Mode) bool { return release }, session.FromDialect(err))
+		c.table.Stall(&c.owner, b, session.FromDialect(err))
+	default:
+		if ok && !release {
+			b.Looks[0].Won = append(b.Looks[0].Won, 0)
+		}
+		c.table.Complete(&c.owner, b, session.Now())
+	}
+	c.noteStep()
+	c.poller.Look()
+	return err == nil // what has failed is tried again with the next call
 }
 
-func (c *ConnLocker) stepLocked() {
+// dbKey returns the key of k as the database sees it.
+func dbKey(k *keytable.State) dialect.Key {
+	key := dialect.Key{Space: dialect.Space(k.ID().Space), ID: k.ID().Number}
+	if k.Mode() == keytable.Shared {
+		return key.Shared()
+	}
+	return key
+}
+
+// noteStep tells those who wait for a statement to end.
+func (c *ConnLocker) noteStep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	close(c.stepped)
 	c.stepped = make(chan struct{})
 }
 
-// completeStep completes the statement for k.
-func (c *ConnLocker) completeStep(k *keyState, ok bool, err error) {
-	t := c.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case k.phase == freeing && err == nil:
-		t.freedLocked(k, nil)
-	case k.phase == freeing: // the session lives: its owner's transaction has failed, say
-		t.replyLocked(k, fromDialect(err))
-		t.denyTriesLocked(k, fromDialect(err))
-		k.phase = releasing
-		c.later = append(c.later, k)
-		if len(k.waiters) > 0 { // the waiters make no other call that would try again
-			time.AfterFunc(jitter(pollAway), c.sendLater)
-		}
-	case err != nil:
-		t.deniedLocked(k, fromDialect(err))
-	case ok:
-		t.grantedLocked(k, now())
-	default:
-		t.deniedLocked(k, ErrHeld)
+// lose ends every lock, because the connection is gone or in doubt. No later
+// call gets one.
+func (c *ConnLocker) lose(b *keytable.Batch, err error) {
+	closed := ErrClosed
+	if err = session.FromDialect(err); err == nil {
+		err = closed
+	} else if errors.Is(err, ErrClosed) {
+		closed = err
 	}
-	c.stepLocked()
+	ends := c.table.Lose(&c.owner, b, err)
+	ends = append(ends, c.table.Close(closed)...)
+	ends.Announce()
+	c.poller.Stop()
+	c.conn.Destroy() // may wait for a Rows or a Tx of the connection's owner
 }
 
-// dropConnection ends every lock, because the connection is gone or in doubt.
-func (c *ConnLocker) dropConnection(k *keyState, err error) {
-	t := c.table
-	t.mu.Lock()
-	c.doubt = true // nothing on it counts any more
-	if k.phase == requested {
-		if err = fromDialect(err); err == nil {
-			err = ErrClosed
+// awaitQuiet waits until no statement for key, whose call was given up, is under
+// way, and none that looks for one of waits, which have ended. Such a statement
+// would come between those of the owner.
+func (c *ConnLocker) awaitQuiet(key Key, waits []*distantWait) {
+	timer := time.NewTimer(c.late)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		stepped, looking := c.stepped, slices.Contains(waits, c.looking)
+		c.mu.Unlock()
+		if !looking && !c.table.IsOrphaned(key.id()) {
+			return
 		}
-		t.deniedLocked(k, err)
-	}
-	var locks []*Lock
-	for k := range t.keys.all() {
-		if k.phase == held || k.phase == releasing || k.phase == freeing {
-			locks = k.appendHolders(locks)
-			t.freedLocked(k, ErrLost)
+		select {
+		case <-stepped:
+		case <-timer.C:
+			c.onLate()
+			return
 		}
 	}
-	c.stepLocked()
-	ended := endAllLocked(locks, endLost)
-	t.mu.Unlock()
-	ended.announce()
-	c.conn.Destroy() // may wait for a Rows or a Tx of the connection's owner
+}
+
+// lookLater has the connection look, between two of its statements, whether w is
+// in the database of its Session.
+func (c *ConnLocker) lookLater(w *distantWait) {
+	c.mu.Lock()
+	c.distant = append(c.distant, w)
+	c.mu.Unlock()
+	c.work()
+}
+
+// lookForSession looks for one of distant, and reports whether there was one.
+func (c *ConnLocker) lookForSession() bool {
+	c.mu.Lock()
+	if len(c.distant) == 0 {
+		c.mu.Unlock()
+		return false
+	}
+	w := c.distant[0]
+	c.distant = c.distant[1:]
+	c.looking = w // before it is seen whether w lasts, since a call ends w and then waits for the look
+	c.mu.Unlock()
+	if w.lasts() {
+		if same, err := c.conn.IsNeighbour(w.process); same && err == nil { // the next try finds out about a broken connection
+			w.noted()
+		}
+	}
+	c.mu.Lock()
+	c.looking = nil
+	c.mu.Unlock()
+	c.noteStep()
+	return true
 }

@@ -84,13 +84,13 @@ func fence(ctx context.Context, tx Tx, lock *Lock) error {
 		usertx.Spoil(ctx, tx)
 		return err
 	}
-	passage, err := usertx.Fence(ctx, tx, lock.key.id(), *token)
+	passage, err := usertx.Fence(ctx, tx, lock.key.db(), *token)
 	if passage == usertx.Elsewhere && token.Outlives {
-		if token, err = lock.drawInstead(ctx, token); err != nil {
+		if token, err = lock.draw(ctx, token); err != nil {
 			usertx.Spoil(ctx, tx)
 			return err
 		}
-		passage, err = usertx.Fence(ctx, tx, lock.key.id(), *token)
+		passage, err = usertx.Fence(ctx, tx, lock.key.db(), *token)
 	}
 	switch {
 	case err != nil:

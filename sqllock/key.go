@@ -25,8 +25,8 @@ type Key struct {
 	space       dialect.Space
 }
 
-// id returns the key as the database sees it.
-func (k Key) id() dialect.Key { return dialect.Key{Space: k.space, ID: k.number} }
+// db returns the key as the database sees it.
+func (k Key) db() dialect.Key { return dialect.Key{Space: k.space, ID: k.number} }
 
 // Int64 returns the number that stands for the key in the database, in each of
 // its key spaces. It is the argument of pg_advisory_lock(bigint). For a key

@@ -3,10 +3,14 @@ package sqllock
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/keytable"
+	"github.com/latchkey-go/latchkey/internal/session"
 )
 
 // A Lock is a key that a caller holds. A [Locker] returns it, and Unlock
@@ -17,20 +21,15 @@ import (
 // Then Unlock does nothing, Err returns ErrUnavailable, and Bind and Context
 // return contexts without a lock.
 //
-// Invariant: a lock ends once. From then on ended says how, and more holds no
-// hook that has not been told.
+// Invariant: a lock ends once. From then on hold says how.
 type Lock struct {
-	key   Key
-	ctx   context.Context // of the call that took the lock: its values
-	home  home
-	life  lifeline  // of a Session's lock: its connection; else nil
-	state *keyState // its place in the table
-	tx    *txHolder // of a TxLocker's lock; else nil
+	hold keytable.Hold
+	key  Key
+	ctx  context.Context // of the call that took the lock: its values
+	home home
+	tx   *txHolder // of a TxLocker's lock; else nil
 
-	shared bool // it is one of several readers'
-
-	ended    atomic.Uint32 // endNot until the lock ends, then how; set once, under mu
-	detached atomic.Bool   // Bind ignores the lock
+	detached atomic.Bool // Bind ignores the lock
 
 	mu       sync.Mutex // protects what follows; never held while calling out
 	finished bool       // Unlock has its result
@@ -39,62 +38,47 @@ type Lock struct {
 
 // attached is what few locks have. It is a second allocation.
 type attached struct {
-	token *dialect.Token  // for Fence; nil until it is drawn
-	name  string          // for people
-	cause error           // why Bind's contexts ended: a loss, or Cancel
-	work  *boundContext   // of Context
-	bound []*boundContext // made by Bind and not cancelled yet
-	first boundContext    // the first of them: most locks have one; it stays as long as the lock
-	one   [1]*boundContext
-	hook  func(cause error)   // the first of OnEnd: most locks have one at the most
-	hooks []func(cause error) // the others
+	token *dialect.Token // for Fence; nil until it is drawn
+	name  string         // for people
+	cause error          // why Bind's contexts ended: a loss, or Cancel
+	work  *lockContext   // of Context
+	bound []*lockContext // made by Bind and not cancelled yet
+	hooks []func(cause error)
 
 	result error         // of Unlock
 	done   chan struct{} // closed when finished; made by who waits for it
 }
 
-// attachLocked returns what is attached to l. l.mu is held.
-func (l *Lock) attachLocked() *attached {
+// A home is what the locks of one locker have in common.
+type home struct {
+	table   *keytable.Table
+	session *session.Session  // nil unless the locker is a Session
+	late    time.Duration     // how long a try and Unlock wait; 0: the source sees to that
+	onLate  func()            // called then; may be nil
+	pid     func(*Lock) int64 // the server process that has a lock; 0: not known; nil: of a Session
+}
+
+// newHold makes the hold of a lock. It is a keytable.Config's.
+func newHold() *keytable.Hold {
+	l := new(Lock)
+	l.hold.Holder = (*holder)(l)
+	return &l.hold
+}
+
+// lockOf returns the lock of h, which a call with ctx has acquired as key.
+func (hm home) lockOf(ctx context.Context, h *keytable.Hold, key Key) *Lock {
+	l := (*Lock)(h.Holder.(*holder))
+	l.ctx, l.key, l.home = ctx, key, hm
+	return l
+}
+
+// attach returns what is attached to l. l.mu is held.
+func (l *Lock) attach() *attached {
 	if l.more == nil {
 		l.more = new(attached)
 	}
 	return l.more
 }
-
-// A home is what a Lock goes back to: the key table of its locker.
-type home interface {
-	// unlock releases l, within a bound. It is called once, after l has ended.
-	unlock(l *Lock) error
-
-	// unlockAll is unlock for several locks. It also finishes them, and joins
-	// their errors.
-	unlockAll(locks []*Lock) error
-}
-
-// A lifeline is what a Session's lock lives on: a connection and its lease.
-type lifeline interface {
-	// expired reports whether the lock is no longer certainly held.
-	expired() bool
-
-	// over is expired by a clock that is cheap to read. That clock may miss the
-	// time for which the system was suspended.
-	over() bool
-
-	// loseLease ends every lock that lives on it, because it has expired. They
-	// have ended when it returns, as lost or with the Close of their Session.
-	loseLease()
-}
-
-// How a Lock ended.
-const (
-	endNot uint32 = iota
-	endReleased
-	endLost
-	endClosed // lost, with its Session's Close
-)
-
-// endCauses are the causes for contexts and hooks.
-var endCauses = [...]error{endReleased: ErrReleased, endLost: ErrLost, endClosed: ErrClosed}
 
 // Key returns the key that is locked. That of a nil *Lock is the zero Key.
 func (l *Lock) Key() Key {
@@ -118,14 +102,14 @@ func (l *Lock) Err() error {
 	if l == nil {
 		return ErrUnavailable
 	}
-	switch l.ended.Load() {
-	case endReleased:
+	switch l.hold.Ended() {
+	case keytable.Released:
 		return ErrReleased
-	case endLost, endClosed:
+	case keytable.Lost, keytable.Closed:
 		return ErrLost
 	}
-	if l.life != nil && l.life.expired() {
-		l.life.loseLease()
+	if life := l.hold.Owner().Life; life != nil && life.Expired() {
+		life.LoseLease()
 		return ErrLost
 	}
 	return nil
@@ -145,26 +129,28 @@ func (l *Lock) Unlock() (err error) {
 	if l == nil {
 		return nil
 	}
-	if l.mayUnlock() {
-		if e, ok := l.end(endReleased); ok {
-			defer func() { err = l.finish(l.home.unlock(l)) }() // also if a hook panics
-			e.announce()
-			return nil
-		}
+	if l.end() {
+		defer func() { // also if a hook panics
+			var result [1]error
+			err = l.finish(l.home.table.Release(result[:0], l.home.waiter(), &l.hold)[0])
+		}()
+		l.endContexts(keytable.Released)
+		l.callHooks(keytable.Released)
+		return nil
 	}
-	if l.ended.Load() != endReleased {
+	if l.hold.Ended() != keytable.Released {
 		return ErrLost
 	}
 	return l.wait()
 }
 
-// mayUnlock reports whether the lock has not ended. It ends a lock whose lease
-// has passed. If another goroutine ends it, mayUnlock waits for that.
-func (l *Lock) mayUnlock() bool {
-	if l.life != nil && l.life.over() && l.ended.Load() == endNot {
-		l.life.loseLease()
+// end ends the lock for Unlock, and reports whether it had not ended. It ends a
+// lock whose lease has passed as lost.
+func (l *Lock) end() bool {
+	if life := l.hold.Owner().Life; life != nil && l.hold.Ended() == keytable.NotEnded && life.Over() {
+		life.LoseLease()
 	}
-	return l.ended.Load() == endNot
+	return l.hold.End(keytable.Released)
 }
 
 // finish stores the result of Unlock for callers that call it again.
@@ -173,7 +159,7 @@ func (l *Lock) finish(result error) error {
 	defer l.mu.Unlock()
 	l.finished = true
 	if result != nil {
-		l.attachLocked().result = result
+		l.attach().result = result
 	}
 	if l.more != nil && l.more.done != nil {
 		close(l.more.done)
@@ -184,7 +170,7 @@ func (l *Lock) finish(result error) error {
 // wait returns the result of the Unlock that another call has begun.
 func (l *Lock) wait() error {
 	l.mu.Lock()
-	more := l.attachLocked()
+	more := l.attach()
 	if !l.finished && more.done == nil {
 		more.done = make(chan struct{})
 	}
@@ -196,86 +182,106 @@ func (l *Lock) wait() error {
 	return more.result
 }
 
-// An ending is what must be told of the end of a lock, without l.mu.
-type ending struct {
-	cause error
-	work  *boundContext
-	bound []*boundContext
-	hook  func(cause error)
-	hooks []func(cause error)
+// waiter returns what waits for the response to a release.
+func (hm home) waiter() keytable.Waiter {
+	if hm.late == 0 {
+		return untilDone{}
+	}
+	return hm
 }
 
-// end ends the lock for its holder, unless it has ended before. If ok is true,
-// the caller must announce e.
-func (l *Lock) end(how uint32) (e ending, ok bool) {
+// untilDone waits for a source that always responds.
+type untilDone struct{}
+
+func (untilDone) Wait(done <-chan struct{}) bool { <-done; return true }
+func (untilDone) Err() error                     { return nil }
+
+// Wait waits for at most hm.late.
+func (hm home) Wait(done <-chan struct{}) bool {
+	timer := time.NewTimer(hm.late)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Err is the error after that.
+func (hm home) Err() error {
+	if hm.onLate != nil {
+		hm.onLate()
+	}
+	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, hm.late)
+}
+
+// endCauses are the causes for contexts and hooks.
+var endCauses = [...]error{keytable.Released: ErrReleased, keytable.Lost: ErrLost, keytable.Closed: ErrClosed}
+
+// A holder is a Lock as the key table sees it. It implements keytable.Holder.
+type holder Lock
+
+func (h *holder) EndContexts(how keytable.End) { (*Lock)(h).endContexts(how) }
+func (h *holder) CallHooks(how keytable.End)   { (*Lock)(h).callHooks(how) }
+func (h *holder) Name() string                 { return (*Lock)(h).name() }
+
+// endContexts ends contexts of l, which has ended. A lock given back early
+// leaves its request's contexts alone.
+func (l *Lock) endContexts(how keytable.End) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended.Load() != endNot {
-		return ending{}, false
-	}
-	l.ended.Store(how)
 	more := l.more
-	if how != endReleased { // a lock given back early leaves its request's contexts alone
-		more = l.attachLocked()
-		e.bound = more.bound
+	if more == nil && how == keytable.Released {
+		l.mu.Unlock()
+		return
+	}
+	more = l.attach()
+	ended := append([]*lockContext(nil), more.work)
+	if how != keytable.Released {
 		more.cause = cmp.Or(more.cause, endCauses[how])
+		ended = append(ended, more.bound...)
+		more.bound = nil
 	}
-	if more == nil {
-		return e, true
-	}
-	e.cause, e.work, e.hook, e.hooks = endCauses[how], more.work, more.hook, more.hooks
-	more.bound, more.hook, more.hooks = nil, nil, nil
-	return e, true
-}
-
-// endings are what must be told of locks that end together.
-type endings []ending
-
-// endAllLocked ends locks that end together. table.mu is held. A Session's
-// connection is dead before the first lock ends, so Unlock of another lock waits
-// for table.mu, and finds that lock lost. The caller announces the endings when it
-// has released table.mu.
-func endAllLocked(locks []*Lock, how uint32) endings {
-	all := make(endings, 0, len(locks))
-	for _, l := range locks {
-		if e, ok := l.end(how); ok {
-			all = append(all, e)
+	l.mu.Unlock()
+	for _, c := range ended {
+		if c != nil {
+			c.cancel(endCauses[how])
 		}
 	}
-	return all
 }
 
-// announce ends all contexts, and then calls the hooks. A holder that is told
-// of the end of one lock finds that the contexts of the others have ended.
-func (all endings) announce() {
-	for i := range all {
-		all[i].endContexts()
+// callHooks calls the functions of OnEnd.
+func (l *Lock) callHooks(how keytable.End) {
+	l.mu.Lock()
+	var hooks []func(cause error)
+	if l.more != nil {
+		hooks, l.more.hooks = l.more.hooks, nil
 	}
-	for i := range all {
-		all[i].callHooks()
-	}
-}
-
-// announce ends the contexts, and then calls the hooks.
-func (e *ending) announce() {
-	e.endContexts()
-	e.callHooks()
-}
-
-func (e *ending) endContexts() {
-	if e.work != nil {
-		e.work.cancel(e.cause)
-	}
-	for _, b := range e.bound {
-		b.cancel(e.cause)
+	l.mu.Unlock()
+	for _, hook := range hooks {
+		hook(endCauses[how])
 	}
 }
 
-func (e *ending) callHooks() {
-	if e.hook != nil {
-		e.hook(e.cause)
+// SetName gives the lock a name for people. A Session with [WithRegistry]
+// writes it down with each heartbeat. The package never sets a name by itself,
+// because a name may be personal data and whoever reads the table sees it. A
+// name is cut after 200 bytes. Of several readers of a key one name is shown.
+func (l *Lock) SetName(name string) {
+	if l == nil {
+		return
 	}
-	for _, hook := range e.hooks {
-		hook(e.cause)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.attach().name = name
+}
+
+// name returns the name of l, or "".
+func (l *Lock) name() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.more == nil {
+		return ""
 	}
+	return l.more.name
 }

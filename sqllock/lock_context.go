@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
 // What the holder of a lock works with: contexts that carry the lock and end
@@ -22,10 +24,10 @@ func (l *Lock) Context() context.Context {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	more := l.attachLocked()
+	more := l.attach()
 	if more.work == nil {
-		more.work = &boundContext{parent: context.WithoutCancel(l.ctx), lock: l}
-		if cause := cmp.Or(more.cause, endCauses[l.ended.Load()]); cause != nil {
+		more.work = newLockContext(context.WithoutCancel(l.ctx), l)
+		if cause := cmp.Or(more.cause, endCauses[l.hold.Ended()]); cause != nil {
 			more.work.cancel(cause)
 		}
 	}
@@ -43,38 +45,91 @@ func (l *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.
 	if l == nil || l.detached.Load() {
 		return context.WithCancel(ctx)
 	}
+	c := newLockContext(ctx, l)
 	l.mu.Lock()
-	more := l.attachLocked()
-	b := &more.first
-	if b.lock != nil { // it is in use, or was
-		b = new(boundContext)
-	}
-	b.parent, b.lock = ctx, l
+	more := l.attach()
 	cause := more.cause
+	if how := l.hold.Ended(); cause == nil && how != keytable.Released {
+		cause = endCauses[how]
+	}
 	if cause == nil {
-		if more.bound == nil {
-			more.bound = more.one[:0]
-		}
-		more.bound = append(more.bound, b)
+		more.bound = append(more.bound, c)
 	}
 	l.mu.Unlock()
 	if cause != nil {
-		b.cancel(cause)
+		c.cancel(cause)
 	}
-	return b, b.unbind
+	return c, c.unbind
+}
+
+// A lockContext is a context that carries a lock and ends when the lock is lost.
+type lockContext struct {
+	context.Context // of context.WithCancelCause
+	cancel          context.CancelCauseFunc
+	parent          context.Context
+	lock            *Lock
+}
+
+func newLockContext(parent context.Context, l *Lock) *lockContext {
+	ctx, cancel := context.WithCancelCause(parent)
+	return &lockContext{ctx, cancel, parent, l}
 }
 
 // unbind is the cancel function of Bind.
-func (c *boundContext) unbind() {
+func (c *lockContext) unbind() {
 	l := c.lock
 	l.mu.Lock()
-	bound := l.more.bound
-	if i := slices.Index(bound, c); i >= 0 {
-		l.more.bound = slices.Delete(bound, i, i+1)
+	if i := slices.Index(l.more.bound, c); i >= 0 {
+		l.more.bound = slices.Delete(l.more.bound, i, i+1)
 	}
 	l.mu.Unlock()
 	c.cancel(context.Canceled)
 }
+
+// Err checks the lease by the clock, so it reports a loss before any timer has
+// fired.
+func (c *lockContext) Err() error {
+	if c.Context.Err() == nil && c.lock.Err() == ErrLost { //nolint:errorlint // Err returns it as it is
+		how := c.lock.hold.Ended()
+		if how == keytable.NotEnded { // another goroutine is about to end it
+			how = keytable.Lost
+		}
+		c.lock.endContexts(how)
+	}
+	return c.Context.Err()
+}
+
+// The context keys under which a lockContext returns its lock, its lock if that
+// is a lock of one of these keys, by the address, and itself.
+type (
+	lockKey    struct{}
+	oneOfKeys  []Key
+	carrierKey struct{}
+)
+
+func (c *lockContext) Value(key any) any {
+	switch key := key.(type) {
+	case lockKey:
+		return c.lock
+	case carrierKey:
+		return c
+	case *oneOfKeys:
+		if slices.Contains(*key, c.lock.key) {
+			return c.lock
+		}
+	}
+	return c.Context.Value(key)
+}
+
+// carrier returns the innermost context in ctx that carries a lock, or nil.
+func carrier(ctx context.Context) *lockContext {
+	c, _ := ctx.Value(carrierKey{}).(*lockContext)
+	return c
+}
+
+// CarriedLock returns the lock of c. It is for internal/rpclimit, whose contexts
+// get their locks after their children were made.
+func (c *lockContext) CarriedLock() *Lock { return c.lock }
 
 // DetachContexts makes Bind ignore the lock from now on. It is for a limiter in
 // a dry run, whose locks must not affect any request. Contexts that were bound
@@ -114,17 +169,13 @@ func (l *Lock) OnEnd(f func(cause error)) {
 		return
 	}
 	l.mu.Lock()
-	how := l.ended.Load()
-	if how == endNot {
-		more := l.attachLocked()
-		if more.hook == nil {
-			more.hook = f
-		} else {
-			more.hooks = append(more.hooks, f)
-		}
+	how := l.hold.Ended()
+	if how == keytable.NotEnded {
+		more := l.attach()
+		more.hooks = append(more.hooks, f)
 	}
 	l.mu.Unlock()
-	if how != endNot {
+	if how != keytable.NotEnded {
 		f(endCauses[how])
 	}
 }
@@ -141,7 +192,7 @@ func (l *Lock) Cancel(cause error) {
 		cause = context.Canceled
 	}
 	l.mu.Lock()
-	more := l.attachLocked()
+	more := l.attach()
 	if more.cause == nil {
 		more.cause = cause
 	}

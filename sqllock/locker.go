@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
 // What all lockers have in common, and several locks as one.
@@ -115,44 +117,67 @@ func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context
 // does, and joins the errors of all. If a hook of OnEnd panics, all locks are
 // released first, and then the panic goes on.
 func (ls Locks) Unlock() (err error) {
-	h := ls.home()
-	if h == nil {
+	table := ls.table()
+	if table == nil {
 		return ls.unlockEach()
 	}
-	var array [4]*Lock // most calls have a few locks: no allocation
-	ended, next := array[:0], 0
+	var (
+		array [4]*Lock // most calls have a few locks: no allocation
+		ended = array[:0]
+		next  = 0
+	)
 	defer func() {
-		err = errors.Join(err, h.unlockAll(ended))
+		err = errors.Join(err, unlockTogether(table, ended))
 		if next < len(ls) { // a hook panics
 			err = errors.Join(err, ls[next:].Unlock())
 		}
 	}()
 	for i, l := range ls {
-		if next = i + 1; l == nil {
-			continue
+		switch next = i + 1; {
+		case l == nil:
+		case l.end():
+			ended = append(ended, l)
+			l.endContexts(keytable.Released)
+			l.callHooks(keytable.Released)
+		default:
+			err = errors.Join(err, l.Unlock()) // it has ended before
 		}
-		if l.mayUnlock() {
-			if e, ok := l.end(endReleased); ok {
-				ended = append(ended, l)
-				e.announce()
-				continue
-			}
-		}
-		err = errors.Join(err, l.Unlock()) // it has ended before
 	}
 	return err
 }
 
-// home returns the home of all locks, or nil if they have not the same one.
-func (ls Locks) home() (same home) {
+// unlockTogether releases locks of table, which have ended, in one statement.
+func unlockTogether(table *keytable.Table, locks []*Lock) error {
+	if len(locks) == 0 {
+		return nil
+	}
+	var (
+		memory [4]error
+		array  [4]*keytable.Hold
+		holds  = array[:0]
+		errs   []error
+	)
+	for _, l := range locks {
+		holds = append(holds, &l.hold)
+	}
+	for i, err := range table.Release(memory[:0], locks[0].home.waiter(), holds...) {
+		if locks[i].finish(err) != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// table returns the table of all locks, or nil if they have not the same one.
+func (ls Locks) table() (same *keytable.Table) {
 	for _, l := range ls {
 		if l == nil {
 			continue
 		}
-		if same != nil && l.home != same {
+		if same != nil && l.home.table != same {
 			return nil
 		}
-		same = l.home
+		same = l.home.table
 	}
 	return same
 }

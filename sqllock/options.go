@@ -2,16 +2,14 @@ package sqllock
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/bound"
-	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
 	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+	"github.com/latchkey-go/latchkey/internal/session"
 )
 
 // The options of Open, their defaults, and the checks of one against the other.
@@ -39,14 +37,14 @@ func WithDialect(d Dialect) Option {
 // the time that the transaction of a lock may be idle. It has no end by
 // default.
 func WithLease(lease time.Duration) Option {
-	return func(o *options) { o.lease, o.leaseSet = lease, true }
+	return func(o *options) { o.Lease, o.LeaseSet = lease, true }
 }
 
 // WithHeartbeat sets how often an idle Session sends a statement to the server.
 // The default is a fifth of the lease. Three heartbeats must fit into four
 // fifths of the lease, so that one may be lost or late.
 func WithHeartbeat(every time.Duration) Option {
-	return func(o *options) { o.heartbeat, o.beatSet = every, true }
+	return func(o *options) { o.Heartbeat, o.BeatSet = every, true }
 }
 
 // WithMaxHeld limits how many locks a Session holds at once, 4,000 by default.
@@ -58,17 +56,21 @@ func WithHeartbeat(every time.Duration) Option {
 // has max_locks_per_transaction × (max_connections + max_prepared_transactions)
 // places. By default these are 6,400, of which all Sessions together use 3,840.
 func WithMaxHeld(n int) Option {
-	return func(o *options) { o.maxHeld = n }
+	return func(o *options) { o.MaxHeld = n }
 }
 
-// WithMaxConns limits the connections of a Session, 4 by default. A Session
-// uses one for each thousand locks held, so the default is enough for that of
-// WithMaxHeld.
+// WithMaxConns limits the connections of a Session. It uses one for each
+// thousand locks held, and the default is enough for WithMaxHeld: 4 for 4,000.
 //
 // A Session needs one more connection of the pool (SetMaxOpenConns) while it
 // connects, to prove that locks exclude. A pool of 5 is enough for the default.
 func WithMaxConns(n int) Option {
-	return func(o *options) { o.maxConns = n }
+	return func(o *options) {
+		o.MaxConns = n
+		if n <= 0 {
+			o.MaxConns = -1
+		}
+	}
 }
 
 // WithAsyncUnlock makes Unlock return without waiting for the database, which
@@ -78,7 +80,7 @@ func WithMaxConns(n int) Option {
 // the whole HTTP response.
 // Unlock does not report a loss that shows only then.
 func WithAsyncUnlock() Option {
-	return func(o *options) { o.async = true }
+	return func(o *options) { o.AsyncUnlock = true }
 }
 
 // WithLazyOpen lets Open succeed while the database is away. The Session tries
@@ -86,7 +88,7 @@ func WithAsyncUnlock() Option {
 // connected. Open still returns ErrNotExclusive and ErrConfig, since waiting
 // does not help there.
 func WithLazyOpen() Option {
-	return func(o *options) { o.lazy = true }
+	return func(o *options) { o.Lazy = true }
 }
 
 // WithLeaseTable makes the Session keep its locks as rows of tables instead of
@@ -103,7 +105,7 @@ func WithLazyOpen() Option {
 // Locks of a Session with WithLeaseTable and of one without it do not exclude
 // each other. Stop all instances before you change this option.
 func WithLeaseTable() Option {
-	return func(o *options) { o.table = true }
+	return func(o *options) { o.Table = true }
 }
 
 // WithSocket sets the function that finds the network connection under a
@@ -112,7 +114,7 @@ func WithLeaseTable() Option {
 // otherwise at the next heartbeat. The drivers pgx/v5/stdlib, lib/pq and
 // go-sql-driver/mysql do not need it.
 func WithSocket(find func(driverConn any) net.Conn) Option {
-	return func(o *options) { o.socket = find }
+	return func(o *options) { o.Socket = find }
 }
 
 // WithLogger sets the logger to which a Session reports that it lost or
@@ -122,154 +124,125 @@ func WithLogger(log *slog.Logger) Option {
 	if log == nil {
 		panic("sqllock: WithLogger needs a logger")
 	}
-	return func(o *options) { o.log = log }
+	return func(o *options) { o.Log = log }
 }
 
-// options are the options of a Session. Open copies them into the Session. Only
-// suit changes them after that, while the Session learns its dialect.
+// WithObserver has o told what happens to the connections of the Session. It
+// may be given several times, and each Observer is told.
+func WithObserver(o Observer) Option {
+	return func(opts *options) { opts.Observers = append(opts.Observers, session.Observer(o)) }
+}
+
+// An Observer is told what happens to the connections of a [Session], for
+// metrics and logs. Each func may be nil.
+//
+// A connection calls the funcs one after the other, and sends nothing meanwhile.
+// So they must not block or panic, and must not acquire or unlock a lock. They
+// may call Stats and Connections. Several connections may call them at the same
+// time. They get no key.
+type Observer struct {
+	// Exchanged: the database has answered a statement of locks, which took so
+	// long and requested or released so many keys. A heartbeat has none. These
+	// are the statements of [Stats].Exchanges.
+	Exchanged func(took time.Duration, keys int)
+
+	// Connected: a connection is open, and takes locks from now on.
+	Connected func()
+
+	// Lost: a connection was lost, with so many locks. cause is one of the words
+	// of [Stats].LossesBy. The holders of the locks have been told before.
+	Lost func(cause string, locks int)
+}
+
+// WithRegistry makes the Session record, for people, which locks it holds and
+// for which keys its callers wait. The functions lockwatch.Inspect and
+// lockwatch.Watch read this.
+//
+// It also records a wait at a ConnLocker, at a TxLocker or in LockTx in the same
+// database, if the caller's context carries a lock of the Session. A wait of this
+// kind that lasts costs a statement, or three in LockTx.
+//
+// The records go into the tables of lockwatch.Schema, in the schema of this
+// name, spelt as in the catalog. If it is empty, the search_path finds them.
+// The role needs SELECT, INSERT, UPDATE and DELETE on them. Open fails if they
+// are missing or the role may not write to them. A later connection of
+// WithLazyOpen logs this.
+//
+// The registry never costs a lock. A failed write is logged and repeated with
+// the next heartbeat. A write comes with each heartbeat, in the same round
+// trip, and does not wait for the disk. It contains only what has been held, or
+// waited for, as long as a heartbeat. A few such locks cost as much as some
+// tens of acquisitions. A thousand take the connection about 20 ms. A name is
+// written only for a lock that has one: see [Lock.SetName].
+//
+// WithRegistry is for PostgreSQL's advisory locks. Elsewhere Open returns an
+// error that matches errors.ErrUnsupported. In a lease table every lock is a
+// row already.
+func WithRegistry(schema string) Option {
+	return func(o *options) { o.Registry, o.Schema = true, schema }
+}
+
+// WithHolder sets the name under which a Session appears in the registry of
+// [WithRegistry]. The default consists of its host and process.
+func WithHolder(text string) Option {
+	return func(o *options) { o.HolderName = text }
+}
+
+// WithIdleClose makes a Session close its connection after it has had no lock
+// for d, so that a serverless database can suspend. The next call opens it
+// again. d is at least a second.
+//
+// A Session has no lock while none is held, requested or waited for. A campaign
+// of package election always holds or waits, so it keeps the connection open. A
+// heartbeat does not.
+//
+// The close costs no caller anything but time. It is no loss: no lock ends, and
+// Stats counts none. A call that opens the connection waits as it would after a
+// loss: TryLock returns ErrUnavailable after 0.9 s, and opening goes on. So use
+// Lock, or a limiter that waits, for a database that needs longer to start.
+// Each connection proves again that locks exclude.
+//
+// Use a *sql.DB of its own with SetConnMaxIdleTime, since the proof leaves a
+// connection in the pool. [Stats].IdleClosed tells a closed connection from a
+// database that is away.
+//
+// WithIdleClose panics if d is not positive. Open returns an error if d is less
+// than a second.
+func WithIdleClose(d time.Duration) Option {
+	if d <= 0 {
+		panic("sqllock: WithIdleClose needs a positive duration")
+	}
+	return func(o *options) { o.IdleClose = d }
+}
+
+// options are what Options set.
 type options struct {
-	lease        time.Duration
-	leaseSet     bool
-	heartbeat    time.Duration
-	beatSet      bool
-	maxHeld      int
-	maxConns     int
-	perConn      int // locks held on a connection before another is opened; 0: none is
-	async        bool
-	lazy         bool
-	idleClose    time.Duration // 0: not at all
-	named        Dialect
-	table        bool            // WithLeaseTable
-	dialect      dialect.Dialect // nil: what the database says that it is
-	closeTimeout time.Duration   // what the end of a connection may take
-	timeout      time.Duration   // answerTimeout, or longer in tests
-	socket       func(any) net.Conn
-	log          *slog.Logger
-	observers    observers
-	registry     *registryOptions // nil: without
-	holder       string           // in the registry; "": host and process
-
-	bootTime func() time.Duration // a clock that goes on while the system is suspended
+	session.Options
+	named Dialect
+	err   error // of a choice that no database supports
 }
-
-// Defaults of the options.
-const (
-	defaultLease   = 10 * time.Second
-	defaultMaxHeld = 4000
-	minLease       = 2 * time.Second
-	maxLease       = 24 * 24 * time.Hour // PostgreSQL counts milliseconds in 32 bits
-
-	// fullStatement is how many keys make up for what a statement costs by itself.
-	// Such a statement is not held back for more keys, and twice as many may go in
-	// two.
-	fullStatement = 48
-)
-
-// The clock assumptions behind the promise (docs/safety.md). The rates of two
-// clocks differ by at most clockDrift. The client stops trusting its locks
-// earlier than the server, by a marginPart of the lease. Half of that margin is
-// for a step of the server's clock (σ), and half for late timers.
-const (
-	clockDrift = 0.001 // ρ
-	marginPart = 5     // m = lease/5
-)
-
-// answerTimeout is how long the database may leave callers without an answer
-// before they get ErrUnavailable.
-const answerTimeout = 900 * time.Millisecond
-
-// minIdleClose is the least of WithIdleClose. To open a connection takes several
-// round trips and a login, which no caller should pay at each request.
-const minIdleClose = time.Second
-
-// registryOptions are those of WithRegistry.
-type registryOptions struct{ schema string }
 
 // newOptions applies opts to the defaults.
 func newOptions(opts []Option) options {
-	o := options{
-		lease:        bound.Of(defaultLease),
-		maxHeld:      defaultMaxHeld,
-		maxConns:     (defaultMaxHeld + dialect.HeldPerConnection - 1) / dialect.HeldPerConnection,
-		perConn:      dialect.HeldPerConnection,
-		closeTimeout: 100 * time.Millisecond,
-		log:          slog.Default(),
-		bootTime:     bootTime,
-	}
+	o := options{Options: session.Defaults()}
+	o.NewHold = newHold
 	for _, opt := range opts {
 		opt(&o)
 	}
 	switch {
-	case o.named == PostgreSQL && o.table:
-		o.dialect = leasetable.PostgreSQL{}
+	case o.named == PostgreSQL && o.Table:
+		o.Options.Dialect = leasetable.PostgreSQL{}
 	case o.named == PostgreSQL:
-		o.dialect = postgres.Dialect{AnyVersionString: true}
+		o.Options.Dialect = postgres.Dialect{AnyVersionString: true}
 	case o.named == SQLite:
-		o.dialect = leasetable.SQLite{}
+		o.Options.Dialect = leasetable.SQLite{}
+	case o.named == MySQL && o.Table:
+		o.err = errors.New("sqllock: WithLeaseTable is for PostgreSQL's SQL: leave it out for MySQL and MariaDB")
 	case o.named == MySQL:
-		o.dialect = mysql.Dialect{Named: true}
+		o.Options.Dialect = mysql.Dialect{Named: true}
+	case o.named != "":
+		o.err = errors.New("sqllock: WithDialect was given an unknown dialect: use a constant of this package")
 	}
-	o.suit()
+	o.Suit()
 	return o
-}
-
-// suit sets what depends on the dialect, as far as it is known.
-func (o *options) suit() {
-	if o.dialect != nil {
-		traits := o.dialect.Traits()
-		o.perConn, o.closeTimeout = traits.HeldPerSession, traits.CloseTimeout
-		if machine, ok := o.dialect.(dialect.BootClock); ok {
-			o.bootTime = machine.BootTime
-		}
-		if !o.leaseSet {
-			o.lease = bound.Of(traits.Lease)
-		}
-	}
-	o.timeout = o.bound(answerTimeout)
-	if !o.beatSet {
-		o.heartbeat = o.lease / 5
-	}
-}
-
-// validate reports options that are out of range, that contradict each other,
-// or that the dialect does not support.
-func (o *options) validate() error {
-	switch {
-	case o.named != "" && o.dialect == nil:
-		return errors.New("sqllock: WithDialect was given an unknown dialect: use a constant of this package")
-	case o.named == MySQL && o.table:
-		return errors.New("sqllock: WithLeaseTable is for PostgreSQL's SQL: leave it out for MySQL and MariaDB")
-	case o.registry != nil && o.dialect != nil && !o.dialect.Traits().Registers:
-		return fmt.Errorf("sqllock: WithRegistry is for PostgreSQL's advisory locks: leave it out: %w", errors.ErrUnsupported)
-	case o.lease < minLease:
-		return fmt.Errorf("sqllock: the lease of %v is too short for clock steps and a slow network: use %v or more", o.lease, minLease)
-	case o.lease > maxLease:
-		return fmt.Errorf("sqllock: the lease of %v is too long: use %v or less", o.lease, maxLease)
-	case o.heartbeat <= 0:
-		return errors.New("sqllock: the heartbeat must be positive")
-	case (o.leaseSet || o.dialect != nil) && o.validFor() <= 3*o.heartbeat: // else the lease is not known yet
-		return fmt.Errorf("sqllock: a heartbeat of %v is too slow for a lease of %v: use %v or less", o.heartbeat, o.lease, (o.validFor()/3 - 1).Truncate(time.Millisecond))
-	case o.idleClose != 0 && o.idleClose < minIdleClose:
-		return fmt.Errorf("sqllock: WithIdleClose of %v would open a connection for nearly every call: use %v or more", o.idleClose, minIdleClose)
-	case o.maxHeld <= 0:
-		return errors.New("sqllock: WithMaxHeld needs a positive number")
-	case o.maxConns <= 0:
-		return errors.New("sqllock: WithMaxConns needs a positive number")
-	}
-	return nil
-}
-
-// bound returns d, or more in tests on a busy machine. The bounds of a Session
-// whose lease the test has made short stay short too.
-func (o *options) bound(d time.Duration) time.Duration {
-	if o.leaseSet && o.lease < bound.Of(minLease) {
-		return d
-	}
-	return bound.Of(d)
-}
-
-// validFor is how long after sending a statement that was answered the locks
-// are certainly held: T(1−ρ) − m.
-func (o *options) validFor() time.Duration {
-	return o.lease - time.Duration(clockDrift*float64(o.lease)) - o.lease/marginPart
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+	"github.com/latchkey-go/latchkey/internal/keytable"
+	"github.com/latchkey-go/latchkey/internal/session"
 )
 
 // A TxLocker is a Locker that holds each lock on a transaction of its own. It
@@ -24,9 +26,10 @@ import (
 // The methods are safe for concurrent use. [PerTx] and [PerTxFunc] make a
 // TxLocker: the zero value is not usable.
 type TxLocker struct {
+	home
 	source txSource
 	lease  time.Duration // 0: a transaction may be idle without end
-	table  *keyTable
+	poller *session.Poller
 
 	neighbour atomic.Pointer[dialect.Process] // of a Session in the same database: the last one that was looked for and found
 }
@@ -70,16 +73,19 @@ func PerTxFunc(begin func(ctx context.Context) (Tx, error), opts ...Option) *TxL
 // newTxLocker returns a TxLocker on source, for the constructor of that name.
 func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 	o := newOptions(opts)
-	if o.leaseSet && (o.lease < minLease || o.lease > maxLease) {
-		panic("sqllock: " + constructor + " needs a lease from " + minLease.String() + " to " + maxLease.String())
+	if o.LeaseSet && (o.Lease < session.MinLease || o.Lease > session.MaxLease) {
+		panic("sqllock: " + constructor + " needs a lease from " + session.MinLease.String() + " to " + session.MaxLease.String())
 	}
 	p := &TxLocker{source: source}
-	if o.leaseSet {
-		p.lease = o.lease
+	if o.LeaseSet {
+		p.lease = o.Lease
 	}
-	p.table = newKeyTable(p)
-	p.table.handOver = 0
-	p.table.timeout = o.timeout
+	p.home = home{
+		table: keytable.New(keytable.Config{Wake: func() { go p.begin() }, Now: session.Now, NewHold: newHold}),
+		late:  o.Timeout(),
+		pid:   (*Lock).txProcess,
+	}
+	p.poller = session.NewPoller(p.table, session.Now)
 	return p
 }
 
@@ -91,7 +97,7 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 //     pool has no free connection.
 //   - The error of ctx.
 func (p *TxLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return p.table.acquire(ctx, key, want{})
+	return p.acquireTx(ctx, keytable.Want{}, key)
 }
 
 // Lock waits for key until ctx ends. In this process the first to come is the
@@ -99,7 +105,16 @@ func (p *TxLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 // in between.
 func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
 	defer endWaits(noteDistantWaits(ctx, key, p.lookForSession))
-	return p.table.acquire(ctx, key, want{waits: true})
+	return p.acquireTx(ctx, keytable.Want{Waits: true}, key)
+}
+
+// acquireTx acquires key, and gives the lock its transaction.
+func (p *TxLocker) acquireTx(ctx context.Context, w keytable.Want, key Key) (*Lock, error) {
+	lock, err := p.tryFor(ctx, w, key)
+	if err == nil {
+		lock.tx = lock.hold.Owner().Of.(*txHolder)
+	}
+	return lock, err
 }
 
 // TxFromContext returns the transaction on which a [TxLocker] of [PerTx] holds
@@ -131,73 +146,54 @@ func (p *TxLocker) lookForSession(w *distantWait) {
 	}
 }
 
-// serverProcess returns the process that has l, or 0 if it is not known.
-func (p *TxLocker) serverProcess(l *Lock) int64 {
-	p.table.mu.Lock()
-	defer p.table.mu.Unlock()
-	if holder := txKeyOf(l.state).holder; holder != nil {
-		return holder.pid
-	}
-	return 0
-}
+// txProcess returns the process that has l, of a TxLocker, or 0 if it is not
+// known.
+func (l *Lock) txProcess() int64 { return l.tx.pid }
 
-// A txKey is what a TxLocker keeps for a key: it is the source of its own
-// table. A goroutine sends each statement, so that no caller's context reaches
-// a transaction that may hold a lock.
-type txKey struct {
-	plainKey
-	state  keyState
-	holder *txHolder // from the grant to the end
-}
-
-// txKeyOf returns what the TxLocker keeps for k.
-func txKeyOf(k *keyState) *txKey { return k.own.(*txKey) }
-
-func (k *txKey) equip(l *Lock) { l.tx = k.holder }
-func (k *txKey) reset()        { k.holder = nil }
-
-// newKey makes the memory of a key state.
-func (p *TxLocker) newKey() *keyState {
-	k := new(txKey)
-	k.state.own = k
-	return &k.state
-}
-
-// take requests the key of k on a new transaction.
-func (p *TxLocker) take(k *keyState) {
-	p.table.requestedLocked(k, exclusive)
-	go func() {
-		holder, err := p.beginTx(k.key)
-		p.table.mu.Lock()
-		defer p.table.mu.Unlock()
-		if err != nil {
-			p.table.deniedLocked(k, err)
-		} else {
-			txKeyOf(k).holder = holder
-			p.table.grantedLocked(k, now())
+// begin tries the keys that are queued, each on a new transaction. No caller's
+// context reaches a transaction that may hold a lock.
+func (p *TxLocker) begin() {
+	for {
+		holder, b := &txHolder{}, &keytable.Batch{}
+		holder.owner = keytable.Owner{Of: holder}
+		holder.owner.Wake = func() { go p.end(holder) }
+		if !p.table.Prepare(&holder.owner, oneKey, b) {
+			return
 		}
-	}()
+		go func() {
+			free, err := p.beginTx(holder, dbKey(b.Looks[0].Keys[0]))
+			if err != nil {
+				p.table.Reconcile(&holder.owner, b, session.Now(), func(keytable.ID, keytable.Mode) bool { return false }, err)
+			} else {
+				if free {
+					b.Looks[0].Won = append(b.Looks[0].Won, 0)
+				}
+				p.table.Complete(&holder.owner, b, session.Now())
+			}
+			p.poller.Look()
+		}()
+	}
 }
 
-// takeGroup is never called: a TxLocker takes one key at a time.
-func (p *TxLocker) takeGroup(*request)   {}
-func (p *TxLocker) away(*keyState) error { return nil }
-
-// giveBack rolls back the transaction that holds k.
-func (p *TxLocker) giveBack(k *keyState) {
-	k.phase = freeing
-	holder := txKeyOf(k).holder
-	go func() {
-		err := holder.rollBack()
-		p.table.mu.Lock()
-		defer p.table.mu.Unlock()
-		txKeyOf(k).holder = nil
-		p.table.freedLocked(k, err)
-	}()
+// end rolls back the transaction of holder.
+func (p *TxLocker) end(holder *txHolder) {
+	var b keytable.Batch
+	if !p.table.Prepare(&holder.owner, releasesOnly, &b) {
+		return
+	}
+	if err := holder.rollBack(); err != nil {
+		p.table.Lose(&holder.owner, &b, err) // its hold has ended
+	} else {
+		p.table.Complete(&holder.owner, &b, session.Now())
+	}
 }
 
-// beginTx acquires key on a new transaction. key must not change meanwhile.
-func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
+// releasesOnly has a batch carry one release.
+var releasesOnly = keytable.Limits{Keys: 1, ReleasesOnly: true}
+
+// beginTx begins a transaction, and tries key on it. If key is not free, or
+// after an error, no transaction is left.
+func (p *TxLocker) beginTx(h *txHolder, key dialect.Key) (free bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound.Of(dialect.ConnectTimeout))
 	defer cancel()
 	// The transaction outlives ctx, but not a server that never answers BEGIN.
@@ -207,31 +203,126 @@ func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
 	tooLong()
 	if err != nil {
 		endLife()
-		return nil, attemptError(dialect.Fail(err))
+		return false, attemptError(dialect.Fail(err))
 	}
-	h := &txHolder{held, endLife}
-	ok, err := postgres.TryXact(ctx, h.tx, key)
-	if ok && err == nil && p.lease > 0 {
+	h.heldTx, h.cancel = held, endLife
+	free, err = postgres.TryXact(ctx, h.tx, key)
+	if free && err == nil && p.lease > 0 {
 		err = postgres.SetIdleTimeout(ctx, h.tx, p.lease)
 	}
-	if ok && err == nil {
-		return h, nil
+	if free && err == nil {
+		return true, nil
 	}
 	_ = h.rollBack()
-	if err == nil {
-		return nil, ErrHeld
+	if err != nil {
+		err = attemptError(err)
 	}
-	return nil, attemptError(err)
+	return false, err
 }
 
 // attemptError returns err of an attempt to acquire a key. The connection is
 // the TxLocker's own, so a closed one was lost. ErrClosed would mean that
 // another attempt is pointless.
 func attemptError(err error) error {
-	err = inTime(err)
+	err = session.InTime(err)
 	var failure *dialect.Failure
 	if errors.As(err, &failure) && failure.Kind == dialect.Closed {
 		err = &dialect.Failure{Kind: dialect.Gone, Reason: "the connection was lost"}
 	}
-	return fromDialect(err)
+	return session.FromDialect(err)
 }
+
+// Where a TxLocker gets its transactions from.
+
+// A txSource begins transactions.
+type txSource interface {
+	// begin begins a transaction that lives no longer than life. ctx bounds the
+	// wait for a connection.
+	begin(ctx, life context.Context) (heldTx, error)
+
+	// isNeighbour reports whether p is in the database of the transactions.
+	isNeighbour(ctx context.Context, p dialect.Process) bool
+}
+
+// A heldTx is a transaction, and what is known of its connection.
+type heldTx struct {
+	tx   Tx
+	conn *sql.Conn // closed after the transaction; nil: tx does it
+	pid  int64     // of the server process; 0: not known
+}
+
+// A txHolder is the transaction that holds a lock.
+type txHolder struct {
+	heldTx
+	owner  keytable.Owner
+	cancel context.CancelFunc // of the context that tx lives in, for a driver that is stuck
+}
+
+// rollBack releases the lock. It returns nil if the lock was held until now, or
+// until its user ended the transaction.
+func (h *txHolder) rollBack() error {
+	tooLong := time.AfterFunc(bound.Of(dialect.ConnectTimeout), h.cancel)
+	err := h.tx.Rollback()
+	if h.conn != nil {
+		_ = h.conn.Close()
+	}
+	tooLong.Stop()
+	h.cancel()
+	if err == nil || errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return ErrLost
+}
+
+// A txPool begins transactions on connections of a pool.
+type txPool struct{ db *sql.DB }
+
+func (p txPool) begin(ctx, life context.Context) (heldTx, error) {
+	conn, err := postgres.Borrow(ctx, p.db)
+	if err != nil {
+		return heldTx{}, err
+	}
+	tx, err := postgres.Begin(life, conn)
+	if err != nil {
+		_ = conn.Close()
+		return heldTx{}, err
+	}
+	return heldTx{tx, conn, postgres.ServerPID(conn)}, nil
+}
+
+func (p txPool) isNeighbour(ctx context.Context, process dialect.Process) bool {
+	conn, err := postgres.Borrow(ctx, p.db)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	same, err := postgres.IsNeighbour(ctx, conn, process)
+	return same && err == nil
+}
+
+// A txFunc is the function of PerTxFunc.
+type txFunc func(ctx context.Context) (Tx, error)
+
+func (f txFunc) begin(_, life context.Context) (heldTx, error) {
+	tx, err := f(life)
+	if err == nil && tx == nil {
+		err = errNoTx
+	}
+	err = postgres.BeginFailure(err)
+	h := heldTx{tx: tx}
+	if t, ok := tx.(interface{ ServerPID() int64 }); ok && err == nil {
+		h.pid = t.ServerPID()
+	}
+	return h, err
+}
+
+func (f txFunc) isNeighbour(ctx context.Context, process dialect.Process) bool {
+	tx, err := f(ctx)
+	if err != nil || tx == nil {
+		return false
+	}
+	defer func() { _ = tx.Rollback() }()
+	return postgres.IsNeighbourXact(ctx, tx, process)
+}
+
+var errNoTx = dialect.Misconfigured("the function of PerTxFunc returned no transaction and no error")

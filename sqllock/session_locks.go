@@ -1,6 +1,11 @@
 package sqllock
 
-import "context"
+import (
+	"context"
+
+	"github.com/latchkey-go/latchkey/internal/keytable"
+	"github.com/latchkey-go/latchkey/internal/session"
+)
 
 // The locks of a Session. Each method makes a request and leaves the rest to
 // the key table.
@@ -20,7 +25,10 @@ import "context"
 //
 // The lock outlives ctx. The caller must call Unlock.
 func (s *Session) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return s.table.acquire(ctx, key, want{})
+	if err := s.useSecret(ctx, key, false); err != nil {
+		return nil, err
+	}
+	return s.acquire(ctx, keytable.Want{}, key)
 }
 
 // Lock waits for key until ctx ends.
@@ -35,20 +43,30 @@ func (s *Session) TryLock(ctx context.Context, key Key) (*Lock, error) {
 // that was not another holder: ErrUnavailable, ErrConfig, ErrCapacity or
 // ErrNotExclusive.
 func (s *Session) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return s.table.acquire(ctx, key, waitOf(ctx))
+	if err := s.useSecret(ctx, key, true); err != nil {
+		return nil, err
+	}
+	return s.acquire(ctx, s.wait(ctx, false), key)
 }
 
-// TryAny acquires the first free one of keys, in one round trip for any number
-// of them. It returns ErrHeld if none is free. Its other errors are those of
+// TryAny acquires one of keys that is free, in one round trip for any number of
+// them. Of up to 64 keys it is the first that is free. It returns ErrHeld if
+// none is free. Its other errors are those of
 // TryLock. Without keys it fails.
 func (s *Session) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
-	return s.table.acquireAny(ctx, keys, want{})
+	if err := s.useSecrets(ctx, keys, false); err != nil {
+		return nil, err
+	}
+	return s.acquireAny(ctx, keytable.Want{}, keys, firm(keys))
 }
 
 // LockAny waits until one of keys is free, or ctx ends. Its errors are those of
 // Lock.
 func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
-	return s.table.acquireAny(ctx, keys, waitOf(ctx))
+	if err := s.useSecrets(ctx, keys, true); err != nil {
+		return nil, err
+	}
+	return s.acquireAny(ctx, s.wait(ctx, len(keys) > 1), keys, firm(keys))
 }
 
 // TryRLock acquires key for one of several readers, without waiting. While
@@ -72,7 +90,10 @@ func (s *Session) TryRLock(ctx context.Context, key Key) (*Lock, error) {
 	if err := s.readers(); err != nil {
 		return nil, err
 	}
-	return s.table.acquire(ctx, key, want{mode: shared})
+	if err := s.useSecret(ctx, key, false); err != nil {
+		return nil, err
+	}
+	return s.acquire(ctx, keytable.Want{Mode: keytable.Shared}, key)
 }
 
 // RLock waits until key is free for a reader, or ctx ends. It is TryRLock with
@@ -81,20 +102,41 @@ func (s *Session) RLock(ctx context.Context, key Key) (*Lock, error) {
 	if err := s.readers(); err != nil {
 		return nil, err
 	}
-	return s.table.acquire(ctx, key, want{mode: shared, waits: true})
+	if err := s.useSecret(ctx, key, true); err != nil {
+		return nil, err
+	}
+	w := s.wait(ctx, false)
+	w.Mode = keytable.Shared
+	return s.acquire(ctx, w, key)
 }
 
 // readers returns errReaders if the database is known to have no readers'
 // locks. Before the first connection it is not known, and the first statement
 // tells.
 func (s *Session) readers() error {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	if d := s.options.dialect; d != nil && !d.Traits().Readers {
-		s.table.calledBy.count(errReaders)
-		return errReaders
+	if d := s.session.Dialect(); d != nil && !d.Traits().Readers {
+		s.table.Count(session.ErrReaders)
+		return session.ErrReaders
 	}
 	return nil
+}
+
+// useSecret is useSecrets for one key.
+func (s *Session) useSecret(ctx context.Context, key Key, waits bool) error {
+	if key.fingerprint == 0 {
+		return nil
+	}
+	return s.useSecrets(ctx, []Key{key}, waits)
+}
+
+// firm returns how many of keys are preferred in their order: all, if they are
+// few.
+func firm(keys []Key) int {
+	const few = 64
+	if len(keys) > few {
+		return 0
+	}
+	return len(keys)
 }
 
 // TryLockAll acquires all of keys or none, in one round trip.
@@ -113,7 +155,10 @@ func (s *Session) readers() error {
 // a very small max_allowed_packet, single keys of other callers may keep a set
 // from its turn.
 func (s *Session) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
-	return s.table.acquireAll(ctx, keys, want{all: true})
+	if err := s.useSecrets(ctx, keys, false); err != nil {
+		return nil, err
+	}
+	return s.acquireAll(ctx, keytable.Want{}, keys)
 }
 
 // LockAll waits until all of keys are free at once, or ctx ends. Its errors are
@@ -123,5 +168,11 @@ func (s *Session) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
 // from time to time. A caller that waits for one of the keys may be served
 // first.
 func (s *Session) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
-	return s.table.awaitAll(ctx, keys)
+	if err := s.useSecrets(ctx, keys, true); err != nil {
+		return nil, err
+	}
+	if s.session.Registers() {
+		defer s.note(ctx, keys)()
+	}
+	return s.awaitAll(ctx, func() (Locks, error) { return s.acquireAll(ctx, keytable.Want{Part: true}, keys) })
 }

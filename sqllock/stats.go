@@ -1,8 +1,10 @@
 package sqllock
 
 import (
-	"maps"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
 // The figures of a Session, for metrics and logs.
@@ -73,53 +75,65 @@ type Histogram struct {
 // Stats returns the figures of the Session at this moment. It is cheap: it asks
 // no database.
 func (s *Session) Stats() Stats {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	c, calls := &s.counters, &s.table.calledBy
-	stats := Stats{
-		Held:         s.table.held,
-		Waiting:      s.table.waiting,
-		Exchanges:    c.exchanges,
-		Losses:       c.losses,
-		RoundTrip:    c.roundTrip,
-		RoundTripMax: c.roundTripMax,
-
-		TableSize:    s.room.size,
-		TableUsed:    s.room.used,
-		LocksLost:    c.locksLost,
-		LossesBy:     maps.Clone(c.lossesBy),
-		Granted:      calls.granted,
-		Denied:       calls.denied,
-		Canceled:     calls.canceled,
-		Failed:       calls.failed,
-		ExchangeTime: Histogram(c.exchangeTime.Snapshot()),
-		ExchangeKeys: Histogram(c.exchangeKeys.Snapshot()),
+	e := s.session.Stats()
+	return Stats{
+		Held: e.Held, Waiting: e.Waiting, Connections: e.Connections, IdleClosed: e.IdleClosed,
+		Exchanges: e.Exchanges, Losses: e.Losses, Watched: e.Watched,
+		RoundTrip: e.RoundTrip, RoundTripMax: e.RoundTripMax,
+		Lease: e.Lease, Heartbeat: e.Heartbeat, LeaseRemaining: e.LeaseRemaining,
+		TableSize: e.TableSize, TableUsed: e.TableUsed, LocksLost: e.LocksLost, LossesBy: e.LossesBy,
+		Granted: e.Granted, Denied: e.Denied, Canceled: e.Canceled, Failed: e.Failed,
+		ExchangeTime: Histogram(e.ExchangeTime), ExchangeKeys: Histogram(e.ExchangeKeys),
 	}
-	stats.Lease, stats.Heartbeat = s.options.timing()
-	stats.IdleClosed = s.idleClosedLocked()
-	for _, sl := range s.slots {
-		if sl.conn == nil || sl.conn.dead.Load() {
-			continue
-		}
-		remaining := sl.conn.remaining()
-		if stats.Connections == 0 || remaining < stats.LeaseRemaining {
-			stats.LeaseRemaining = remaining
-		}
-		stats.Connections++
-		stats.Watched = sl.conn.watch != nil
-	}
-	return stats
 }
 
-// timing returns the lease and the heartbeat, or 0 for what is not known yet,
-// because it depends on the dialect.
-func (o *options) timing() (lease, heartbeat time.Duration) {
-	known := o.leaseSet || o.dialect != nil
-	if known {
-		lease = o.lease
+// A Connection is what a [Session] believes of one of its connections. An audit
+// compares it with what the database has for that session. Each key of Held and
+// Shared must be there. Each other lock must be in Pending or be a secret check.
+//
+// Invariant: no key is in two of the lists, or twice in one. The keys are
+// numbers, without a namespace: they equal those of [ID] and [Pair].
+type Connection struct {
+	// The server process: its number, and when it started by the server's clock.
+	// On MySQL and MariaDB it is the connection's id, without a start. PID is 0
+	// if it is not known, as behind a pooler or in a lease table.
+	PID   int64
+	Start time.Time
+
+	LeaseRemaining time.Duration // how long the locks are certainly held without another response; 0 at the end
+
+	Held    []Key // exclusively; no statement is under way for them, or about to be
+	Shared  []Key // the same, by readers
+	Pending []Key // the server may have them or not: a statement requests or releases them, or is about to release them
+
+	// SecretChecks counts the shared locks on Pairs for which no caller asked.
+	// They stand for key secrets (see [Namespace.Keyed]). While they change, the
+	// server may have more.
+	SecretChecks int
+}
+
+// Connections returns what the Session believes of each of its connections, all
+// of one moment. A connection that is lost is not in the list, nor is one that
+// is being opened. It asks no database. It takes some 50 µs for each thousand
+// locks, and calls for locks wait meanwhile.
+func (s *Session) Connections() (list []Connection) {
+	for _, c := range s.session.Connections() {
+		d := Connection{
+			PID: c.Process.PID, LeaseRemaining: c.LeaseRemaining, SecretChecks: c.SecretChecks,
+			Held: keysOf(c.Held), Shared: keysOf(c.Shared), Pending: keysOf(c.Pending),
+		}
+		if c.Process.Start != 0 {
+			d.Start = time.UnixMicro(c.Process.Start)
+		}
+		list = append(list, d)
 	}
-	if known || o.beatSet {
-		heartbeat = o.heartbeat
+	return list
+}
+
+// keysOf returns the keys with ids.
+func keysOf(ids []keytable.ID) (keys []Key) {
+	for _, id := range ids {
+		keys = append(keys, Key{space: dialect.Space(id.Space), number: id.Number})
 	}
-	return lease, heartbeat
+	return keys
 }

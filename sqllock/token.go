@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
 // Fencing tokens. The token of a lock is drawn when a caller first needs it, by
@@ -66,39 +66,37 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	conn, ok := l.life.(*connection)
-	if !ok {
+	switch {
+	case l.home.session == nil:
 		return nil, errNoToken
-	}
-	if l.shared {
+	case l.hold.Mode() == keytable.Shared:
 		return nil, errReadersToken
 	}
 	if token := l.drawn(); token != nil {
 		return token, nil
 	}
-	if token, ok := conn.session.ReservedToken(); ok {
-		l.noteToken(nil, &token)
-	} else if err := conn.requestToken(ctx, l, nil); err != nil {
-		return nil, err
-	}
-	return l.tokenIfHeld()
+	return l.draw(ctx, nil)
 }
 
-// drawInstead returns a token that takes the place of old. It is for a lock
-// that outlives its server: of that server's next life old says nothing.
-func (l *Lock) drawInstead(ctx context.Context, old *dialect.Token) (*dialect.Token, error) {
-	if err := l.life.(*connection).requestToken(ctx, l, old); err != nil {
+// draw draws a token that takes the place of old, which is nil before the first:
+// a lease table's lock outlives its server, and of that server's next life old
+// says nothing. If l has another one by then, that counts: all transactions of a
+// lock have the same.
+func (l *Lock) draw(ctx context.Context, old *dialect.Token) (*dialect.Token, error) {
+	token, err := l.home.session.Token(ctx, &l.hold, old != nil)
+	if err != nil {
+		return nil, callError(ctx, err)
+	}
+	if err := l.Err(); err != nil { // released or lost meanwhile
 		return nil, err
 	}
-	return l.tokenIfHeld()
-}
-
-// tokenIfHeld returns the token of l, unless l was released or lost meanwhile.
-func (l *Lock) tokenIfHeld() (*dialect.Token, error) {
-	if err := l.Err(); err != nil {
-		return nil, err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	more := l.attach()
+	if more.token == old {
+		more.token = token
 	}
-	return l.drawn(), nil
+	return more.token, nil
 }
 
 // drawn is the token of l, nil before the first.
@@ -109,77 +107,4 @@ func (l *Lock) drawn() *dialect.Token {
 		return nil
 	}
 	return l.more.token
-}
-
-// noteToken gives l a token in the place of old, which is nil before the first.
-// It does nothing if l has another one by now: all transactions of a lock have
-// the same.
-func (l *Lock) noteToken(old, token *dialect.Token) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if more := l.attachLocked(); more.token == old {
-		more.token = token
-	}
-}
-
-// requestToken waits until lock, which is on c, has a token other than old.
-func (c *connection) requestToken(ctx context.Context, lock *Lock, old *dialect.Token) error {
-	r := &tokenRequest{lock: lock, old: old, done: make(chan struct{})}
-	t := c.slot.s.table
-	t.mu.Lock()
-	c.tokenRequests = append(c.tokenRequests, r)
-	c.slot.signal()
-	t.mu.Unlock()
-	timer := time.NewTimer(c.slot.s.options.timeout)
-	defer timer.Stop()
-	select {
-	case <-r.done:
-		return r.err
-	case <-c.gone:
-		return ErrLost
-	case <-ctx.Done():
-		return ended(ctx)
-	case <-timer.C:
-		return errNoAnswer
-	}
-}
-
-// prepareTokensLocked takes the requests whose locks need a token and are held.
-// The other requests are completed.
-//
-// One token serves them all, in a statement of its own, because it is dear and
-// most locks never need one. It is right for each lock that is held when the
-// statement is sent: a release is always a later statement of the same
-// goroutine.
-func (c *connection) prepareTokensLocked() bool {
-	if len(c.tokenRequests) == 0 {
-		return false
-	}
-	all := c.tokenRequests
-	c.tokenRequests = nil
-	for _, r := range all {
-		if r.lock.state.lock == r.lock && r.lock.drawn() == r.old {
-			c.round.tokens = append(c.round.tokens, r)
-		} else {
-			close(r.done)
-		}
-	}
-	return len(c.round.tokens) > 0
-}
-
-// completeTokens gives the token to the locks, and wakes the callers.
-func (c *connection) completeTokens(err error) {
-	if err != nil && !c.stillHolds(err) {
-		return
-	}
-	c.renew()
-	token := c.round.token // the locks keep it; the round is used again
-	for _, r := range c.round.tokens {
-		if err == nil {
-			r.lock.noteToken(r.old, &token)
-		} else {
-			r.err = txError(true, err)
-		}
-		close(r.done)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
 // Locks that last as long as a transaction of the caller.
@@ -41,7 +42,7 @@ type Tx interface {
 //   - The error of ctx, and ErrLost with it if the loss of a lock has ended
 //     ctx.
 func TryTx(ctx context.Context, tx Tx, key Key) error {
-	ok, err := postgres.TryXact(ctx, tx, key.id())
+	ok, err := postgres.TryXact(ctx, tx, key.db())
 	return inContext(ctx, txError(ok, err))
 }
 
@@ -49,7 +50,7 @@ func TryTx(ctx context.Context, tx Tx, key Key) error {
 // gets it exclusively. A transaction that holds key exclusively gets it as a
 // reader too, and its only reader gets it exclusively.
 func TryRTx(ctx context.Context, tx Tx, key Key) error {
-	ok, err := postgres.TryXact(ctx, tx, key.id().Shared())
+	ok, err := postgres.TryXact(ctx, tx, key.db().Shared())
 	return inContext(ctx, txError(ok, err))
 }
 
@@ -63,20 +64,20 @@ func TryRTx(ctx context.Context, tx Tx, key Key) error {
 // lock must not wait here for what only its own next step releases. If ctx
 // carries a lock of a Session with [WithRegistry], lockwatch sees such a wait.
 func LockTx(ctx context.Context, tx Tx, key Key, wait time.Duration) error {
-	return lockTx(ctx, tx, key, exclusive, wait)
+	return lockTx(ctx, tx, key, keytable.Exclusive, wait)
 }
 
 // RLockTx is TryRTx that waits as LockTx does. Two readers that both wait for
 // the exclusive lock wait for each other, and PostgreSQL ends one of them
 // (40P01).
 func RLockTx(ctx context.Context, tx Tx, key Key, wait time.Duration) error {
-	return lockTx(ctx, tx, key, shared, wait)
+	return lockTx(ctx, tx, key, keytable.Shared, wait)
 }
 
 // lockTx tries first without a savepoint, which is enough for most calls.
-func lockTx(ctx context.Context, tx Tx, key Key, mode lockMode, wait time.Duration) error {
-	id := key.id()
-	if mode == shared {
+func lockTx(ctx context.Context, tx Tx, key Key, mode keytable.Mode, wait time.Duration) error {
+	id := key.db()
+	if mode == keytable.Shared {
 		id = id.Shared()
 	}
 	ok, err := postgres.TryXact(ctx, tx, id)
@@ -93,7 +94,7 @@ func lockTx(ctx context.Context, tx Tx, key Key, mode lockMode, wait time.Durati
 func noteTxWait(ctx context.Context, tx Tx, key Key, wait time.Duration) (end func()) {
 	waits := distantWaits(ctx, key)
 	for _, w := range waits {
-		if wait > w.session.noteAfter && postgres.IsNeighbourXact(ctx, tx, w.process) {
+		if wait > w.session.NoteAfter() && postgres.IsNeighbourXact(ctx, tx, w.process) {
 			w.noted()
 		}
 	}
@@ -114,9 +115,9 @@ func inContext(ctx context.Context, err error) error {
 	case err == nil, decided:
 		return err
 	case ctx.Err() != nil && ofContext:
-		return ended(ctx)
+		return callError(ctx, ctx.Err())
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", ended(ctx), err)
+		return fmt.Errorf("%w: %w", callError(ctx, ctx.Err()), err)
 	case ofContext, errors.Is(err, sql.ErrTxDone):
 		if lock, ok := FromContext(ctx); ok && errors.Is(lock.Err(), ErrLost) {
 			return fmt.Errorf("%w: %w", ErrLost, err)

@@ -221,7 +221,7 @@ func (t *Table) refuse(g *Group, err error) {
 
 // A look of a group of many keys tries few at first. If that is not enough,
 // another one tries the rest.
-const narrow = 8
+const narrow = 64
 
 // lookFor adds a look for so many keys of g.
 func (p *preparation) lookFor(g *Group, want int) {

@@ -206,20 +206,20 @@ func (t *Table) SetAway(err error) {
 	t.stacks = nil
 }
 
-// Close ends all requests with ErrClosed, and all holds. It returns those that
-// have ended, for the caller to announce.
-func (t *Table) Close() (ends Ends) {
+// Close ends all requests, and later ones, with err, and all holds. It returns
+// those that have ended, for the caller to announce.
+func (t *Table) Close(err error) (ends Ends) {
 	t.mu.Lock()
 	defer t.unlock()
-	t.closed = true
+	t.closed = err
 	for _, k := range t.keys {
 		ends = k.endAll(ends, Closed)
 		for _, g := range append([]*Group{&k.own}, k.groups...) {
-			g.line.each(func(r *Request) { t.decide(r, nil, ErrClosed) })
+			g.line.each(func(r *Request) { t.decide(r, nil, err) })
 		}
 	}
 	for _, r := range t.stacks {
-		t.denyStack(r, ErrClosed)
+		t.denyStack(r, err)
 	}
 	t.stacks = nil
 	return ends

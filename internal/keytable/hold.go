@@ -17,6 +17,7 @@ type Hold struct {
 	Holder Holder // set by NewHold; never changed
 	Label  string // of the request; never changed
 
+	id    ID
 	state *State
 	owner *Owner
 	mode  Mode
@@ -45,8 +46,8 @@ func (h *Hold) Owner() *Owner { return h.owner }
 // Mode returns how h holds its key. It never changes.
 func (h *Hold) Mode() Mode { return h.mode }
 
-// ID returns the key. It must not be called after the end of h.
-func (h *Hold) ID() ID { return h.state.id }
+// ID returns the key. It never changes.
+func (h *Hold) ID() ID { return h.id }
 
 // Ends are holds that have ended together.
 type Ends []*Hold
@@ -70,7 +71,7 @@ func (t *Table) grant(k *State, r *Request) {
 // newHold returns a hold of k for the caller of r.
 func (t *Table) newHold(k *State, r *Request) *Hold {
 	h := t.config.NewHold()
-	h.state, h.owner, h.mode, h.Label = k, k.owner, k.mode, r.Label
+	h.id, h.state, h.owner, h.mode, h.Label = k.id, k, k.owner, k.mode, r.Label
 	if k.phase != held {
 		k.acquired = t.config.Now()
 		t.turn(k, held)
@@ -113,7 +114,7 @@ func (k *State) endAll(ends Ends, how End) Ends {
 // first, or to all readers in front. If no request wants it, k goes back.
 func (t *Table) give(k *State) {
 	r := k.nextInLine()
-	if r == nil || t.closed {
+	if r == nil || t.closed != nil {
 		t.giveBack(k)
 		return
 	}

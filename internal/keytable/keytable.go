@@ -94,7 +94,7 @@ type Table struct {
 	waiting int      // requests that wait
 	tally   Tally
 	away    error // why requests have no chance now; nil: they have
-	closed  bool
+	closed  error // why the table is closed; nil: it is not
 
 	waking  bool            // a batch is being completed: callers are woken at its end
 	wakes   []chan struct{} // to wake then

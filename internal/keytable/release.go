@@ -94,7 +94,11 @@ func (t *Table) release(h *Hold, r **reply) error {
 func (t *Table) giveBack(k *State) {
 	t.turn(k, releasing)
 	k.owner.releases = append(k.owner.releases, k)
-	t.queued()
+	if k.owner.Wake != nil {
+		k.owner.Wake()
+	} else {
+		t.queued()
+	}
 }
 
 // answer completes the Release that waits for k, if one does.

@@ -65,7 +65,7 @@ func (t *Table) Acquire(ctx context.Context, w Want, id ID) (*Hold, error) {
 
 // knownHeld reports whether a request that only tries for k is rejected at once.
 func (t *Table) knownHeld(k *State, w Want) bool {
-	return !w.Waits && !t.closed && k.phase == held && (w.Mode == Exclusive || k.mode == Exclusive || k.waits > 0)
+	return !w.Waits && t.closed == nil && k.phase == held && (w.Mode == Exclusive || k.mode == Exclusive || k.waits > 0)
 }
 
 // AcquireAny acquires one of n keys, or waits for one. at returns each of them.
@@ -129,8 +129,8 @@ func (t *Table) request(w Want) *Request {
 // Otherwise it puts r in the line of g.
 func (t *Table) place(r *Request, g *Group) {
 	t.touch(g)
-	if t.closed {
-		t.decide(r, nil, ErrClosed)
+	if t.closed != nil {
+		t.decide(r, nil, t.closed)
 		return
 	}
 	reached := false // r waits for the source, or for a caller

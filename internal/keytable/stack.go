@@ -12,8 +12,8 @@ func (t *Table) placeStack(r *Request) {
 		g.stacks++
 		t.touch(g)
 	}
-	if t.closed {
-		t.decide(r, nil, ErrClosed)
+	if t.closed != nil {
+		t.decide(r, nil, t.closed)
 		return
 	}
 	for i, g := range r.levels {

@@ -129,12 +129,17 @@ func (t *Table) mayPass(k *State) bool {
 	if t.config.HandOver == Forever {
 		return true
 	}
-	return !t.closed && t.config.Now()-k.since < t.config.HandOver && !k.owner.expired()
+	return t.closed == nil && t.config.Now()-k.since < t.config.HandOver && !k.owner.expired()
 }
 
 // An Owner is what holds keys in the database: a session, or a transaction.
 type Owner struct {
 	Life Lifeline // nil: its holds end only by Lose. It never changes.
+	Of   any      // for the source
+
+	// Wake is called in place of Config.Wake when a key of the owner is to be given
+	// back. Nil: Config.Wake is.
+	Wake func()
 
 	releases []*State // keys to give back; some may have been taken over since
 	held     int

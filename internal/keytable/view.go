@@ -26,6 +26,13 @@ func (t *Table) Count(err error) {
 	t.count(err)
 }
 
+// AddWaiting counts calls that wait and are no requests, or that no longer do.
+func (t *Table) AddWaiting(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting += n
+}
+
 // Held returns how many keys the source has granted and not got back.
 func (t *Table) Held() int {
 	t.mu.Lock()
@@ -62,6 +69,36 @@ func (t *Table) Holds(h *Hold) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return h.Ended() == NotEnded && h.state.holds(h)
+}
+
+// AllHolds returns all holds that have not ended.
+func (t *Table) AllHolds() (all Ends) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range t.keys {
+		if k.hold != nil {
+			all = append(all, k.hold)
+		}
+		for h := range k.readers {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// IsOrphaned reports whether a statement for a key is under way, or queued, and
+// no caller waits for it.
+func (t *Table) IsOrphaned(id ID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.keys[id]
+	switch {
+	case k == nil:
+		return false
+	case k.phase == requested:
+		return k.own.line.first == nil
+	}
+	return k.phase.inTransit() && k.reply == nil
 }
 
 // A View is a key that an owner has.

@@ -39,7 +39,7 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 	defer cancel()
 	defer func() {
 		if caller.Err() == nil {
-			err = inTime(err)
+			err = InTime(err)
 		}
 	}()
 	timer := time.NewTimer(sl.s.options.bound(dialect.ConnectTimeout))
@@ -198,9 +198,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// inTime returns err of an attempt that has its own time limit. The end of that
+// InTime returns err of an attempt that has its own time limit. The end of that
 // context must not look like the end of a caller's.
-func inTime(err error) error {
+func InTime(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &dialect.Failure{Kind: dialect.Gone, Reason: "no answer within " + dialect.ConnectTimeout.String()}
 	}

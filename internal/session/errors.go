@@ -27,7 +27,7 @@ var (
 // Why a request is denied though no other caller holds its key.
 var (
 	errMaxHeld = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)
-	errTooBig  = fmt.Errorf("%w: more keys at once than may be held (WithMaxHeld), or than a statement may carry (max_allowed_packet)", ErrCapacity)
+	ErrTooBig  = fmt.Errorf("%w: more keys at once than may be held (WithMaxHeld), or than a statement may carry (max_allowed_packet)", ErrCapacity)
 	errFull    = fmt.Errorf("%w: the server's lock table, which all its clients share, has no room for more", ErrCapacity)
 
 	// ErrReaders is the error of readers' locks where the database has none.

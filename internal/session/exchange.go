@@ -60,7 +60,7 @@ func (c *connection) prepare(limit int, beat bool) bool {
 func (c *connection) limits(keys int) keytable.Limits {
 	s := c.s
 	room := c.session.Room()
-	limits := keytable.Limits{Keys: min(keys, room), Most: min(s.options.MaxHeld, room), TooBig: errTooBig}
+	limits := keytable.Limits{Keys: min(keys, room), Most: min(s.options.MaxHeld, room), TooBig: ErrTooBig}
 	limits.ReleasesOnly = s.chosen() != c
 	if !s.options.Dialect.Traits().Readers {
 		limits.NoShared = ErrReaders
@@ -97,7 +97,7 @@ func (c *connection) completeBatch() bool {
 	c.stats.roundTrip, c.stats.answered = took, woken
 	s.exchanged(took, keys)
 	if keys > 0 {
-		s.pollTimer.look()
+		s.poller.Look()
 	}
 	return true
 }

@@ -37,7 +37,7 @@ type Options struct {
 
 	perConn      int           // locks held on a connection before another is opened; 0: none is
 	closeTimeout time.Duration // what the end of a connection may take
-	timeout      time.Duration // answerTimeout, or longer in tests
+	timeout      time.Duration // AnswerTimeout, or longer in tests
 	bootTime     func() time.Duration
 }
 
@@ -70,9 +70,9 @@ const (
 	marginPart = 5     // m = lease/5
 )
 
-// answerTimeout is how long the database may leave callers without a response
+// AnswerTimeout is how long the database may leave callers without a response
 // before they get ErrUnavailable.
-const answerTimeout = 900 * time.Millisecond
+const AnswerTimeout = 900 * time.Millisecond
 
 // minIdleClose is the least of IdleClose. To open a connection takes several
 // round trips and a login, which no caller should pay at each request.
@@ -99,14 +99,14 @@ func (o *Options) Suit() {
 			o.Lease = bound.Of(traits.Lease)
 		}
 	}
-	o.timeout = o.bound(answerTimeout)
+	o.timeout = o.bound(AnswerTimeout)
 	if !o.BeatSet {
 		o.Heartbeat = o.Lease / 5
 	}
 }
 
-// AnswerTimeout returns how long callers wait for a response.
-func (o *Options) AnswerTimeout() time.Duration { return o.timeout }
+// Timeout returns how long callers wait for a response.
+func (o *Options) Timeout() time.Duration { return o.timeout }
 
 // Validate reports options that are out of range, that contradict each other,
 // or that the dialect does not support.

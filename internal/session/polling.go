@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// fairness is how long the callers of one process may hand a key to each
+	// Fairness is how long the callers of one process may hand a key to each
 	// other. Then it goes through the database, so that other processes get it.
-	fairness = time.Second
+	Fairness = time.Second
 
 	// pollFirst is the pause before the first poll after a key was denied to
 	// waiting callers. It doubles up to pollMax. Each pause is less a random part
@@ -19,10 +19,10 @@ const (
 	pollFirst = 4 * time.Millisecond
 	pollMax   = 48 * time.Millisecond
 
-	// yieldFor is how long a process stays away from a key that its callers have
-	// handed to each other for the time of fairness. It is longer than the pause
+	// YieldFor is how long a process stays away from a key that its callers have
+	// handed to each other for the time of Fairness. It is longer than the pause
 	// between two polls of another process.
-	yieldFor = pollMax + pollMax/4
+	YieldFor = pollMax + pollMax/4
 
 	// In the long run polls are pollEvery apart, however many keys are waited for.
 	// After a quiet time so many may come sooner.
@@ -30,9 +30,9 @@ const (
 	pollBurst = 8
 )
 
-// A poller has the keys tried again that other processes hold and for which
+// A Poller has the keys tried again that other processes hold and for which
 // callers wait: all of them together.
-type poller struct {
+type Poller struct {
 	table *keytable.Table
 	now   func() time.Duration
 
@@ -45,12 +45,14 @@ type poller struct {
 	spent  time.Duration // when the polls so far would have ended, pollEvery apart
 }
 
-func newPoller(t *keytable.Table, now func() time.Duration) *poller {
-	return &poller{table: t, now: now}
+// NewPoller returns a Poller of t, which reads the time by now. Look must be
+// called after each batch.
+func NewPoller(t *keytable.Table, now func() time.Duration) *Poller {
+	return &Poller{table: t, now: now}
 }
 
-// look arms the timer if callers wait. It is called after each batch.
-func (p *poller) look() {
+// Look arms the timer if callers wait. It is called after each batch.
+func (p *Poller) Look() {
 	n := p.table.Polls()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +81,7 @@ func (p *poller) look() {
 }
 
 // poll is what the timer runs.
-func (p *poller) poll() {
+func (p *Poller) poll() {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -93,11 +95,12 @@ func (p *poller) poll() {
 	p.polled = left
 	p.mu.Unlock()
 	if left > 0 { // they are not due yet, and no batch may come
-		p.look()
+		p.Look()
 	}
 }
 
-func (p *poller) stop() {
+// Stop ends all polls.
+func (p *Poller) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true

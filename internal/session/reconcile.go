@@ -40,7 +40,7 @@ func (c *connection) reconcile(err error) bool {
 	s.used = answered
 	s.Table.Reconcile(&c.owner, &c.batch, answered, func(id keytable.ID, m keytable.Mode) bool { return holds[dbKey(id, m)] }, err)
 	s.mu.Unlock()
-	s.pollTimer.look()
+	s.poller.Look()
 	return true
 }
 

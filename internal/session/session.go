@@ -41,7 +41,7 @@ type Session struct {
 	oldest     atomic.Int64  // when the first of what is queued came; 0: no caller waits for it
 	queued     atomic.Int64  // how much was queued since the last batch, about
 	wakes      atomic.Pointer[[]chan struct{}]
-	pollTimer  *poller
+	poller     *Poller
 
 	mu        sync.Mutex // protects what follows, and each slot, connection and errand
 	slots     []*slot    // at least one
@@ -68,9 +68,9 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 	}
 	s.Table = keytable.New(keytable.Config{
 		Wake: s.wake, Now: Now, NewHold: o.NewHold,
-		HandOver: fairness, YieldFor: yieldFor, AsyncUnlock: o.AsyncUnlock,
+		HandOver: Fairness, YieldFor: YieldFor, AsyncUnlock: o.AsyncUnlock,
 	})
-	s.pollTimer = newPoller(s.Table, Now)
+	s.poller = NewPoller(s.Table, Now)
 	if o.Registry {
 		s.registrar = newRegistrar(o)
 		s.ages.read = s.agesInRegistry
@@ -118,14 +118,14 @@ func (s *Session) Close() {
 		return
 	}
 	s.closed = true
-	ends := s.Table.Close()
+	ends := s.Table.Close(keytable.ErrClosed)
 	for _, sl := range s.slots {
 		if sl.conn != nil {
 			sl.conn.markDead()
 		}
 	}
 	s.mu.Unlock()
-	s.pollTimer.stop()
+	s.poller.Stop()
 	ends.Announce()
 	s.cancel()
 	done := make(chan struct{})

@@ -125,7 +125,7 @@ func (sl *slot) lost() {
 }
 
 // failLater starts the time after which callers fail, unless sl is connected
-// again by then. A caller waits for at most answerTimeout in all.
+// again by then. A caller waits for at most AnswerTimeout in all.
 func (sl *slot) failLater() {
 	s := sl.s
 	wait := s.options.timeout

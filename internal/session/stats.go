@@ -33,7 +33,6 @@ func (s *Session) Stats() Stats {
 		RoundTrip: c.roundTrip, RoundTripMax: c.roundTripMax, TableSize: s.room.size, TableUsed: s.room.used,
 		ExchangeTime: c.exchangeTime.Snapshot(), ExchangeKeys: c.exchangeKeys.Snapshot(), IdleClosed: s.idleClosed(),
 	}
-	stats.Waiting += len(s.waits)
 	stats.Lease, stats.Heartbeat = s.options.timing()
 	for _, sl := range s.slots {
 		if sl.conn == nil || sl.conn.dead.Load() {

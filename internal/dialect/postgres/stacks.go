@@ -30,7 +30,7 @@ const maxLevels = 4
 // stack that has failed the number is negative, and the level that has failed
 // follows.
 func levelsQuery() string {
-	query, first, back, got, failed := "SELECT generate_series(1, a[1]) AS r", "", "", "", "-1"
+	query, first, back, got, failed := "SELECT generate_series(1, a[1]) AS r", "", "", "", "1"
 	for level := 1; level <= maxLevels; level++ {
 		w, before := "w"+strconv.Itoa(level), "w"+strconv.Itoa(level-1)
 		from, to := "a[8*r-8+"+strconv.Itoa(2*level)+"]", "a[8*r-7+"+strconv.Itoa(2*level)+"]"
@@ -49,7 +49,7 @@ func levelsQuery() string {
 		failed += " + (" + w + " > 0)::int"
 	}
 	return inArray("ARRAY(SELECT unnest(CASE WHEN w" + strconv.Itoa(maxLevels) + " > 0 THEN ARRAY[r, " + got + "] WHEN " + back +
-		" THEN ARRAY[-r, 1 + (" + failed + "), 0, 0, 0] END) FROM (" + query + ") AS levels WHERE NOT (" + first + "))::text")
+		" THEN ARRAY[-r, " + failed + ", 0, 0, 0] END) FROM (" + query + ") AS levels WHERE NOT (" + first + "))::text")
 }
 
 // firstsQuery is the part tryFirsts, for stacks with one key for each level,

@@ -1,0 +1,153 @@
+package sqllock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/keytable"
+	"github.com/latchkey-go/latchkey/internal/session"
+)
+
+// How the calls of all lockers become requests of a key table.
+
+// id returns the key as the key table knows it.
+func (k Key) id() keytable.ID { return keytable.ID{Space: uint8(k.space), Number: k.number} }
+
+// acquire acquires key.
+func (hm home) acquire(ctx context.Context, w keytable.Want, key Key) (*Lock, error) {
+	w.Label = string(key.namespace)
+	h, err := hm.table.Acquire(ctx, w, key.id())
+	if err != nil {
+		return nil, callError(ctx, err)
+	}
+	return hm.lockOf(ctx, h, key), nil
+}
+
+// acquireAny acquires one of keys. The first firm of them are preferred, in
+// their order.
+func (hm home) acquireAny(ctx context.Context, w keytable.Want, keys []Key, firm int) (*Lock, error) {
+	switch len(keys) {
+	case 0:
+		hm.table.Count(errNoKeys)
+		return nil, errNoKeys
+	case 1:
+		return hm.acquire(ctx, w, keys[0])
+	}
+	w.Label = string(keys[0].namespace)
+	h, err := hm.table.AcquireAny(ctx, w, len(keys), func(i int) keytable.ID { return keys[i].id() }, firm)
+	if err != nil {
+		return nil, callError(ctx, err)
+	}
+	id := h.ID()
+	i := slices.IndexFunc(keys, func(k Key) bool { return k.id() == id })
+	return hm.lockOf(ctx, h, keys[i]), nil
+}
+
+// acquireAll acquires all of keys or none, without waiting. It sorts them,
+// since one order of the keys in all calls keeps sets from rejecting each
+// other.
+func (hm home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Locks, error) {
+	distinct := slices.Clone(keys)
+	slices.SortFunc(distinct, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.number, b.number))
+	})
+	distinct = slices.CompactFunc(distinct, func(a, b Key) bool { return a.id() == b.id() })
+	if len(distinct) == 0 {
+		if !w.Part {
+			hm.table.Count(errNoKeys)
+		}
+		return nil, errNoKeys
+	}
+	levels := make([][]keytable.ID, len(distinct))
+	ids := make([]keytable.ID, len(distinct))
+	for i, k := range distinct {
+		ids[i] = k.id()
+		levels[i] = ids[i : i+1]
+	}
+	locks, err := hm.acquireEach(ctx, w, levels, func(level int, _ keytable.ID) Key { return distinct[level] })
+	var full *GroupError
+	if errors.As(err, &full) {
+		return nil, ErrHeld
+	}
+	return locks, err
+}
+
+// acquireEach acquires one key of each level, or none. keyOf returns the key of
+// a level with an id.
+func (hm home) acquireEach(ctx context.Context, w keytable.Want, levels [][]keytable.ID, keyOf func(level int, id keytable.ID) Key) (Locks, error) {
+	w.Label = string(keyOf(0, levels[0][0]).namespace)
+	holds, err := hm.table.AcquireEach(ctx, w, levels)
+	var full *keytable.FullError
+	switch {
+	case errors.As(err, &full):
+		return nil, &GroupError{Group: full.Level}
+	case err != nil:
+		return nil, callError(ctx, err)
+	}
+	locks := make(Locks, len(holds))
+	for i, h := range holds {
+		locks[i] = hm.lockOf(ctx, h, keyOf(i, h.ID()))
+	}
+	return locks, nil
+}
+
+// callError returns err of a call with ctx, with the loss of a lock that has
+// ended ctx.
+func callError(ctx context.Context, err error) error {
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) { // of the lock's Session
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return err
+}
+
+const (
+	// A set is tried again after a pause that doubles from setMin to setMax, less a
+	// random part of up to a half.
+	setMin, setMax = 4 * time.Millisecond, 48 * time.Millisecond
+
+	// awayPause is the pause, likewise, while the database does not respond.
+	awayPause = 250 * time.Millisecond
+)
+
+// awaitAll acquires all of keys, and repeats that until it succeeds or ctx
+// ends. It pauses in between, and holds nothing meanwhile.
+func (hm home) awaitAll(ctx context.Context, try func() (Locks, error)) (Locks, error) {
+	hm.table.AddWaiting(1)
+	defer hm.table.AddWaiting(-1)
+	for pause := setMin; ; pause = min(2*pause, setMax) {
+		locks, err := try()
+		wait := pause
+		switch {
+		case err == nil, errors.Is(err, ErrClosed), isPermanentSet(err):
+			hm.table.Count(err)
+			return locks, err
+		case !errors.Is(err, ErrHeld):
+			wait = awayPause
+		}
+		timer := time.NewTimer(wait - rand.N(wait/2))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			ended := callError(ctx, ctx.Err())
+			if !errors.Is(err, ErrHeld) && !errors.Is(err, ctx.Err()) {
+				ended = fmt.Errorf("%w: %w", err, ended)
+			}
+			hm.table.Count(ended)
+			return nil, ended
+		}
+	}
+}
+
+// isPermanentSet reports whether a set is rejected for its size, or has no keys.
+func isPermanentSet(err error) bool {
+	return errors.Is(err, errNoKeys) || errors.Is(err, session.ErrTooBig)
+}
