@@ -160,7 +160,11 @@ func (t *Table) serve() {
 			}
 		}
 		for i := range t.local.Stacks {
-			t.local.Stacks[i].Failed = -1
+			s := &t.local.Stacks[i]
+			s.Failed = -1
+			for range s.Levels {
+				s.Won = append(s.Won, 0)
+			}
 		}
 		t.complete(t.owner, &t.local, t.config.Now())
 	}

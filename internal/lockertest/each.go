@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/waiting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -74,36 +73,6 @@ func tryEach(t *testing.T, fleet Fleet) {
 	}
 }
 
-// eachBeyond: keys beyond a group take places away, whichever locker has them.
-func eachBeyond(t *testing.T, fleet Fleet) {
-	a, b, ok := twoEach(t, fleet)
-	if !ok {
-		return
-	}
-	slots := newKeys(t, 4) // the limit was 4, and now it is 2
-	limit := [][]sqllock.Key{slots[:2]}
-	ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{{slots[2].Int64(), slots[3].Int64()}}})
-	var old []sqllock.Locks
-	for i, l := range []eachLocker{a, b} {
-		old = append(old, mustEach(t, l, t.Context(), [][]sqllock.Key{slots[2+i:]}))
-	}
-	for _, l := range []eachLocker{a, b} {
-		rejected(t, l, ctx, limit, 0)
-	}
-	mustUnlockAll(t, old[0])
-	one := mustEach(t, b, ctx, limit)
-	for _, l := range []eachLocker{a, b} {
-		rejected(t, l, ctx, limit, 0)
-	}
-	mustUnlockAll(t, old[1])
-	two := mustEach(t, a, ctx, limit)
-	for _, l := range []eachLocker{a, b} {
-		rejected(t, l, ctx, limit, 0)
-	}
-	mustUnlockAll(t, one)
-	mustUnlockAll(t, two)
-}
-
 // eachContention: no level ever admits more than it has keys, and nothing is
 // left behind.
 func eachContention(t *testing.T, fleet Fleet) {
@@ -152,62 +121,48 @@ func eachContention(t *testing.T, fleet Fleet) {
 	}
 }
 
-// eachLimitContention: lowered limits hold while callers of both lockers come
-// and go, and while keys beyond them are held. No limit is ever exceeded, and
-// the places that are left can be had.
+// eachLimitContention: callers with a limit of three and callers with one of
+// four come and go, of both lockers. No limit is ever exceeded, and no place is
+// left behind.
 func eachLimitContention(t *testing.T, fleet Fleet) {
 	const callers = 12
 	a, b, ok := twoEach(t, fleet)
 	if !ok {
 		return
 	}
-	lockers, slots := []eachLocker{a, b}, newKeys(t, 6)
-	for held := range 3 { // of the keys beyond the limit of four
-		var old sqllock.Locks
-		for i := range held {
-			old = append(old, mustEach(t, lockers[i%2], t.Context(), [][]sqllock.Key{slots[4+i : 5+i]})...)
-		}
-		var (
-			wg     sync.WaitGroup
-			inside [2]atomic.Int32 // those of each limit
-		)
-		for i := range callers {
-			l, which := lockers[i%2], i/2%2
-			limit := []int{4, 3}[which]
-			var beyond []int64
-			for _, key := range slots[limit:] {
-				beyond = append(beyond, key.Int64())
-			}
-			ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{beyond}})
-			wg.Go(func() {
-				for range fleet.rounds(3, 16) {
-					locks, err := l.TryEach(ctx, [][]sqllock.Key{slots[:limit]})
-					if errors.Is(err, sqllock.ErrHeld) {
-						continue
-					}
-					if err != nil {
-						t.Errorf("TryEach: %v", err)
-						return
-					}
-					mine := int(inside[which].Add(1))
-					all := int(inside[0].Load() + inside[1].Load())
-					if mine > limit-held || all > 4-held {
-						t.Errorf("%d of a limit of %d, and %d of 4, with %d beyond", mine, limit, all, held)
-					}
-					inside[which].Add(-1)
-					mustUnlockAll(t, locks)
+	lockers, slots := []eachLocker{a, b}, newKeys(t, 4)
+	var (
+		wg     sync.WaitGroup
+		inside [2]atomic.Int32 // those of each limit
+	)
+	for i := range callers {
+		l, which := lockers[i%2], i/2%2
+		limit := []int{4, 3}[which]
+		wg.Go(func() {
+			for range fleet.rounds(6, 32) {
+				locks, err := l.TryEach(t.Context(), [][]sqllock.Key{slots[:limit]})
+				if errors.Is(err, sqllock.ErrHeld) {
+					continue
 				}
-			})
-		}
-		wg.Wait()
-		ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{{slots[4].Int64(), slots[5].Int64()}}})
-		for i := range 4 - held {
-			old = append(old, mustEach(t, lockers[i%2], ctx, [][]sqllock.Key{slots[:4]})...)
-		}
-		for _, l := range lockers {
-			rejected(t, l, ctx, [][]sqllock.Key{slots[:4]}, 0)
-		}
-		mustUnlockAll(t, old)
+				if err != nil {
+					t.Errorf("TryEach: %v", err)
+					return
+				}
+				mine := int(inside[which].Add(1))
+				if all := int(inside[0].Load() + inside[1].Load()); mine > limit || all > 4 {
+					t.Errorf("%d of a limit of %d, and %d of 4", mine, limit, all)
+				}
+				inside[which].Add(-1)
+				mustUnlockAll(t, locks)
+			}
+		})
+	}
+	wg.Wait()
+	for i := range 4 {
+		defer mustUnlockAll(t, mustEach(t, lockers[i%2], t.Context(), [][]sqllock.Key{slots}))
+	}
+	for _, l := range lockers {
+		rejected(t, l, t.Context(), [][]sqllock.Key{slots}, 0)
 	}
 }
 

@@ -72,7 +72,6 @@ func Run(t *testing.T, fleet Fleet) {
 		{"Any", tryAny},
 		{"AnyContention", anyContention},
 		{"Each", tryEach},
-		{"EachBeyond", eachBeyond},
 		{"EachContention", eachContention},
 		{"EachLimitContention", eachLimitContention},
 		{"AnyWaits", anyWaits},
