@@ -40,6 +40,7 @@ type ConnLocker struct {
 	home
 	conn   *postgres.Conn
 	poller *session.Poller
+	expiry *session.Expiry
 
 	owner   keytable.Owner
 	working atomic.Bool // a goroutine sends
@@ -67,6 +68,7 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 		pid:    func(*Lock) int64 { return c.conn.PID() },
 	}
 	c.poller = session.NewPoller(c.table, session.Now)
+	c.expiry = session.NewExpiry(c.table, c.late, c.home.Err)
 	return c
 }
 
@@ -106,7 +108,7 @@ func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w keytable.Wan
 		waits = noteDistantWaits(ctx, key, c.lookLater)
 		defer endWaits(waits) // also if ctx panics
 	}
-	lock, err := c.tryFor(ctx, w, key)
+	lock, err := c.acquire(ctx, w, key)
 	endWaits(waits)
 	if len(waits) > 0 || err != nil && ctx.Err() != nil {
 		c.awaitQuiet(key, waits)
@@ -114,18 +116,11 @@ func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w keytable.Wan
 	return lock, err
 }
 
-// tryFor acquires key. A request that only tries ends after hm.late.
-func (hm home) tryFor(ctx context.Context, w keytable.Want, key Key) (*Lock, error) {
-	if !w.Waits {
-		timer := time.NewTimer(hm.late)
-		defer timer.Stop()
-		w.Late, w.LateErr = timer.C, hm.Err
-	}
-	return hm.acquire(ctx, w, key)
-}
-
 // wake starts the goroutine that sends. The table is locked.
-func (c *ConnLocker) wake() { c.work() }
+func (c *ConnLocker) wake() {
+	c.expiry.Arm()
+	c.work()
+}
 
 // work sees that a goroutine sends what is queued, until there is nothing left.
 func (c *ConnLocker) work() {

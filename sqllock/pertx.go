@@ -30,6 +30,7 @@ type TxLocker struct {
 	source txSource
 	lease  time.Duration // 0: a transaction may be idle without end
 	poller *session.Poller
+	expiry *session.Expiry
 
 	neighbour atomic.Pointer[dialect.Process] // of a Session in the same database: the last one that was looked for and found
 }
@@ -81,11 +82,12 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 		p.lease = o.Lease
 	}
 	p.home = home{
-		table: keytable.New(keytable.Config{Wake: func() { go p.begin() }, Now: session.Now, NewHold: newHold}),
+		table: keytable.New(keytable.Config{Wake: p.wake, Now: session.Now, NewHold: newHold}),
 		late:  o.Timeout(),
 		pid:   (*Lock).txProcess,
 	}
 	p.poller = session.NewPoller(p.table, session.Now)
+	p.expiry = session.NewExpiry(p.table, p.late, p.home.Err)
 	return p
 }
 
@@ -110,7 +112,7 @@ func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
 
 // acquireTx acquires key, and gives the lock its transaction.
 func (p *TxLocker) acquireTx(ctx context.Context, w keytable.Want, key Key) (*Lock, error) {
-	lock, err := p.tryFor(ctx, w, key)
+	lock, err := p.acquire(ctx, w, key)
 	if err == nil {
 		lock.tx = lock.hold.Owner().Of.(*txHolder)
 	}
@@ -149,6 +151,12 @@ func (p *TxLocker) lookForSession(w *distantWait) {
 // txProcess returns the process that has l, of a TxLocker, or 0 if it is not
 // known.
 func (l *Lock) txProcess() int64 { return l.tx.pid }
+
+// wake begins to serve what is queued. The table is locked.
+func (p *TxLocker) wake() {
+	p.expiry.Arm()
+	go p.begin()
+}
 
 // begin tries the keys that are queued, each on a new transaction. No caller's
 // context reaches a transaction that may hold a lock.

@@ -164,19 +164,11 @@ func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 	return ends
 }
 
-// Stall tells the callers of b, which o has sent, and those who wait for
-// releases of o, that there is no response yet. What b brings later goes back.
+// Stall tells those who wait for releases of o, which has sent b, that there is
+// no response yet. The keys go back later.
 func (t *Table) Stall(o *Owner, b *Batch, err error) {
 	t.mu.Lock()
 	defer t.unlock()
-	for i := range b.Looks {
-		t.deny(b.Looks[i].group, err)
-	}
-	for i := range b.Stacks {
-		if r := b.Stacks[i].request; !r.decided {
-			t.decide(r, nil, err)
-		}
-	}
 	for _, k := range b.Releases {
 		t.answer(k, err)
 	}
@@ -187,23 +179,31 @@ func (t *Table) Stall(o *Owner, b *Batch, err error) {
 	}
 }
 
+// Expire fails, with the error of why, the requests that only try and that came
+// at this time or before. It returns when the oldest of the others came, if there
+// are any.
+func (t *Table) Expire(came time.Duration, why func() error) (oldest time.Duration, some bool) {
+	t.mu.Lock()
+	defer t.unlock()
+	for r := t.tries.first; r != nil; r = t.tries.first {
+		if r.since > came {
+			return r.since, true
+		}
+		t.decide(r, nil, why())
+	}
+	return 0, false
+}
+
 // SetAway notes that requests have no chance until a SetAway(nil). Those that
-// only try and that no batch carries fail with err, and so do later ones. Those
-// that wait go on.
+// only try fail with err, and so do later ones. What the statement under way
+// brings for them goes back. Those that wait go on.
 func (t *Table) SetAway(err error) {
 	t.mu.Lock()
 	defer t.unlock()
 	t.away = err
-	if err == nil {
-		return
+	for err != nil && t.tries.first != nil {
+		t.decide(t.tries.first, nil, err)
 	}
-	for _, g := range t.wanted {
-		t.deny(g, err)
-	}
-	for _, r := range t.stacks {
-		t.denyStack(r, err)
-	}
-	t.stacks = nil
 }
 
 // Close ends all requests, and later ones, with err, and all holds. It returns
@@ -211,6 +211,9 @@ func (t *Table) SetAway(err error) {
 func (t *Table) Close(err error) (ends Ends) {
 	t.mu.Lock()
 	defer t.unlock()
+	for t.tries.first != nil {
+		t.decide(t.tries.first, nil, err)
+	}
 	t.closed = err
 	for _, k := range t.keys {
 		ends = k.endAll(ends, Closed)
@@ -218,9 +221,5 @@ func (t *Table) Close(err error) (ends Ends) {
 			g.line.each(func(r *Request) { t.decide(r, nil, err) })
 		}
 	}
-	for _, r := range t.stacks {
-		t.denyStack(r, err)
-	}
-	t.stacks = nil
 	return ends
 }

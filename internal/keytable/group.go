@@ -16,6 +16,7 @@ type Group struct {
 	line  line
 	tries int    // requests of the line that only try
 	waits int    // and those that wait
+	read  int    // of waits: those for readers
 	last  uint64 // the last request that only tries
 	fresh uint64 // the last poll: what was seen before counts for no waiting request
 
@@ -27,7 +28,7 @@ type Group struct {
 	wanted   bool          // it is in Table.wanted
 	polled   bool          // it is in Table.polls
 	touched  bool          // it is in Table.touched
-	due      time.Duration // no poll before
+	due      time.Duration // no poll before; 0: the next
 	why      error         // what the source has denied it with, if not ErrHeld
 
 	chain *Group // another group with the same first key
@@ -227,6 +228,15 @@ func (k *State) blocks(m Mode, g *Group) bool {
 		return true
 	}
 	return k.waits > g.waits
+}
+
+// ahead returns how many requests that wait for k a request for this mode must
+// not overtake. Readers join readers.
+func (k *State) ahead(m Mode) int {
+	if m == Shared {
+		return k.waits - k.own.read
+	}
+	return k.waits
 }
 
 // want has the next batch look for keys of g.

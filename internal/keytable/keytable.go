@@ -89,6 +89,7 @@ type Table struct {
 	stacks  []*Request    // the next batches try these
 	polls   map[*Group]struct{}
 	touched []*Group // to settle
+	tries   arrivals // the requests that only try and are not decided
 	calls   uint64   // requests, and polls, so far
 	held    int      // keys that the source has granted and not got back
 	waiting int      // requests that wait

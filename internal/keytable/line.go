@@ -1,5 +1,7 @@
 package keytable
 
+import "time"
+
 // A line is the requests of a group, in the order of their arrival. It is a
 // list through the requests themselves, so that to leave costs the same
 // everywhere.
@@ -39,4 +41,37 @@ func (l *line) each(f func(*Request)) {
 		f(r)
 		r = next
 	}
+}
+
+// arrivals are the requests of a table that only try, in the order of their
+// arrival.
+type arrivals struct{ first, last *Request }
+
+// push adds r, which comes now.
+func (a *arrivals) push(r *Request, now time.Duration) {
+	r.since, r.older, r.newer = now, a.last, nil
+	if a.last == nil {
+		a.first = r
+	} else {
+		a.last.newer = r
+	}
+	a.last = r
+}
+
+// remove removes r, if it is there.
+func (a *arrivals) remove(r *Request) {
+	if r.older == nil && a.first != r {
+		return
+	}
+	if r.older == nil {
+		a.first = r.newer
+	} else {
+		r.older.newer = r.newer
+	}
+	if r.newer == nil {
+		a.last = r.older
+	} else {
+		r.newer.older = r.older
+	}
+	r.older, r.newer = nil, nil
 }

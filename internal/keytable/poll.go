@@ -6,10 +6,12 @@ import "time"
 // has denied them with an error.
 const awayFor = 250 * time.Millisecond
 
-// poll has g tried again by a Poll, not before due. Other processes hold its
-// keys, or the source has denied them.
+// poll has g tried again by a Poll, not before due, or by the next if due is 0.
+// Other processes hold its keys, or the source has denied them.
 func (t *Table) poll(g *Group, due time.Duration) {
-	g.due = max(g.due, due)
+	if g.due == 0 || due > g.due {
+		g.due = due
+	}
 	if !g.polled {
 		g.polled = true
 		t.polls[g] = struct{}{}
@@ -29,7 +31,7 @@ func (t *Table) Poll() (left int) {
 	now := t.config.Now()
 	t.calls++
 	for g := range t.polls {
-		if g.due <= now {
+		if g.due == 0 || g.due <= now {
 			g.fresh = t.calls
 			t.want(g)
 		}

@@ -14,11 +14,6 @@ type Want struct {
 
 	Label string // for the holds that it gets
 	Info  any    // for the source: see [Table.Waits]
-
-	// Late ends a request that only tries, with the result of LateErr. Nil: only
-	// its context does.
-	Late    <-chan time.Time
-	LateErr func() error
 }
 
 // A Request is one call. The table's mu protects it.
@@ -28,6 +23,9 @@ type Request struct {
 
 	group      *Group // in whose line it is; nil: it wants a key of each of levels
 	prev, next *Request
+
+	since        time.Duration // when it came, if it only tries and is not decided at once
+	older, newer *Request      // in Table.tries
 
 	levels []*Group
 	wide   int  // the level at which it has failed before, plus 1; 0: none
@@ -65,7 +63,7 @@ func (t *Table) Acquire(ctx context.Context, w Want, id ID) (*Hold, error) {
 
 // knownHeld reports whether a request that only tries for k is rejected at once.
 func (t *Table) knownHeld(k *State, w Want) bool {
-	return !w.Waits && t.closed == nil && k.phase == held && (w.Mode == Exclusive || k.mode == Exclusive || k.waits > 0)
+	return !w.Waits && t.closed == nil && k.phase == held && (w.Mode == Exclusive || k.mode == Exclusive || k.ahead(Shared) > 0)
 }
 
 // AcquireAny acquires one of n keys, or waits for one. at returns each of them.
@@ -144,7 +142,7 @@ func (t *Table) place(r *Request, g *Group) {
 	}
 	switch {
 	case r.Waits:
-	case !reached || g.waits > 0:
+	case !reached || g.waits > 0 && g.keys[0].ahead(r.Mode) > 0:
 		t.decide(r, nil, ErrHeld)
 		return
 	case t.away != nil:
@@ -157,7 +155,7 @@ func (t *Table) place(r *Request, g *Group) {
 // takeOver grants k to r if that needs no source: this process is about to give
 // k back, or r joins readers. No waiting request is overtaken.
 func (t *Table) takeOver(k *State, r *Request) bool {
-	if k.waits > 0 || k.mode != r.Mode {
+	if k.mode != r.Mode || k.ahead(r.Mode) > 0 {
 		return false
 	}
 	switch {
@@ -178,10 +176,14 @@ func (t *Table) lineUp(r *Request, g *Group) {
 	if !r.Waits {
 		g.tries++
 		g.last = r.number
+		t.tries.push(r, t.config.Now())
 		return
 	}
 	if g.waits++; g.waits == 1 {
 		g.fresh = r.number // it tries at once; later ones are behind it
+	}
+	if r.Mode == Shared {
+		g.read++
 	}
 	for _, k := range g.keys {
 		k.waits++
@@ -202,6 +204,9 @@ func (t *Table) leave(r *Request) {
 		return
 	}
 	g.waits--
+	if r.Mode == Shared {
+		g.read--
+	}
 	for _, k := range g.keys {
 		k.waits--
 	}
@@ -216,6 +221,7 @@ func (t *Table) decide(r *Request, h *Hold, err error) {
 	if r.Waits {
 		t.waiting--
 	}
+	t.tries.remove(r)
 	t.leave(r)
 	for _, g := range r.levels {
 		g.stacks--
@@ -250,8 +256,6 @@ func (t *Table) await(ctx context.Context, r *Request) (*Hold, []*Hold, error) {
 		case <-r.done:
 		case <-ctx.Done():
 			t.withdraw(r, ctx.Err())
-		case <-r.Late:
-			t.withdraw(r, r.LateErr())
 		}
 	}
 	hold, holds, err := r.hold, r.holds, r.err

@@ -137,6 +137,7 @@ func (sl *slot) serve(session dialect.Session) *connection {
 		c.markDead()
 	} else {
 		sl.conn, sl.wasLost = c, false
+		sl.noteConnected()
 		sl.setAway(nil)
 		if sl.down != nil {
 			sl.down.Stop()

@@ -179,7 +179,7 @@ func (c *connection) begin(e errand, due, beat bool) bool {
 	if c.dead.Load() || !e.due(c, due, beat) {
 		return false
 	}
-	c.sending(time.Duration(c.s.oldest.Load()))
+	c.sending()
 	return true
 }
 

@@ -39,12 +39,13 @@ func (c *connection) prepare(limit int, beat bool) bool {
 		return false
 	}
 	limits := c.limits(limit)
-	oldest := time.Duration(s.oldest.Load())
 	if !limits.ReleasesOnly {
-		s.oldest.Store(0) // before the batch is prepared: what is queued from now on is in it, or sets oldest anew
 		s.queued.Store(0)
 	}
 	some := s.Table.Prepare(&c.owner, limits, &c.batch)
+	if s.isFull(c) && c.batch.Brings() > 0 && s.mayGrow() {
+		s.grow()
+	}
 	c.brings = c.batch.Brings()
 	if c.batch.Starved {
 		s.lookFirst(c)
@@ -52,7 +53,7 @@ func (c *connection) prepare(limit int, beat bool) bool {
 	if !some && !beat {
 		return false
 	}
-	c.sending(oldest)
+	c.sending()
 	return true
 }
 
@@ -84,6 +85,7 @@ func (c *connection) completeBatch() bool {
 	answered := Now()
 	if !c.renew(answered) {
 		s.mu.Unlock()
+		c.lose(lossLease)
 		return false
 	}
 	c.failed, c.brings = 0, 0

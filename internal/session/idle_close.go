@@ -44,10 +44,11 @@ func (c *connection) closeIfIdle() bool {
 	switch {
 	case c.dead.Load(), s.needed(), Now()-s.used < s.options.IdleClose:
 		return false
-	case s.oldest.Load() != 0, len(errandOf[*tokens](c).requests) > 0, first && len(s.slots) > 1:
+	case len(errandOf[*tokens](c).requests) > 0, first && len(s.slots) > 1:
 		return false
 	case first:
 		sl.conn, sl.asleep = nil, true
+		sl.noteConnected()
 		s.room = room{tight: s.room.tight} // it is looked at again before the next lock
 	default:
 		s.remove(sl)

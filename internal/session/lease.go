@@ -33,7 +33,6 @@ type lease struct {
 	underWay bool
 	sent     time.Duration
 	sentBoot time.Duration // the same by the clock that goes on while the system is suspended
-	oldest   time.Duration // since when callers have waited
 }
 
 // beginLease begins the lease of c, which has just answered.
@@ -69,15 +68,11 @@ func (c *connection) remaining() time.Duration {
 	return max(min(time.Duration(c.deadline.Load())-Now(), boot), 0)
 }
 
-// sending notes that a statement is about to be sent. Since oldest, callers have
-// waited for its response or for a later one; 0 means now. s.mu is held.
-func (c *connection) sending(oldest time.Duration) {
+// sending notes that a statement is about to be sent. s.mu is held.
+func (c *connection) sending() {
 	c.boot.refresh(c.s.options.bootTime)
-	c.underWay, c.sent, c.oldest = true, Now(), oldest
+	c.underWay, c.sent = true, Now()
 	c.sentBoot = c.sent + c.boot.offset
-	if oldest == 0 {
-		c.oldest = c.sent
-	}
 	c.arm()
 }
 
@@ -112,8 +107,8 @@ func (c *connection) endDoubt() {
 	}
 }
 
-// check is what the timer runs. Either the deadline has come, or callers have
-// waited long enough for a response.
+// check is what the timer runs. Either the deadline has come, or a statement has
+// had no response for long.
 func (c *connection) check() {
 	if c.Expired() {
 		c.LoseLease()
@@ -125,7 +120,7 @@ func (c *connection) check() {
 	if c.dead.Load() {
 		return
 	}
-	if c.underWay && !c.doubtful && Now() >= c.oldest+s.options.timeout {
+	if c.underWay && !c.doubtful && Now() >= c.sent+s.options.timeout {
 		c.doubtful = true
 		s.Table.Stall(&c.owner, &c.batch, errNoAnswer)
 		c.slot.setAway(errNoAnswer)
@@ -140,7 +135,7 @@ func (c *connection) check() {
 func (c *connection) arm() {
 	next := time.Duration(c.deadline.Load())
 	if c.underWay && !c.doubtful {
-		next = min(next, c.oldest+c.s.options.timeout)
+		next = min(next, c.sent+c.s.options.timeout)
 	}
 	if next < c.alarm {
 		c.alarm = next

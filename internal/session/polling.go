@@ -48,7 +48,7 @@ type Poller struct {
 // NewPoller returns a Poller of t, which reads the time by now. Look must be
 // called after each batch.
 func NewPoller(t *keytable.Table, now func() time.Duration) *Poller {
-	return &Poller{table: t, now: now}
+	return &Poller{table: t, now: now, spent: now()}
 }
 
 // Look arms the timer if callers wait. It is called after each batch.
@@ -90,11 +90,7 @@ func (p *Poller) poll() {
 	p.armed = false
 	p.spent = max(p.spent, p.now()) + pollEvery
 	p.mu.Unlock()
-	left := p.table.Poll()
-	p.mu.Lock()
-	p.polled = left
-	p.mu.Unlock()
-	if left > 0 { // they are not due yet, and no batch may come
+	if p.table.Poll() > 0 { // the others are not due yet, and no batch may come
 		p.Look()
 	}
 }

@@ -34,6 +34,7 @@ func (c *connection) reconcile(err error) bool {
 	answered := Now()
 	if !c.renew(answered) {
 		s.mu.Unlock()
+		c.lose(lossLease)
 		return false
 	}
 	c.brings = 0

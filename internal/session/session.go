@@ -35,13 +35,14 @@ type Session struct {
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup // the goroutines that are not stuck in a driver
 
-	registrar  *registrar
-	connecting chan struct{} // holds a token while a slot connects: one at a time
-	inDriver   atomic.Int32  // of all slots but the first
-	oldest     atomic.Int64  // when the first of what is queued came; 0: no caller waits for it
-	queued     atomic.Int64  // how much was queued since the last batch, about
-	wakes      atomic.Pointer[[]chan struct{}]
-	poller     *Poller
+	registrar   *registrar
+	connecting  chan struct{} // holds a token while a slot connects: one at a time
+	inDriver    atomic.Int32  // of all slots but the first
+	unconnected atomic.Bool   // the first slot has no connection
+	queued      atomic.Int64  // how much was queued since the last batch, about
+	wakes       atomic.Pointer[[]chan struct{}]
+	poller      *Poller
+	expiry      *Expiry
 
 	mu        sync.Mutex // protects what follows, and each slot, connection and errand
 	slots     []*slot    // at least one
@@ -71,6 +72,7 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 		HandOver: Fairness, YieldFor: YieldFor, AsyncUnlock: o.AsyncUnlock,
 	})
 	s.poller = NewPoller(s.Table, Now)
+	s.expiry = NewExpiry(s.Table, o.timeout, s.noAnswer)
 	if o.Registry {
 		s.registrar = newRegistrar(o)
 		s.ages.read = s.agesInRegistry
@@ -146,12 +148,18 @@ func (s *Session) Close() {
 // table is locked.
 func (s *Session) wake() {
 	s.queued.Add(1)
-	if s.oldest.Load() == 0 {
-		s.oldest.CompareAndSwap(0, int64(Now()))
-	}
+	s.expiry.Arm()
 	for _, wake := range *s.wakes.Load() {
 		signal(wake)
 	}
+}
+
+// noAnswer returns why requests have waited too long.
+func (s *Session) noAnswer() error {
+	if s.unconnected.Load() {
+		return errNoConnection
+	}
+	return errNoAnswer
 }
 
 // signal leaves a token in a channel of one, if there is none.

@@ -37,8 +37,7 @@ const growPause = 10 * time.Second
 
 // chosen returns the connection that requests go to now: the first with room, so
 // that few locks stay on few connections. If none has room, it is the one with
-// the fewest locks, and another connection is opened. A doubtful connection gets
-// no request while there is another.
+// the fewest locks. A doubtful connection gets no request while there is another.
 func (s *Session) chosen() *connection {
 	var best *connection
 	for _, sl := range s.slots {
@@ -51,9 +50,6 @@ func (s *Session) chosen() *connection {
 		case s.isFull(best) && c.load() < best.load():
 			best = c
 		}
-	}
-	if best != nil && s.isFull(best) && s.mayGrow() {
-		s.grow()
 	}
 	return best
 }
@@ -121,17 +117,22 @@ func (sl *slot) setAway(err error) {
 // lost notes that the connection of sl is lost.
 func (sl *slot) lost() {
 	sl.conn, sl.wasLost = nil, true
+	sl.noteConnected()
 	sl.failLater()
 }
 
-// failLater starts the time after which callers fail, unless sl is connected
-// again by then. A caller waits for at most AnswerTimeout in all.
+// noteConnected notes whether the first slot has a connection.
+func (sl *slot) noteConnected() {
+	if sl == sl.s.slots[0] {
+		sl.s.unconnected.Store(sl.conn == nil)
+	}
+}
+
+// failLater starts the time after which callers fail at once, unless sl is
+// connected again by then.
 func (sl *slot) failLater() {
 	s := sl.s
 	wait := s.options.timeout
-	if oldest := time.Duration(s.oldest.Load()); oldest != 0 {
-		wait = max(oldest+wait-Now(), 0)
-	}
 	if sl.down != nil {
 		sl.down.Reset(wait)
 		return

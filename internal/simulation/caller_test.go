@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/waiting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -161,7 +160,6 @@ func (c call) acquire(ctx context.Context, s *sqllock.Session, keys []sqllock.Ke
 	case opTryAny:
 		return one(s.TryAny(ctx, keys...))
 	case opLockAny:
-		ctx = waiting.WithTerms(ctx, waiting.Terms{Rank: uint64(len(c.Keys))})
 		return one(s.LockAny(ctx, keys...))
 	case opTryRead:
 		return one(s.TryRLock(ctx, keys[0]))

@@ -8,19 +8,21 @@ import (
 
 // Exchange implements dialect.Session.
 func (s *session) Exchange(b *dialect.Batch) error {
-	return s.roundTrip(func(all bool) {
-		s.carryOutBatch(b, func(keys int) int {
-			if all {
-				return keys
-			}
-			return (keys + 1) / 2
-		})
-	})
+	return s.roundTrip(func(all bool) { s.carryOutBatch(b, all) })
 }
 
-// carryOutBatch carries out the first part of each list of b. part returns how
-// many of so many that is. server.mu is held.
-func (s *session) carryOutBatch(b *dialect.Batch, part func(int) int) {
+// carryOutBatch carries out b in its order: all of it, or the first half.
+// server.mu is held.
+func (s *session) carryOutBatch(b *dialect.Batch, all bool) {
+	left := len(b.Release) + len(b.Try) + len(b.Looks) + len(b.Stacks)
+	if !all {
+		left = (left + 1) / 2
+	}
+	part := func(n int) int {
+		n = min(n, left)
+		left -= n
+		return n
+	}
 	for _, k := range b.Release[:part(len(b.Release))] {
 		if s.server.holders[k][s] {
 			s.server.freeLocked(k, s)
@@ -29,19 +31,17 @@ func (s *session) carryOutBatch(b *dialect.Batch, part func(int) int) {
 		}
 	}
 	for _, k := range b.Try[:part(len(b.Try))] {
-		if s.takeOne([]dialect.Key{k}) < 0 {
+		if !s.free(k) {
 			b.Busy = append(b.Busy, k)
+		} else {
+			s.take(k)
 		}
 	}
-	for _, group := range b.Any[:part(len(b.Any))] {
-		b.Won = append(b.Won, s.takeOne(group))
+	for i := range b.Looks[:part(len(b.Looks))] {
+		s.look(&b.Looks[i])
 	}
-	for _, set := range b.All[:part(len(b.All))] {
-		b.Missing = append(b.Missing, s.takeAll(set))
-	}
-	requests := slices.Collect(dialect.Requests(b.Each))
-	for _, request := range requests[:part(len(requests))] {
-		s.takeEach(request)
+	for i := range b.Stacks[:part(len(b.Stacks))] {
+		s.takeStack(&b.Stacks[i])
 	}
 }
 
@@ -66,40 +66,29 @@ func (s *session) free(k dialect.Key) bool {
 	return len(alone) == 0 && (k.IsShared() || len(readers) == 0)
 }
 
-// takeOne takes the first free key of group and returns its index, or -1.
-// server.mu is held.
-func (s *session) takeOne(group []dialect.Key) int {
-	i := slices.IndexFunc(group, s.free)
-	if i >= 0 {
-		s.take(group[i])
-	}
-	return i
-}
-
-// takeAll takes all keys of set or none. It returns the index of the first one
-// that is not free, or -1. server.mu is held.
-func (s *session) takeAll(set []dialect.Key) (missing int) {
-	if i := slices.IndexFunc(set, func(k dialect.Key) bool { return !s.free(k) }); i >= 0 {
-		return i
-	}
-	for _, k := range set {
-		s.take(k)
-	}
-	return -1
-}
-
-// takeEach takes the first free key of each group of request, or none. No group
-// has keys beyond it. server.mu is held.
-func (s *session) takeEach(request []dialect.Group) {
-	for i := range request {
-		g := &request[i]
-		if g.Won = slices.IndexFunc(g.Keys, s.free); g.Won < 0 {
-			dialect.GiveUp(request)
-			return
+// look takes the first free keys of l, as many as it wants. server.mu is held.
+func (s *session) look(l *dialect.Look) {
+	for i, k := range l.Keys {
+		if len(l.Won) < l.Want && s.free(k) {
+			s.take(k)
+			l.Won = append(l.Won, i)
 		}
 	}
-	for _, g := range request {
-		s.take(g.Keys[g.Won])
+}
+
+// takeStack takes the first free key of each level, or none. server.mu is held.
+func (s *session) takeStack(stack *dialect.Stack) {
+	stack.Failed, stack.Won = -1, stack.Won[:0]
+	for level, keys := range stack.Levels {
+		i := slices.IndexFunc(keys, s.free)
+		if i < 0 {
+			stack.Failed = level
+			return
+		}
+		stack.Won = append(stack.Won, i)
+	}
+	for level, keys := range stack.Levels {
+		s.take(keys[stack.Won[level]])
 	}
 }
 

@@ -115,9 +115,3 @@ func (s *session) Token() (token dialect.Token, err error) {
 // ReservedToken implements dialect.Session. There is none, so each lock asks for
 // its token.
 func (s *session) ReservedToken() (dialect.Token, bool) { return dialect.Token{}, false }
-
-// UseSecret implements dialect.Session. No key is made with a secret.
-func (s *session) UseSecret(dialect.SecretCheck) (conflict bool, err error) { return false, nil }
-
-// DropSecret implements dialect.Session.
-func (s *session) DropSecret(dialect.SecretCheck) error { return nil }
