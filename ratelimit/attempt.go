@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/latchkey-go/latchkey/internal/waiting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -19,10 +18,14 @@ type eachLocker interface {
 // is full, or those that one call has asked for.
 func (s *stack) try(ctx context.Context) (failed []*place, err error) {
 	for i := range s.places {
-		if !s.places[i].missing() {
+		p := &s.places[i]
+		if !p.missing() {
 			continue
 		}
-		if p := &s.places[i]; s.last == nil && p.awaited() {
+		if p.now = p.slots; s.last == nil {
+			p.now = p.mayTry()
+		}
+		if p.now.none() {
 			s.giveBack()
 			return []*place{p}, sqllock.ErrHeld
 		}
@@ -62,16 +65,14 @@ func (s *stack) together(i int) []*place {
 // If one of them is full, tryTogether returns it.
 func tryTogether(ctx context.Context, places []*place) (full *place, err error) {
 	first := places[0]
-	if len(places) == 1 && len(first.beyond) == 0 {
-		first.lock, err = first.l.try(ctx, first.slots)
+	if len(places) == 1 {
+		first.lock, err = first.l.try(ctx, first.now)
 		return nil, err
 	}
-	groups, beyond := make([][]sqllock.Key, len(places)), make([][]int64, len(places))
+	groups := make([][]sqllock.Key, len(places))
 	for i, p := range places {
-		groups[i], beyond[i] = p.slots.keys(), p.beyond
+		groups[i] = p.now.keys()
 	}
-	ctx, done := withTerms(ctx, waiting.Terms{Beyond: beyond})
-	defer done()
 	locks, err := first.l.each.TryEach(ctx, groups)
 	var group *sqllock.GroupError
 	if errors.As(err, &group) {

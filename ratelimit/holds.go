@@ -90,7 +90,6 @@ func (h *hold) ended(cause error) {
 	}
 	l.holds.lengths.Observe(int64(e.Held))
 	l.holds.remove(h, result, e.Held)
-	l.wakeLine(h.id)
 	h.ctx, h.timer = nil, nil
 	l.holds.unused.Put(h)
 	l.tell(ctx, result, e)

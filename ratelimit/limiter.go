@@ -40,7 +40,6 @@ type Limiter struct {
 	locks sqllock.Locker
 	any   anyLocker  // locks, if it can acquire one of several keys in one call; otherwise nil
 	each  eachLocker // locks, if it can acquire a key of each of several groups in one call; otherwise nil
-	oneOf eachLocker // locks, if its TryEach is faster for one of all slots, which are many; otherwise nil
 	home  any        // locks, or the Limiter if locks cannot be compared: where its lines belong to
 	ns    sqllock.Namespace
 	keys  keyMaker
@@ -113,12 +112,6 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 		l.home = locks
 		l.each, _ = locks.(eachLocker) // levels of one Locker are found by ==
 	}
-	switch locks.(type) {
-	case *sqllock.Session, *sqllock.Memory: // others may have the slots in several databases
-		if n > hashed {
-			l.oneOf = l.each
-		}
-	}
 	l.heldFor, _ = locks.(heldForLocker)
 	for _, opt := range opts {
 		opt(l)
@@ -164,7 +157,7 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 	}
 	p.slots = l.slotKeys(id)
 	p.number = p.slots.first.Int64()
-	lock, err := l.try(ctx, p.slots)
+	lock, err := l.tryUnlessAwaited(ctx, &p)
 	switch {
 	case err == nil:
 		p.lock = lock
@@ -182,6 +175,14 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 		return nil, nil
 	}
 	return nil, p.reject(ctx, err)
+}
+
+// tryUnlessAwaited tries for p, unless other requests of this process wait.
+func (l *Limiter) tryUnlessAwaited(ctx context.Context, p *place) (*sqllock.Lock, error) {
+	if waits.Load() > 0 && p.mayTry().none() {
+		return nil, sqllock.ErrHeld
+	}
+	return l.try(ctx, p.slots)
 }
 
 // acquireByPolicy is Acquire with WithLimit or WithClasses.

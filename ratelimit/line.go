@@ -1,13 +1,17 @@
 package ratelimit
 
 import (
+	"cmp"
+	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // A line is the requests of this process that wait for one id, of one or more
-// Limiters of a namespace. It says in which order they are served, and bounds
-// how many of them wait. The waiting itself is the Locker's: it gets the order
-// as ranks.
+// Limiters of a namespace. It says in which order they are served, and bounds how
+// many of them wait. The first alone waits in the Locker, for all slots that it
+// may take. Meanwhile the first of each class with reserved places waits for
+// those.
 //
 // The order is that of start-time fair queueing. A flow is the requests that
 // share a first level; all requests of a single limit are one flow. The nth
@@ -20,14 +24,13 @@ import (
 //     bounded by the requests that wait.
 //   - A request is in at most one line, and holds no lock while it waits there.
 //   - flows and places have what waits, and nothing else.
+//   - Each waiter's turn is what the order of queue says: see deal.
 type line struct {
-	waiting int
-	rounds  map[int]uint64  // by priority: the latest round of which a request was served
-	flows   map[turns]share // of the rounds
-	places  map[places]int  // that are taken
-
+	rounds map[int]uint64   // by priority: the latest round of which a request was served
+	flows  map[turns]share  // of the rounds
+	places map[places]int   // that are taken
 	limits map[*Limiter]int // the latest result of each WithLimit; nil: there is none
-	queue  []*waiter        // the requests of Limiters with WithLimit, in order of rank
+	queue  []*waiter        // in order of rank
 }
 
 // A flow is the requests that share their turns in a line: those of a single
@@ -61,6 +64,10 @@ type lineID struct {
 	home   any
 	number int64
 }
+
+// waits counts the waiters of all lines, so that a request need not look for them
+// while there is none.
+var waits atomic.Int64
 
 // lines are the lines of this process.
 var lines = struct {
@@ -98,8 +105,9 @@ func (t *ticket) rank(priority int) uint64 {
 }
 
 // enterLine puts a request for p, of this flow, in the line of p, if the flow
-// has a place for it. The caller leaves the line with leaveLine.
-func (p *place) enterLine(f flow, hasBounced bool) bool {
+// has a place for it. It returns nil otherwise. The caller leaves the line with
+// leave.
+func (p *place) enterLine(f flow, hasBounced bool) *waiter {
 	lines.mu.Lock()
 	defer lines.mu.Unlock()
 	ln, mine := lines.m[p.lineID()], places{f, p.l}
@@ -108,7 +116,7 @@ func (p *place) enterLine(f flow, hasBounced bool) bool {
 		ln = &line{rounds: make(map[int]uint64), flows: make(map[turns]share), places: make(map[places]int)}
 		lines.m[p.lineID()] = ln
 	case ln.places[mine] >= p.l.maxWaiters:
-		return false
+		return nil
 	}
 	t := turns{f, p.priority()}
 	if p.ticket.line != ln {
@@ -117,9 +125,21 @@ func (p *place) enterLine(f flow, hasBounced bool) bool {
 	s := ln.flows[t]
 	ln.flows[t] = share{s.waiting + 1, max(s.last, p.ticket.ends())}
 	ln.places[mine]++
-	ln.waiting++
 	p.l.waiters.Add(1)
-	return true
+	waits.Add(1)
+	w := &waiter{line: ln, p: p, flow: f, rank: p.ticket.rank(p.priority()), wake: make(chan struct{}, 1)}
+	i, _ := slices.BinarySearchFunc(ln.queue, w.rank+1, func(other *waiter, rank uint64) int { return cmp.Compare(other.rank, rank) })
+	ln.queue = slices.Insert(ln.queue, i, w)
+	if p.l.limitOf != nil {
+		if ln.limits == nil {
+			ln.limits = make(map[*Limiter]int)
+		}
+		if _, ok := ln.limits[p.l]; !ok {
+			ln.limits[p.l] = p.limit
+		}
+	}
+	ln.deal()
+	return w
 }
 
 // newTicket returns the ticket of another request of t. A request that has
@@ -145,12 +165,13 @@ func (t *ticket) ends() uint64 {
 	return t.round
 }
 
-// leaveLine takes a request out of its line. served says whether it has got a
-// lock there.
-func (p *place) leaveLine(f flow, served bool) {
+// leave takes a request out of its line. served says whether it has got a lock
+// there.
+func (w *waiter) leave(served bool) {
 	lines.mu.Lock()
 	defer lines.mu.Unlock()
-	ln, t, mine := p.ticket.line, turns{f, p.priority()}, places{f, p.l}
+	p, ln := w.p, w.line
+	t, mine := turns{w.flow, p.priority()}, places{w.flow, p.l}
 	if s := ln.flows[t]; s.waiting > 1 {
 		ln.flows[t] = share{s.waiting - 1, s.last}
 	} else {
@@ -163,7 +184,11 @@ func (p *place) leaveLine(f flow, served bool) {
 		ln.rounds[t.priority] = max(ln.rounds[t.priority], p.ticket.ends())
 	}
 	p.l.waiters.Add(-1)
-	if ln.waiting--; ln.waiting == 0 {
+	waits.Add(-1)
+	if i := slices.Index(ln.queue, w); i >= 0 {
+		ln.queue = slices.Delete(ln.queue, i, i+1)
+	}
+	if ln.deal(); len(ln.queue) == 0 {
 		delete(lines.m, p.lineID())
 	}
 }

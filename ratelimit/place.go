@@ -18,7 +18,7 @@ type place struct {
 	number int64   // of the id's first slot, which stands for the id
 	limit  int     // how many requests of the id are admitted at a time
 	slots  slotSet // those that the request may take
-	beyond []int64 // numbers of the slots beyond the limit: each that is held counts
+	now    slotSet // those of them that it tries now
 	class  *class  // nil: the request has none
 
 	lock    *sqllock.Lock // nil: it is missing, or the level admits without one
@@ -53,20 +53,15 @@ func (p *place) choose() {
 	if p.l.limitOf != nil {
 		p.l.holds.limitIs(p.number, p.limit)
 	}
-	p.beyond = nil // what an earlier result of WithLimit has left
 	common, reserved := p.reserved()
 	if common == p.l.slots {
 		p.slots = all
 		return
 	}
-	keys := all.keys()
-	p.slots = slotSet{first: keys[0]}
-	if chosen := reserved.before(keys, common); len(chosen) > 1 {
-		p.slots = slotSet{first: chosen[0], all: chosen}
-	}
-	p.beyond = make([]int64, 0, len(keys)-p.limit)
-	for _, key := range keys[p.limit:] {
-		p.beyond = append(p.beyond, key.Int64())
+	chosen := reserved.before(all.keys(), common)
+	p.slots = slotSet{first: chosen[0], reserved: reserved[1] - reserved[0]}
+	if len(chosen) > 1 {
+		p.slots.all = chosen
 	}
 }
 

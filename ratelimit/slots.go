@@ -21,10 +21,26 @@ type anyLocker interface {
 	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 }
 
-// A slotSet is the keys of an id's slots. A single key needs no allocation.
+// A slotSet is the keys of an id's slots. A single key needs no allocation. The
+// zero value has none.
 type slotSet struct {
-	first sqllock.Key
-	all   []sqllock.Key // nil if there is one
+	first    sqllock.Key
+	all      []sqllock.Key // nil if there is one
+	reserved int           // so many at the beginning are reserved for a class
+}
+
+// none reports whether there is no slot.
+func (s slotSet) none() bool { return s.first == sqllock.Key{} && s.all == nil }
+
+// ofClass returns the slots that are reserved for a class.
+func (s slotSet) ofClass() slotSet {
+	switch {
+	case s.reserved == 0:
+		return slotSet{}
+	case s.reserved == 1:
+		return slotSet{first: s.first, reserved: 1}
+	}
+	return slotSet{first: s.first, all: s.all[:s.reserved:s.reserved], reserved: s.reserved}
 }
 
 // hashed is how many slots a Limiter has at least, to remember those of the
@@ -71,12 +87,6 @@ func (l *Limiter) try(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
 	switch {
 	case s.all == nil:
 		return l.locks.TryLock(ctx, s.first)
-	case l.oneOf != nil && len(s.all) == l.slots && len(l.classes) == 0: // the order of the slots means nothing
-		locks, err := l.oneOf.TryEach(ctx, [][]sqllock.Key{s.all})
-		if err != nil {
-			return nil, err
-		}
-		return locks[0], nil
 	case l.any != nil:
 		return l.any.TryAny(ctx, s.all...)
 	}

@@ -12,26 +12,26 @@ import (
 )
 
 // The pause between two attempts at the slots of a Locker that cannot wait for
-// several keys. It doubles from pollMin to pollMax. A random part, up to a
-// half, is subtracted.
+// several keys, or that is away. It doubles from pollMin to pollMax. A random
+// part, up to a half, is subtracted.
 const (
 	pollMin = 2 * time.Millisecond
 	pollMax = 50 * time.Millisecond
-
-	pollMaxInTurn = 48 * time.Millisecond
 )
 
-// wait waits for p, which is full, if its level allows that. Then s has the lock
-// of p, or of all its places. Or next is the place that was full instead, or that
-// err is about.
+// wait waits for p, which is full, if its level allows that. Then s has all its
+// places, or next is the place that was full instead, or that err is about.
 func (s *stack) wait(ctx context.Context, p *place) (next *place, err error) {
-	l, flow := p.l, s.flow()
+	l := p.l
 	left := l.maxWait - p.waited
-	if left <= 0 || l.dryRun || !p.enterLine(flow, s.last != nil && s.last != p) {
+	if left <= 0 || l.dryRun {
 		return nil, p.busy()
 	}
-	served := false
-	defer func() { p.leaveLine(flow, served) }()
+	w := p.enterLine(s.flow(), s.last != nil && s.last != p)
+	if w == nil {
+		return nil, p.busy()
+	}
+	defer func() { w.leave(p.lock != nil) }()
 	if s.last == nil {
 		waiting.Begin(ctx)
 	}
@@ -40,14 +40,7 @@ func (s *stack) wait(ctx context.Context, p *place) (next *place, err error) {
 	defer func() { p.waited += max(time.Since(began), 1) }()
 	bounded, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	if len(s.places) > 1 || l.limitOf != nil {
-		next, err = s.takeTurns(ctx, bounded, p)
-	} else {
-		p.lock, err = p.lockSlot(bounded)
-		err = p.waitError(ctx, bounded, err)
-	}
-	served = p.lock != nil
-	return next, err
+	return s.takeTurns(ctx, bounded, w)
 }
 
 // flow returns what the places for waiting belong to.
@@ -58,50 +51,33 @@ func (s *stack) flow() flow {
 	return flow{stack: true, number: s.places[0].number}
 }
 
-// takeTurns waits for p until bounded ends. When it is the turn of s and a slot
-// of p is free, s tries for all its places.
-func (s *stack) takeTurns(ctx, bounded context.Context, p *place) (next *place, err error) {
-	l, w := p.l, p.enterQueue()
-	defer w.leaveQueue()
+// takeTurns waits for the place of w until bounded ends. When it is the turn of s
+// and it has got a slot, s tries for its other places.
+func (s *stack) takeTurns(ctx, bounded context.Context, w *waiter) (next *place, err error) {
+	p, l := w.p, w.p.l
 	var away error
-	var awayAt *place              // whose Locker is away
-	checked, over := time.Now(), 0 // over: attempts since a slot was free, but no place
+	awayAt, pause, checked := p, pollMin, time.Now()
 	for bounded.Err() == nil {
-		if l.limitOf != nil && (w.takeChanged() || time.Since(checked) >= recheck) {
-			if err := w.updateLimit(ctx); err != nil {
-				return nil, l.explain(err)
-			}
-			checked, over = time.Now(), 0
-		}
-		next := l.maxWait // look at the limit again
+		until := l.maxWait // look at the limit again
 		if l.limitOf != nil {
-			next = time.Until(checked.Add(recheck))
+			if w.takeChanged() || time.Since(checked) >= recheck {
+				if err := w.updateLimit(ctx); err != nil {
+					return nil, l.explain(err)
+				}
+				checked = time.Now()
+			}
+			until = time.Until(checked.Add(recheck))
 		}
-		switch {
-		case !w.isFirst():
-			w.sleep(bounded, next)
+		now := w.turnNow()
+		if now == noTurn {
+			w.sleep(bounded, until)
 			continue
-		case over > 0:
-			if w.sleep(bounded, min(pollPause(over), next)) {
-				over = 1
-				continue
-			}
-		default:
-			err := w.ring(bounded, checked)
-			switch {
-			case err == nil:
-			case isAway(err):
-				away, awayAt = overdue{err}, p
-				over++
-				continue
-			case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-				away = nil
-				continue
-			default:
-				return nil, l.explain(err)
-			}
 		}
-		full, err := s.tryInTurn(bounded, p)
+		full := p
+		err := w.lockSlot(bounded, now, until)
+		if err == nil {
+			full, err = s.tryOthers(bounded, p)
+		}
 		switch {
 		case err == nil:
 			return nil, nil
@@ -109,14 +85,12 @@ func (s *stack) takeTurns(ctx, bounded context.Context, p *place) (next *place, 
 			return full, nil
 		case errors.Is(err, sqllock.ErrHeld):
 			away = nil
-			over++
-			if len(p.beyond) == 0 {
-				over = 0
-			}
-		case errors.Is(err, sqllock.ErrUnavailable):
+		case isAway(err) && (full == p || errors.Is(err, sqllock.ErrUnavailable)):
 			away, awayAt = overdue{err}, full
-			over++
-		case bounded.Err() != nil:
+			w.sleep(bounded, min(pause-rand.N(pause/2), until)) //nolint:gosec // so that processes do not come together
+			pause = min(2*pause, pollMax)
+		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+			away = nil
 		default:
 			return nil, full.l.explain(err)
 		}
@@ -127,28 +101,12 @@ func (s *stack) takeTurns(ctx, bounded context.Context, p *place) (next *place, 
 	return nil, p.waitError(ctx, bounded, bounded.Err())
 }
 
-// ring waits for a slot of the place of w, until it is no longer its turn.
-func (w *waiter) ring(bounded context.Context, checked time.Time) (err error) {
-	p := w.p
-	if p.l.limitOf != nil {
-		var cancel context.CancelFunc
-		bounded, cancel = context.WithDeadline(bounded, checked.Add(recheck))
-		defer cancel()
-	}
-	w.atTheBell(bounded, func(ctx context.Context) { p.lock, err = p.lockSlot(ctx) })
-	return err
-}
-
-// tryInTurn tries for all places, with the slot of p that s may have. If another
-// place is full, it tries once more without that slot: two requests that each
-// have what the other one needs must not go on like that.
-func (s *stack) tryInTurn(ctx context.Context, p *place) (full *place, err error) {
-	if p.lock != nil && len(p.beyond) > 0 { // a slot is not a place yet
-		s.giveBack()
-	}
-	had := p.lock != nil
+// tryOthers tries for all places, with the slot of p that s has. If another place
+// is full, it tries once more without that slot: two requests that each have what
+// the other one needs must not go on like that.
+func (s *stack) tryOthers(ctx context.Context, p *place) (full *place, err error) {
 	failed, err := s.try(ctx)
-	if had && errors.Is(err, sqllock.ErrHeld) {
+	if errors.Is(err, sqllock.ErrHeld) {
 		full = failed[0]
 		failed, err = s.try(ctx)
 	}
@@ -167,24 +125,27 @@ func isAway(err error) bool {
 		errors.Is(err, sqllock.ErrCapacity) || errors.Is(err, sqllock.ErrNotExclusive)
 }
 
-// pollPause returns how long to wait before the nth attempt at a place beyond a
-// limit that was lowered.
-func pollPause(n int) time.Duration {
-	pause := min(pollMin<<min(n-1, 10), pollMaxInTurn)
-	return pause - rand.N(pause/2)
-}
-
-// lockSlot waits in the line of the Locker for a slot, until ctx ends.
-func (p *place) lockSlot(ctx context.Context) (*sqllock.Lock, error) {
-	ctx, done := withTerms(ctx, waiting.Terms{Rank: p.ticket.rank(p.priority())})
-	defer done()
-	switch {
-	case p.slots.all == nil:
-		return p.l.locks.Lock(ctx, p.slots.first)
-	case p.l.any != nil:
-		return p.l.any.LockAny(ctx, p.slots.all...)
+// lockSlot waits in the Locker for a slot of the place of w, until it has another
+// turn, or for d.
+func (w *waiter) lockSlot(bounded context.Context, now turn, d time.Duration) (err error) {
+	p, l := w.p, w.p.l
+	slots := p.slots
+	if now == reservedOnly {
+		slots = slots.ofClass()
 	}
-	return p.l.poll(ctx, p.slots)
+	bounded, cancel := context.WithTimeout(bounded, d)
+	defer cancel()
+	w.atLocker(bounded, now, func(ctx context.Context) {
+		switch {
+		case slots.all == nil:
+			p.lock, err = l.locks.Lock(ctx, slots.first)
+		case l.any != nil:
+			p.lock, err = l.any.LockAny(ctx, slots.all...)
+		default:
+			p.lock, err = l.poll(ctx, slots)
+		}
+	})
+	return err
 }
 
 // waitError returns what err, of a wait, means to the caller, whose context is
