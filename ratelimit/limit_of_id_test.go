@@ -61,8 +61,8 @@ func TestWithLimit(t *testing.T) {
 	j.agree(t, l.Stats())
 }
 
-// After a limit was lowered, no request is admitted until enough have ended,
-// whichever of the slots they have. After it was raised, more are.
+// After a limit was lowered, places above it that are still held do not count.
+// After it was raised, more requests are admitted.
 func TestLimitChanges(t *testing.T) {
 	t.Parallel()
 	p := newPlan(4)
@@ -70,22 +70,22 @@ func TestLimitChanges(t *testing.T) {
 	held := fill(t, l, "ada", l.Limit())
 	p.n.Store(2)
 	mustBeBusy(t, l, "ada")
-	unlock(t, held[0]) // of the lowest slots
-	mustBeBusy(t, l, "ada")
-	unlock(t, held[1])
-	mustBeBusy(t, l, "ada") // two slots of two are free, and two above are held
 	if got := l.Stats().AtLimit; got != 1 {
 		t.Errorf("%d ids at their limit, want the one that was lowered", got)
 	}
 	unlock(t, held[3])
-	one := must(t, l, "ada")
+	mustBeBusy(t, l, "ada") // the two places below the limit are held
+	unlock(t, held[0])
+	one := must(t, l, "ada") // beside the place above the limit that is still held
+	mustBeBusy(t, l, "ada")
+	p.n.Store(4)
+	four := must(t, l, "ada")
 	mustBeBusy(t, l, "ada")
 	p.n.Store(3)
-	must(t, l, "ada")
+	unlock(t, four)
 	mustBeBusy(t, l, "ada")
-	p.n.Store(1)
 	unlock(t, one)
-	mustBeBusy(t, l, "ada")
+	must(t, l, "ada")
 }
 
 // A request that waits is admitted when its limit is raised: within 100 ms, or
@@ -104,8 +104,8 @@ func TestLimitChangesWhileWaiting(t *testing.T) {
 			time.Sleep(time.Second + time.Millisecond)
 			p.n.Store(1)
 			time.Sleep(time.Second)
-			unlock(t, held[0])
-			time.Sleep(time.Second) // one is held, beyond the limit or not
+			unlock(t, held[1])
+			time.Sleep(time.Second) // the place below the limit is held
 			select {
 			case got := <-next:
 				t.Fatalf("got %v under a lowered limit", got.err)

@@ -85,14 +85,14 @@ func (s *stack) takeTurns(ctx, bounded context.Context, w *waiter) (next *place,
 			return full, nil
 		case errors.Is(err, sqllock.ErrHeld):
 			away = nil
-		case isAway(err) && (full == p || errors.Is(err, sqllock.ErrUnavailable)):
+		case isEnd(err) && !isAway(err):
+			away = nil
+		case isEnd(err), errors.Is(err, sqllock.ErrUnavailable):
 			away, awayAt = overdue{err}, full
 			w.sleep(bounded, min(pause-rand.N(pause/2), until)) //nolint:gosec // so that processes do not come together
 			pause = min(2*pause, pollMax)
-		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-			away = nil
 		default:
-			return nil, full.l.explain(err)
+			return full, full.l.explain(err)
 		}
 	}
 	if away != nil {
@@ -119,6 +119,11 @@ func (s *stack) tryOthers(ctx context.Context, p *place) (full *place, err error
 	return full, err
 }
 
+// isEnd reports whether err is of a context that has ended.
+func isEnd(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
 // isAway reports whether err, of a wait, says more than that it has ended.
 func isAway(err error) bool {
 	return errors.Is(err, sqllock.ErrUnavailable) || errors.Is(err, sqllock.ErrConfig) ||
@@ -126,15 +131,18 @@ func isAway(err error) bool {
 }
 
 // lockSlot waits in the Locker for a slot of the place of w, until it has another
-// turn, or for d.
+// turn, or its limit is due to be looked at again after d.
 func (w *waiter) lockSlot(bounded context.Context, now turn, d time.Duration) (err error) {
 	p, l := w.p, w.p.l
 	slots := p.slots
 	if now == reservedOnly {
 		slots = slots.ofClass()
 	}
-	bounded, cancel := context.WithTimeout(bounded, d)
-	defer cancel()
+	if l.limitOf != nil {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(bounded, d)
+		defer cancel()
+	}
 	w.atLocker(bounded, now, func(ctx context.Context) {
 		switch {
 		case slots.all == nil:

@@ -77,10 +77,14 @@ func (w *waiter) look() {
 	}
 }
 
-// turnNow returns the turn of w.
+// turnNow returns the turn of w, which looks at it now.
 func (w *waiter) turnNow() turn {
 	lines.mu.Lock()
 	defer lines.mu.Unlock()
+	select {
+	case <-w.wake:
+	default:
+	}
 	return w.turn
 }
 
@@ -156,7 +160,10 @@ func (w *waiter) updateLimit(ctx context.Context) error {
 		return err
 	}
 	if w.p.limit != before {
+		lines.mu.Lock()
+		defer lines.mu.Unlock()
 		w.p.choose()
+		w.line.deal()
 	}
 	return nil
 }
