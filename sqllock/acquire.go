@@ -26,7 +26,7 @@ func (t *keyTable) acquire(ctx context.Context, key Key, w want) (*Lock, error) 
 	r.oneKey[0], r.oneState[0] = key, nil
 	r.keys, r.states = r.oneKey[:], r.oneState[:]
 	lock, err := t.submit(r)
-	*r = request{done: r.done}
+	*r = request{done: r.done, timer: r.timer}
 	t.requests.Put(r)
 	return lock, err
 }
@@ -57,10 +57,9 @@ func (t *keyTable) submit(r *request) (*Lock, error) {
 	r.parked = true
 	t.mu.Unlock()
 	var timeout <-chan time.Time
-	if t.timeout > 0 && !r.waits {
-		timer := time.NewTimer(t.timeout)
-		defer timer.Stop()
-		timeout = timer.C
+	if limit := max(t.timeout, t.tryTimeout); limit > 0 && !r.waits {
+		timeout = r.startTimer(limit)
+		defer r.timer.Stop()
 	}
 	select {
 	case <-r.done:
@@ -70,6 +69,17 @@ func (t *keyTable) submit(r *request) (*Lock, error) {
 	case <-timeout:
 		return t.withdraw(r, nil)
 	}
+}
+
+// startTimer starts the timer of r, which is kept for reuse, and returns its
+// channel.
+func (r *request) startTimer(d time.Duration) <-chan time.Time {
+	if r.timer == nil {
+		r.timer = time.NewTimer(d)
+	} else {
+		r.timer.Reset(d)
+	}
+	return r.timer.C
 }
 
 // placeLocked decides r from the table where it can. Otherwise it puts r among

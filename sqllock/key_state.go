@@ -150,6 +150,7 @@ type request struct {
 	locks    Locks // of a request for all
 	err      error
 	done     chan struct{} // holds a token when decided, if parked
+	timer    *time.Timer   // for the table's timeout; nil until it was needed
 
 	// For the registry, of a request that waits.
 	since   time.Duration

@@ -27,6 +27,7 @@ type keyTable struct {
 	source      source
 	handOver    time.Duration                  // how long a key may pass between callers of this process; 0: not at all; forever: without end
 	timeout     time.Duration                  // a try or an unlock fails after so long without an answer; 0: the source sees to that
+	tryTimeout  time.Duration                  // a try fails after so long, however many statements have been answered; 0: see timeout
 	onTimeout   func()                         // called with mu held when the timeout has passed; may be nil
 	listen      func(k *keyState) (heard bool) // called with mu held when k was denied to waiters; reports whether the source listens for its release; may be nil
 	asyncUnlock bool                           // Unlock does not wait for the source

@@ -33,6 +33,7 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	s.table = newKeyTable(s)
 	s.table.listen = s.listenLocked
 	s.table.asyncUnlock = s.options.async
+	s.table.tryTimeout = s.options.timeout
 	if s.options.registry != nil {
 		s.registrar = newRegistrar(s.options)
 		s.ages.read = s.agesInRegistry

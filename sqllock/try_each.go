@@ -130,7 +130,7 @@ func (t *keyTable) reuseRequest(r *request) {
 	}
 	e := r.each
 	clear(r.keys)
-	*r = request{done: r.done, each: e, keys: r.keys[:0], states: r.states[:0]}
+	*r = request{done: r.done, timer: r.timer, each: e, keys: r.keys[:0], states: r.states[:0]}
 	for g := range e.groups {
 		e.groups[g] = eachGroup{later: e.groups[g].later[:0], held: e.groups[g].held[:0]} // no caller's keys stay
 	}

@@ -67,6 +67,9 @@ func (t *keyTable) waitErrorLocked(r *request) error {
 
 // timedOutLocked returns the error when the table's timeout has passed.
 func (t *keyTable) timedOutLocked() error {
+	if t.timeout == 0 {
+		return errNoAnswer
+	}
 	if t.onTimeout != nil {
 		t.onTimeout()
 	}
