@@ -41,8 +41,9 @@ func instance(ctx context.Context, databaseURL string) error {
 	defer db.Close()
 	db.SetMaxOpenConns(2)
 	// The server frees the locks of an instance that has been silent for a lease.
+	// An instance serves /health also while the database is away.
 	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	session, err := sqllock.Open(ctx, db, sqllock.WithLease(demo.Lease), sqllock.WithLogger(log))
+	session, err := sqllock.Open(ctx, db, sqllock.WithLease(demo.Lease), sqllock.WithLazyOpen(), sqllock.WithLogger(log))
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,8 @@ type Status struct {
 	// database can use it to reject a past leader.
 	//
 	// Token is empty if Leader is false, if the lock has no token (of Memory,
-	// PerTx and OnConn), and if the database did not return one.
+	// PerTx and OnConn), and if the database refuses to draw one. While the
+	// database does not respond to that, no term begins.
 	Token string
 
 	// Terms counts the terms that this Campaign has begun.

@@ -20,11 +20,16 @@ type term struct {
 // serve leads for a term with lock, and releases it. Its results are those of
 // stand.
 func (c *Campaign) serve(ctx context.Context, lock *sqllock.Lock, lead func(context.Context) error) (most time.Duration, err error) {
-	token, _ := lock.Token(ctx) // "" if there is none
+	token, err := lock.Token(ctx) // "" if the lock has none
 	now := term{lock: lock, token: token, since: time.Now()}
-	if ctx.Err() != nil || lock.Err() != nil { // over before it has begun
+	switch {
+	case ctx.Err() != nil || lock.Err() != nil: // over before it has begun
 		c.note(lock.Unlock())
 		return 0, ctx.Err()
+	case errors.Is(err, sqllock.ErrUnavailable): // without its token the term would look older than those before
+		_ = lock.Unlock()
+		c.note(err)
+		return 0, nil
 	}
 	cause, err := c.runTerm(ctx, now, lead)
 	c.note(together(cause, err))

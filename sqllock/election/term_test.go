@@ -11,6 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
@@ -147,6 +148,46 @@ func TestLossAtRelease(t *testing.T) {
 		})
 		lockertest.Eventually(t, "the status reports the loss", func() bool { return errors.Is(c.Status().Err, sqllock.ErrLost) })
 	})
+}
+
+// A term does not begin without its token while the database draws none.
+func TestTokenUnavailable(t *testing.T) {
+	cluster, err := pgtest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := dbtest.Session(t, "pgx", cluster.DSN(""), sqllock.WithLease(20*time.Second)) // with its bounds of a second
+	pid := int(s.Connections()[0].PID)
+	grants := 0
+	c := election.New(lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+		lock, err := s.Lock(ctx, key)
+		if grants++; grants == 1 && err == nil {
+			err = cluster.FreezeBackend(pid)
+		}
+		return lock, err
+	}), office)
+	tokens := make(chan string, 1)
+	campaign(t, c, func(ctx context.Context) error {
+		select {
+		case tokens <- c.Status().Token:
+		default:
+		}
+		return untilEnd(ctx)
+	})
+	lockertest.Eventually(t, "the status says why there is no term", func() bool {
+		return errors.Is(c.Status().Err, sqllock.ErrUnavailable) || len(tokens) > 0
+	})
+	if err := cluster.ThawBackend(pid); err != nil {
+		t.Fatal(err)
+	}
+	if token := <-tokens; token == "" {
+		t.Error("a term began without its token")
+	}
 }
 
 // A lock that is lost before its token is drawn begins no term. A lock without

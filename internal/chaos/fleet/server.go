@@ -10,10 +10,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// number is the answer of the server, which may just be starting, to a query
-// for a number.
+// number returns the server's response to a query for a number. The server may
+// just be starting, and the machine may be busy.
 func (f *Fleet) number(ctx context.Context, query string, args ...any) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	err = f.DB.QueryRowContext(ctx, query, args...).Scan(&n)
 	return n, err

@@ -83,7 +83,7 @@ func TestLongKilled(t *testing.T) {
 			t.Parallel()
 			p := start(t, driver)
 			until(t, p, "grants, refusals, writes and a lock that is held", func(s worker.Status) bool {
-				return s.Granted > 100 && s.Held > 0 && s.Written > 0 && s.Holding > 0
+				return s.Granted > 10 && s.Held > 0 && s.Written > 0 && s.Holding > 0
 			})
 			told := p.Status()
 			if err := p.Kill(); err != nil {
@@ -127,7 +127,7 @@ func TestLongDrained(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, "pgx")
-			until(t, p, "grants", func(s worker.Status) bool { return s.Granted > 50 })
+			until(t, p, "grants", func(s worker.Status) bool { return s.Granted > 10 })
 			report, err := end(p, t.Context())
 			if err != nil {
 				t.Fatal(err)

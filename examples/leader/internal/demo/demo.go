@@ -4,6 +4,7 @@ package demo
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -43,6 +44,9 @@ func Main(run func(ctx context.Context, databaseURL string) error) {
 
 func withDatabase(ctx context.Context, do func(url string) error) (err error) {
 	if url := os.Getenv("DATABASE_URL"); url != "" {
+		if err := ping(ctx, url); err != nil {
+			return err
+		}
 		return do(url)
 	}
 	server, err := pgtest.Start()
@@ -55,6 +59,22 @@ func withDatabase(ctx context.Context, do func(url string) error) (err error) {
 		return err
 	}
 	return do(url)
+}
+
+// ping returns an error unless the database responds. The instances would wait
+// for it. The driver's own error is left out, because its text names a host.
+func ping(ctx context.Context, url string) error {
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		return errors.New("DATABASE_URL is no connection string of PostgreSQL")
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if db.PingContext(ctx) != nil {
+		return errors.New("no PostgreSQL responds at DATABASE_URL")
+	}
+	return nil
 }
 
 // An ending is a way in which a leader ends.
