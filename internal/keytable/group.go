@@ -214,11 +214,14 @@ func (t *Table) rejectSeen(g *Group) {
 			}
 		}
 	}
-	g.line.each(func(r *Request) {
+	most := max(upTo[Exclusive], upTo[Shared])
+	for r := g.line.first; r != nil && r.number <= most; { // in order, so that a burst of callers does not walk the line each
+		next := r.next
 		if !r.Waits && r.number <= upTo[r.Mode] {
 			t.decide(r, nil, ErrHeld)
 		}
-	})
+		r = next
+	}
 }
 
 // blocks reports whether a request of g for this mode finds k held here, or

@@ -1,0 +1,141 @@
+//go:build unix
+
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A burst is many callers at once of a limit that another instance has filled.
+type burst struct {
+	session *sqllock.Session
+	limiter *ratelimit.Limiter
+	keeper  *sqllock.Lock // of another key of the same Session
+}
+
+// newBurst fills AtMost(n) of one instance and returns another instance.
+func newBurst(t testing.TB, n int) burst {
+	dsn := pgtest.Database(t)
+	full := ratelimit.AtMost(n, dbtest.Session(t, "pgx", dsn), "burst")
+	for range n {
+		if _, err := full.Acquire(t.Context(), "ada"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := dbtest.Session(t, "pgx", dsn)
+	keeper, err := s.TryLock(t.Context(), sqllock.ID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return burst{s, ratelimit.AtMost(n, s, "burst"), keeper}
+}
+
+// run has so many callers call at once. It returns how many were not rejected
+// with ErrBusy.
+func (b burst) run(ctx context.Context, callers int) (others int64) {
+	var (
+		wg    sync.WaitGroup
+		wrong atomic.Int64
+		start = make(chan struct{})
+	)
+	for range callers {
+		wg.Go(func() {
+			<-start
+			lock, err := b.limiter.Acquire(ctx, "ada")
+			if !errors.Is(err, ratelimit.ErrBusy) {
+				wrong.Add(1)
+				_ = lock.Unlock()
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	return wrong.Load()
+}
+
+// A burst of callers of a full limit costs a few looks at the database. All are
+// rejected as busy, and nothing of the Session is lost.
+func TestBurst(t *testing.T) {
+	t.Parallel()
+	b := newBurst(t, 500)
+	before := b.session.Stats()
+	if n := b.run(t.Context(), 4096); n > 0 {
+		t.Errorf("%d of 4,096 callers were not rejected as busy", n)
+	}
+	after := b.session.Stats()
+	if after.Losses != before.Losses || b.keeper.Err() != nil {
+		t.Errorf("%d connections were lost, and another lock has the error %v", after.Losses-before.Losses, b.keeper.Err())
+	}
+	lockertest.Eventually(t, "nothing is left", func() bool { return b.session.Stats().Held == 1 })
+}
+
+// BenchmarkBurst is a burst at a full limit. us/caller is the processor's time
+// of the process for each caller. probe-ms is the longest TryLock of another key
+// meanwhile, with its Unlock.
+func BenchmarkBurst(b *testing.B) {
+	for _, n := range []int{50, 100, 500} {
+		burst := newBurst(b, n)
+		for _, callers := range []int{1024, 2048, 4096} {
+			b.Run(fmt.Sprintf("limit=%d/callers=%d", n, callers), func(b *testing.B) {
+				var worst time.Duration
+				var others int64
+				began := processorTime()
+				statements := burst.session.Stats().Exchanges
+				for b.Loop() {
+					done := make(chan struct{})
+					probed := make(chan time.Duration)
+					go func() { probed <- burst.probe(done) }()
+					others += burst.run(context.Background(), callers)
+					close(done)
+					worst = max(worst, <-probed)
+				}
+				perCall := float64(b.N * callers)
+				b.ReportMetric(float64((processorTime()-began).Microseconds())/perCall, "us/caller")
+				b.ReportMetric(float64(worst.Microseconds())/1000, "probe-ms")
+				b.ReportMetric(float64(burst.session.Stats().Exchanges-statements)/float64(b.N), "statements/op")
+				b.ReportMetric(float64(others)/float64(b.N), "not-busy/op")
+			})
+		}
+	}
+}
+
+// probe acquires another key again and again until done, and returns how long
+// that took at most.
+func (b burst) probe(done <-chan struct{}) (worst time.Duration) {
+	for {
+		began := time.Now()
+		lock, err := b.session.TryLock(context.Background(), sqllock.ID(2))
+		if err != nil {
+			return time.Hour
+		}
+		_ = lock.Unlock()
+		worst = max(worst, time.Since(began))
+		select {
+		case <-done:
+			return worst
+		default:
+		}
+	}
+}
+
+// processorTime returns the processor's time of this process.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
