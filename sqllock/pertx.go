@@ -82,7 +82,7 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 		p.lease = o.Lease
 	}
 	p.home = home{
-		table: keytable.New(keytable.Config{Wake: p.wake, Now: session.Now, NewHold: newHold}),
+		table: keytable.New(keytable.Config{Wake: p.wake, Tries: func() { p.expiry.Arm() }, Now: session.Now, NewHold: newHold}),
 		late:  o.Timeout(),
 		pid:   (*Lock).txProcess,
 	}
@@ -154,7 +154,6 @@ func (l *Lock) txProcess() int64 { return l.tx.pid }
 
 // wake begins to serve what is queued. The table is locked.
 func (p *TxLocker) wake() {
-	p.expiry.Arm()
 	go p.begin()
 }
 

@@ -44,6 +44,10 @@ type Config struct {
 	// source: a key that it does not know is free.
 	Wake func()
 
+	// Tries is called, as Wake is, when a request comes that only tries and is not
+	// decided at once, and there is no other. Nil: no Expire is needed.
+	Tries func()
+
 	Now     func() time.Duration // a monotonic clock; needed
 	NewHold func() *Hold         // makes the hold of a grant, with its Holder; needed
 

@@ -43,6 +43,14 @@ func (l *line) each(f func(*Request)) {
 	}
 }
 
+// try notes that r, which only tries, comes now and is not decided at once.
+func (t *Table) try(r *Request) {
+	if t.tries.first == nil && t.config.Tries != nil {
+		t.config.Tries()
+	}
+	t.tries.push(r, t.config.Now())
+}
+
 // arrivals are the requests of a table that only try, in the order of their
 // arrival.
 type arrivals struct{ first, last *Request }

@@ -176,7 +176,7 @@ func (t *Table) lineUp(r *Request, g *Group) {
 	if !r.Waits {
 		g.tries++
 		g.last = r.number
-		t.tries.push(r, t.config.Now())
+		t.try(r)
 		return
 	}
 	if g.waits++; g.waits == 1 {

@@ -1,7 +1,7 @@
 package session
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/keytable"
@@ -12,32 +12,43 @@ type Expiry struct {
 	table   *keytable.Table
 	timeout time.Duration
 	why     func() error // the error for them
-	timer   *time.Timer
-	armed   atomic.Bool
+
+	mu    sync.Mutex // protects what follows; taken after that of the table
+	timer *time.Timer
+	armed bool          // the timer runs
+	due   time.Duration // while armed
 }
 
 // NewExpiry returns an Expiry that fails requests of t after timeout, with the
-// error of why. Arm must be called when one is queued.
+// error of why. Its Arm is to be the Tries of the table's Config.
 func NewExpiry(t *keytable.Table, timeout time.Duration, why func() error) *Expiry {
 	return &Expiry{table: t, timeout: timeout, why: why}
 }
 
-// Arm sees that the timer runs. The table is locked.
-func (e *Expiry) Arm() {
-	switch {
-	case e.armed.Swap(true):
-	case e.timer == nil:
-		e.timer = time.AfterFunc(e.timeout, e.expire)
-	default:
-		e.timer.Reset(e.timeout)
+// Arm sees that the timer runs for a request that comes now.
+func (e *Expiry) Arm() { e.arm(Now() + e.timeout) }
+
+// arm sees that the timer fires at this time or before.
+func (e *Expiry) arm(at time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.armed && e.due <= at {
+		return
+	}
+	e.armed, e.due = true, at
+	if e.timer == nil {
+		e.timer = time.AfterFunc(at-Now(), e.expire)
+	} else {
+		e.timer.Reset(at - Now())
 	}
 }
 
 // expire is what the timer runs.
 func (e *Expiry) expire() {
-	e.armed.Store(false)
+	e.mu.Lock()
+	e.armed = false
+	e.mu.Unlock()
 	if oldest, some := e.table.Expire(Now()-e.timeout, e.why); some {
-		e.timer.Reset(oldest + e.timeout - Now())
-		e.armed.Store(true)
+		e.arm(oldest + e.timeout)
 	}
 }

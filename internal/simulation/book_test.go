@@ -19,30 +19,33 @@ type book struct {
 	unclear map[use]time.Duration // until then the server may hold the key for no caller
 }
 
-// A use is a key and the mode in which calls use it.
+// A use is a key and the mode in which calls use it: those of the client at a
+// link, or of all clients.
 type use struct {
 	key   sqllock.Key
 	reads bool
+	at    *link // nil: all
 }
 
 // rivals returns the uses that keep a call from using k.
-func rivals(k sqllock.Key, reads bool) []use {
+func rivals(k sqllock.Key, reads bool, at *link) []use {
 	if reads {
-		return []use{{k, false}}
+		return []use{{k, false, at}}
 	}
-	return []use{{k, false}, {k, true}}
+	return []use{{k, false, at}, {k, true, at}}
 }
 
 func newBook() book {
 	return book{users: make(map[use]int), left: make(map[use]int), unclear: make(map[use]time.Duration)}
 }
 
-// arrive notes that a call for keys begins, and returns the moment.
-func (w *world) arrive(keys []sqllock.Key, reads bool) int {
+// arrive notes that a call of a client for keys begins, and returns the moment.
+func (w *world) arrive(at *link, keys []sqllock.Key, reads bool) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {
-		w.book.users[use{k, reads}]++
+		w.book.users[use{k, reads, nil}]++
+		w.book.users[use{k, reads, at}]++
 	}
 	w.book.moment++
 	return w.book.moment
@@ -57,21 +60,22 @@ const (
 	leftUnclear                  // the server may still hold them
 )
 
-// leave notes that a call for keys has ended. If the state of the keys is
-// unclear, a later call may get ErrHeld for a while as long as the server holds
-// them.
-func (w *world) leave(keys []sqllock.Key, reads bool, how departure) {
+// leave notes that a call of a client for keys has ended. If the state of the
+// keys is unclear, a later call may get ErrHeld for a while as long as the server
+// holds them.
+func (w *world) leave(at *link, keys []sqllock.Key, reads bool, how departure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.book.moment++
 	for _, k := range keys {
-		u := use{k, reads}
-		w.book.users[u]--
-		if how != leftDenied {
-			w.book.left[u] = w.book.moment
-		}
-		if how == leftUnclear {
-			w.book.unclear[u] = now() + w.doubt()
+		for _, u := range []use{{k, reads, nil}, {k, reads, at}} {
+			w.book.users[u]--
+			if how != leftDenied {
+				w.book.left[u] = w.book.moment
+			}
+			if how == leftUnclear {
+				w.book.unclear[u] = now() + w.doubt()
+			}
 		}
 	}
 }
@@ -84,34 +88,47 @@ func (w *world) doubt() time.Duration {
 	return 2*lease + recovery
 }
 
-// judgeDenial checks an ErrHeld for keys. Another call must have held or wanted
-// each key during the call, which began at the moment arrived. Of a set it is
-// enough if that is so for one key. Calls that got ErrHeld at the same time do
-// not count.
-func (w *world) judgeDenial(c call, keys []sqllock.Key, arrived int, began time.Duration) {
+// judgeDenial checks an ErrHeld for keys, of which some were seen held. Each of
+// them must have been held at the server at some time during the call, which
+// began at the moment arrived, and wanted by another call. Or a call of the same
+// client wanted it. Of a set it is enough if that is so for one key. Calls that
+// got ErrHeld at the same time do not count.
+func (w *world) judgeDenial(c call, keys, seen []sqllock.Key, arrived int, began time.Duration) {
+	here := w.client(c.Client).link
 	excused := 0
-	var suspects []sqllock.Key
-	for _, k := range keys {
-		owned := w.server.ownedSince(k, c.Op.reads(), began)
+	var suspects, owned []sqllock.Key
+	for _, k := range seen {
+		atServer := w.server.ownedSince(k, c.Op.reads(), began)
 		w.mu.Lock()
-		unclear := slices.ContainsFunc(rivals(k, c.Op.reads()), func(u use) bool { return now() < w.book.unclear[u] })
+		unclear := slices.ContainsFunc(rivals(k, c.Op.reads(), nil), func(u use) bool { return now() < w.book.unclear[u] })
 		w.mu.Unlock()
-		if owned && unclear {
+		switch {
+		case atServer && unclear:
 			excused++
-		} else {
+		case atServer:
+			owned = append(owned, k)
+		default:
 			suspects = append(suspects, k)
 		}
 	}
-	w.leave(keys, c.Op.reads(), leftDenied)
+	w.leave(here, keys, c.Op.reads(), leftDenied)
 	w.rest(1) // until the other calls have returned, too
 	w.mu.Lock()
+	used := func(k sqllock.Key, at *link) bool {
+		return slices.ContainsFunc(rivals(k, c.Op.reads(), at), func(u use) bool { return w.book.users[u] > 0 || w.book.left[u] > arrived })
+	}
+	for _, k := range owned {
+		if used(k, nil) {
+			excused++
+		}
+	}
 	for _, k := range suspects {
-		if slices.ContainsFunc(rivals(k, c.Op.reads()), func(u use) bool { return w.book.users[u] > 0 || w.book.left[u] > arrived }) {
+		if used(k, here) {
 			excused++
 		}
 	}
 	w.mu.Unlock()
-	if excused < len(keys) && (excused == 0 || !c.Op.takesAll()) {
-		w.wrong("a call is denied although no other has the key", fmt.Sprint(c.Op, " of ", len(keys), " keys"))
+	if excused < len(seen) && (excused == 0 || !c.Op.takesAll()) {
+		w.wrong("a call is denied although no other has the key", fmt.Sprint(c.Op, " of ", len(seen), " keys"))
 	}
 }

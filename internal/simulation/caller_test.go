@@ -75,7 +75,7 @@ func (c call) make(w *world, s *sqllock.Session) {
 	ctx, cancel := c.context(w)
 	defer cancel()
 	keys := c.keys()
-	arrived, began := w.arrive(keys, c.Op.reads()), now()
+	arrived, began := w.arrive(w.client(c.Client).link, keys, c.Op.reads()), now()
 	w.countCall(s)
 	if c.Op == opDo {
 		c.do(ctx, w, s, keys, arrived)
@@ -192,11 +192,10 @@ func groups(keys []sqllock.Key) [][]sqllock.Key {
 	return [][]sqllock.Key{keys[:1], keys[1:]}
 }
 
-// timely checks how long the call took to get or to be denied its lock. A call
-// that only tries may need a second statement if the key is being requested when
-// it comes. A call for several keys may need one more for each.
+// timely checks how long the call took to get or to be denied its lock. However
+// many statements a call needs that only tries, it is decided within one bound.
 func (c call) timely(w *world, began time.Duration) {
-	bound := time.Duration(len(c.keys())+1) * responseBound
+	bound := responseBound
 	if c.Op.waits() {
 		bound = maxWait
 	}
@@ -217,19 +216,21 @@ func (c call) denied(w *world, s *sqllock.Session, keys []sqllock.Key, arrived i
 	case err == sqllock.ErrHeld && c.Op.waits():
 		w.wrong("a waiter is denied", "")
 	case err == sqllock.ErrHeld && !w.plan.Async:
-		w.judgeDenial(c, keys, arrived, began)
+		w.judgeDenial(c, keys, keys, arrived, began)
 		return
-	case err == sqllock.ErrHeld:
+	case errors.As(err, &full) && c.Op == opTryEach && !w.plan.Async:
+		w.judgeDenial(c, keys, groups(keys)[full.Group], arrived, began)
+		return
+	case err == sqllock.ErrHeld, full != nil && c.Op == opTryEach:
 	case ended, errors.As(err, &failure):
-	case errors.As(err, &full) && c.Op == opTryEach:
 	case errors.Is(err, sqllock.ErrClosed) && w.closed(s):
 	case errors.Is(err, sqllock.ErrUnavailable) && !w.harmless:
 	default:
 		w.wrong("an error without a reason", fmt.Sprint(c.Op, ": ", err))
 	}
-	if err == sqllock.ErrHeld {
-		w.leave(keys, c.Op.reads(), leftDenied)
-	} else {
-		w.leave(keys, c.Op.reads(), leftUnclear)
+	how := leftUnclear
+	if errors.Is(err, sqllock.ErrHeld) {
+		how = leftDenied
 	}
+	w.leave(w.client(c.Client).link, keys, c.Op.reads(), how)
 }

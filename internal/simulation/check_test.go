@@ -51,8 +51,8 @@ func (w *world) check() {
 			continue
 		}
 		k := h.lock.Key()
-		valid[use{k, h.key.IsShared()}]++
-		if alone := valid[use{k, false}]; alone > 1 || alone == 1 && valid[use{k, true}] > 0 {
+		valid[use{k, h.key.IsShared(), nil}]++
+		if alone := valid[use{k, false, nil}]; alone > 1 || alone == 1 && valid[use{k, true, nil}] > 0 {
 			w.wrong("two hold one key", "")
 		}
 		if !w.server.holds(h.conn, h.key) {

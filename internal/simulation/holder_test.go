@@ -41,7 +41,7 @@ func (w *world) enter(c call, s *sqllock.Session, locks sqllock.Locks, asked []s
 	others := slices.DeleteFunc(slices.Clone(asked), func(k sqllock.Key) bool {
 		return slices.ContainsFunc(locks, func(l *sqllock.Lock) bool { return l.Key() == k })
 	})
-	w.leave(others, c.Op.reads(), leftUnclear) // a statement under way may take one of them, which is then given back
+	w.leave(w.client(c.Client).link, others, c.Op.reads(), leftUnclear) // a statement under way may take one of them, which is then given back
 	for _, lock := range locks {
 		h := &holder{lock: lock, session: s, key: dialectKey(lock.Key()), done: lock.Context().Done()}
 		if c.Op.reads() {
@@ -125,7 +125,7 @@ func (w *world) gone(holders []*holder, err error, relied bool) {
 		how = leftFree
 	}
 	for _, h := range holders {
-		w.leave([]sqllock.Key{h.lock.Key()}, h.key.IsShared(), how)
+		w.leave(h.conn.link, []sqllock.Key{h.lock.Key()}, h.key.IsShared(), how)
 	}
 }
 
