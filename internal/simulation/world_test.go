@@ -74,6 +74,20 @@ type world struct {
 // run carries out the plan in virtual time. It returns the rules that were
 // broken.
 func (p plan) run(t *testing.T, harmless bool, figures map[string]int) []string {
+	return p.live(t, harmless, figures, func(w *world) {
+		for _, step := range p.Steps {
+			w.advance(step.After)
+			if w.failed() {
+				return
+			}
+			step.Do.happen(w)
+		}
+	})
+}
+
+// live makes the world of p in virtual time and brings it to its end after f. It
+// returns the rules that were broken.
+func (p plan) live(t *testing.T, harmless bool, figures map[string]int, f func(*world)) []string {
 	w := &world{
 		plan: p, harmless: harmless, figures: figures,
 		live: make(map[*holder]bool), tokens: make(tokenLog), taken: make(map[serverGrant]int), last: make(map[clientKey]*session), book: newBook(), calls: make(map[*sqllock.Session]uint64),
@@ -84,14 +98,19 @@ func (p plan) run(t *testing.T, harmless bool, figures map[string]int) []string 
 				w.wrong("goroutines are left", fmt.Sprint(stuck))
 			}
 		}()
-		synctest.Test(t, func(*testing.T) { w.run() })
+		synctest.Test(t, func(*testing.T) {
+			w.begin()
+			defer w.stop()
+			f(w)
+			w.end()
+		})
 	}()
 	return w.wrongs
 }
 
-func (w *world) run() {
+// begin starts the server and opens a Session for each client.
+func (w *world) begin() {
 	w.ctx, w.stop = context.WithCancel(background)
-	defer w.stop()
 	w.server = &server{
 		drift: w.plan.Drift, latency: w.plan.Latency, perSession: w.plan.PerConn, began: now(), world: w,
 		holders: make(map[dialect.Key]map[*session]bool), freed: make(map[dialect.Key]time.Duration), sessions: make(map[*session]bool),
@@ -102,14 +121,6 @@ func (w *world) run() {
 		w.clients = append(w.clients, c)
 		w.open(c)
 	}
-	for _, step := range w.plan.Steps {
-		w.advance(step.After)
-		if w.failed() {
-			break
-		}
-		step.Do.happen(w)
-	}
-	w.end()
 }
 
 // client returns the nth client, modulo their number.
