@@ -30,6 +30,7 @@ func BenchmarkPair(b *testing.B) {
 					}
 					_ = lock.Unlock()
 				})
+				b.ReportMetric(float64(s.Stats().Exchanges)/float64(b.N), "statements/op")
 			})
 		}
 	}

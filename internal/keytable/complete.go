@@ -69,7 +69,7 @@ func (t *Table) completeLook(o *Owner, b *Batch, l *Look, at time.Duration) {
 func (t *Table) keep(k *State, o *Owner, at time.Duration) {
 	t.held++
 	o.held++
-	k.owner, k.since = o, at
+	k.owner, k.since, k.acquired = o, at, at
 }
 
 // Reconcile acts on the failure of b with err, of which o is not lost. A

@@ -73,7 +73,6 @@ func (t *Table) newHold(k *State, r *Request) *Hold {
 	h := t.config.NewHold()
 	h.id, h.state, h.owner, h.mode, h.Label = k.id, k, k.owner, k.mode, r.Label
 	if k.phase != held {
-		k.acquired = t.config.Now()
 		t.turn(k, held)
 	}
 	if k.mode == Exclusive {

@@ -124,14 +124,13 @@ func (t *Table) freed(k *State, err error) {
 	t.held--
 	k.owner.held--
 	t.answer(k, err)
-	kept := t.config.Now() - k.since
 	k.owner, k.hold, k.readers = nil, nil, nil
 	if k.retaken {
 		k.retaken = false
 		return
 	}
 	t.turn(k, idle)
-	if err == nil && kept >= t.config.HandOver && t.config.HandOver > 0 && k.own.waits > 0 && k.own.tries == 0 {
-		t.poll(&k.own, t.config.Now()+t.config.YieldFor)
+	if now := t.config.Now; err == nil && t.config.HandOver > 0 && k.own.waits > 0 && k.own.tries == 0 && now()-k.since >= t.config.HandOver {
+		t.poll(&k.own, now()+t.config.YieldFor)
 	}
 }
