@@ -93,7 +93,9 @@ func (c call) make(w *world, s *sqllock.Session) {
 	w.exit(holders)
 	err = locks.Unlock()
 	w.within("Unlock", began, w.unlockBound(s))
-	w.gone(holders, err, true)
+	// A lost connection may have left the key to the server, for readers. That does
+	// not keep a reader from its lock.
+	w.gone(holders, err, w.harmless || !c.Op.reads())
 }
 
 // do makes the call by sqllock.Do.
