@@ -20,10 +20,10 @@ type OverLimit struct {
 // limits checks that no limit is exceeded, whether it moves or not. It looks at
 // each moment at which a place began to be held.
 //
-// Of the places held then, one was admitted last. The limit that its call knew
-// was in force at that moment, and admitted all that were held. So the number of
-// places is at most the highest Most of those that may have been the last. A
-// place may have been if its call returned after all others had begun.
+// Each place was admitted under the limit that its call knew, and is one of so
+// many. So the number of places is at most the highest Most of those that are
+// held. After a limit was lowered, places above it that are still held do not
+// count against it: until they end, the old limit is the highest.
 //
 // Places that count are certainly held: their Err was nil at that moment or
 // later. One that is missing here makes the number smaller, so it raises no
@@ -51,15 +51,9 @@ func (s *sweep) limits(rs *records) {
 
 // atLimit compares places that are held when l begins to be with their limit.
 func (s *sweep) atLimit(l *lock, places []*lock) {
-	var lastBegan history.Moment
-	for _, v := range places {
-		lastBegan = max(lastBegan, v.asked)
-	}
 	most := 0
 	for _, v := range places {
-		if v.granted >= lastBegan {
-			most = max(most, v.Most)
-		}
+		most = max(most, v.Most)
 	}
 	switch {
 	case len(places) > most:
