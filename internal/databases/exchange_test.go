@@ -56,131 +56,193 @@ func held(t *testing.T, s dialect.Session) []dialect.Key {
 	t.Helper()
 	keys, err := s.Held()
 	must(t, err)
-	slices.SortFunc(keys, func(x, y dialect.Key) int { return cmp.Or(cmp.Compare(x.Space, y.Space), cmp.Compare(x.ID, y.ID)) })
 	return keys
 }
 
-// One key of each group of a request is taken, or none. Keys beyond a group
-// count, whoever holds them, and so do those that the caller holds.
-func TestEachGroup(t *testing.T) {
+// mustHold fails the test unless s holds exactly these keys.
+func mustHold(t *testing.T, s dialect.Session, want []dialect.Key) {
+	t.Helper()
+	order := func(x, y dialect.Key) int { return cmp.Or(cmp.Compare(x.Space, y.Space), cmp.Compare(x.ID, y.ID)) }
+	got, want := slices.SortedFunc(slices.Values(held(t, s)), order), slices.SortedFunc(slices.Values(want), order)
+	if !slices.Equal(got, want) {
+		t.Errorf("held: %v, want %v", got, want)
+	}
+}
+
+// Releases come before tries. A batch names the keys that the session did not
+// hold and those that another session holds.
+func TestReleaseAndTry(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		a, b := connect(t, o), connect(t, o)
-		exchange(t, b, dialect.Batch{Try: big(1, 4, 20)})
+		mine, theirs := append(big(1, -2, 1<<62), pairs(5, -6)...), append(big(3), pairs(7)...)
 		for _, tt := range []struct {
-			name    string
-			request []dialect.Group
-			won     []int
-			held    []dialect.Key
+			name          string
+			s             dialect.Session
+			batch         dialect.Batch
+			notHeld, busy []dialect.Key
 		}{
-			{"a free key of each", []dialect.Group{{Keys: big(1, 2)}, {Keys: big(3, 4)}}, []int{1, 0}, big(2, 3)},
-			{"no free key of the second", []dialect.Group{{Keys: big(2)}, {Keys: big(1, 4)}}, []int{dialect.GivenUp, dialect.NoneFree}, nil},
-			{"a key beyond is held", []dialect.Group{{Keys: big(5), Beyond: big(20)}}, []int{dialect.OverLimit}, nil},
-			{"a key beyond is free", []dialect.Group{{Keys: big(5), Beyond: big(21)}}, []int{0}, big(5)},
-			{"one is held already", []dialect.Group{{Keys: big(6), Held: 1}}, []int{dialect.OverLimit}, nil},
-			{"one is held already, of two", []dialect.Group{{Keys: big(6, 7), Held: 1}}, []int{0}, big(6)},
+			{"free keys", a, dialect.Batch{Try: mine}, nil, nil},
+			{"some are held", b, dialect.Batch{Try: append(append(big(1), pairs(5)...), theirs...)}, nil, append(big(1), pairs(5)...)},
+			{"all are held", b, dialect.Batch{Try: mine}, nil, mine},
+			{"release and try of one key", a, dialect.Batch{Release: mine, Try: mine}, nil, nil},
+			{"release of another's keys", a, dialect.Batch{Release: theirs}, theirs, nil},
+			{"release of one that is held and one that is not", a, dialect.Batch{Release: big(1, 3)}, big(3), nil},
+			{"release of a free key", a, dialect.Batch{Release: big(1)}, big(1), nil},
+			{"one free key", b, dialect.Batch{Try: big(1)}, nil, nil},
+			{"one key that is held", a, dialect.Batch{Try: big(1)}, nil, big(1)},
+			{"release and try of a key that is not held", a, dialect.Batch{Release: pairs(32), Try: pairs(32)}, pairs(32), nil},
+			{"it is held then", a, dialect.Batch{Release: pairs(32)}, nil, nil},
+			{"a heartbeat", a, dialect.Batch{}, nil, nil},
 		} {
-			tt.request[len(tt.request)-1].Last = true
-			got := exchange(t, a, dialect.Batch{Each: tt.request})
-			for i, g := range got.Each {
-				if g.Won != tt.won[i] && tt.won[i] != dialect.GivenUp || tt.held == nil && g.Won >= 0 {
-					t.Errorf("%s: group %d: won %d, want %d", tt.name, i, g.Won, tt.won[i])
-				}
-			}
-			if keys := held(t, a); !reflect.DeepEqual(keys, tt.held) {
-				t.Errorf("%s: held %v, want %v", tt.name, keys, tt.held)
-			}
-			exchange(t, a, dialect.Batch{Release: tt.held})
-		}
-	})
-}
-
-// A set of keys is acquired as a whole or not at all. A set that is not complete
-// leaves nothing.
-func TestSets(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		a, b := connect(t, o), connect(t, o)
-		mixed := append(big(-9, 8), pairs(-7, 6)...)
-		got := exchange(t, a, dialect.Batch{Try: big(20), Any: [][]dialect.Key{big(21)}, All: [][]dialect.Key{mixed, big(1)}})
-		if len(got.Busy) > 0 || !reflect.DeepEqual(got.Missing, []int{-1, -1}) || !reflect.DeepEqual(got.Won, []int{0}) {
-			t.Fatalf("free sets: missing %v, busy %v, won %v", got.Missing, got.Busy, got.Won)
-		}
-		got = exchange(t, b, dialect.Batch{Try: big(20, 22), All: [][]dialect.Key{
-			append(big(2, 3), pairs(6, 9)...), mixed, append(big(10, 11), pairs(12)...),
-		}})
-		if want := []int{2, 0, -1}; !reflect.DeepEqual(got.Missing, want) || !reflect.DeepEqual(got.Busy, big(20)) {
-			t.Errorf("missing %v, want %v; busy %v", got.Missing, want, got.Busy)
-		}
-		if got, want := held(t, b), append(big(10, 11, 22), pairs(12)...); !reflect.DeepEqual(got, want) {
-			t.Errorf("held: %v, want %v", got, want)
-		}
-	}, advisoryKinds...)
-}
-
-func TestExchange(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
-		a, b := connect(t, o), connect(t, o)
-		got := exchange(t, a, dialect.Batch{
-			Try: append(big(1, -2, 1<<62), pairs(5, -6)...),
-			Any: [][]dialect.Key{big(10, 11, 12), big(13)},
-		})
-		if len(got.Busy) != 0 || !reflect.DeepEqual(got.Won, []int{0, 0}) {
-			t.Fatalf("free keys: busy %v, won %v", got.Busy, got.Won)
-		}
-		got = exchange(t, b, dialect.Batch{
-			Try: append(big(1, 3), pairs(5, 7)...),
-			Any: [][]dialect.Key{big(10, 11, 12), big(13, 10), big(13, 14)},
-		})
-		if want := append(big(1), pairs(5)...); !reflect.DeepEqual(got.Busy, want) {
-			t.Errorf("busy: %v, want %v", got.Busy, want)
-		}
-		if want := []int{1, -1, 1}; !reflect.DeepEqual(got.Won, want) {
-			t.Errorf("won: %v, want %v", got.Won, want)
-		}
-		if got, want := held(t, a), append(big(-2, 1, 10, 13, 1<<62), pairs(-6, 5)...); !reflect.DeepEqual(got, want) {
-			t.Errorf("a holds %v, want %v", got, want)
-		}
-		if got, want := held(t, b), append(big(3, 11, 14), pairs(7)...); !reflect.DeepEqual(got, want) {
-			t.Errorf("b holds %v, want %v", got, want)
-		}
-		// Releases come before the other parts of a batch.
-		got = exchange(t, a, dialect.Batch{Release: append(big(1), pairs(5)...), Try: append(big(1), pairs(5)...)})
-		if len(got.NotHeld)+len(got.Busy) != 0 {
-			t.Errorf("release and try of one key: not held %v, busy %v", got.NotHeld, got.Busy)
-		}
-		if got = exchange(t, a, dialect.Batch{Release: append(big(1), pairs(5)...)}); len(got.NotHeld) != 0 {
-			t.Errorf("release after release and try: not held %v", got.NotHeld)
-		}
-		for _, keys := range [][]dialect.Key{big(1), big(1, 77), pairs(5), pairs(5, 8), big(3)} { // 3 is b's
-			if got = exchange(t, a, dialect.Batch{Release: keys}); !reflect.DeepEqual(got.NotHeld, keys) {
-				t.Errorf("release of %v, not held: %v", keys, got.NotHeld)
+			got := exchange(t, tt.s, tt.batch)
+			if !reflect.DeepEqual(got.NotHeld, tt.notHeld) || !reflect.DeepEqual(got.Busy, tt.busy) {
+				t.Errorf("%s: not held %v, busy %v, want %v, %v", tt.name, got.NotHeld, got.Busy, tt.notHeld, tt.busy)
 			}
 		}
-		if got = exchange(t, b, dialect.Batch{Try: big(1)}); len(got.Busy) != 0 {
-			t.Errorf("one free key: busy %v", got.Busy)
-		}
-		none := append(big(30, 31), pairs(32)...)
-		if got = exchange(t, a, dialect.Batch{Release: none, Try: none}); !reflect.DeepEqual(got.NotHeld, none) || len(got.Busy) != 0 {
-			t.Errorf("release and try of keys that are not held: not held %v, busy %v", got.NotHeld, got.Busy)
-		}
-		if got = exchange(t, a, dialect.Batch{Release: none}); len(got.NotHeld) != 0 {
-			t.Errorf("they were released after they had been taken: not held %v", got.NotHeld)
-		}
-		exchange(t, a, dialect.Batch{}) // a heartbeat
-		// Groups that contain the same keys get one each. An advisory lock of
-		// PostgreSQL is granted to its own session again.
-		got = exchange(t, a, dialect.Batch{Any: [][]dialect.Key{big(20, 21), big(20, 21), big(20, 21)}})
-		slices.Sort(got.Won)
-		if k.locks != "" && !reflect.DeepEqual(got.Won, []int{-1, 0, 1}) {
-			t.Errorf("three groups of the same two keys: won %v", got.Won)
-		}
+		mustHold(t, a, append(big(-2, 1<<62), pairs(5, -6)...))
+		mustHold(t, b, append(big(1), theirs...))
 		// The keys of a session that ends are free.
 		a.Destroy()
-		for _, key := range big(-2, 20) {
+		for _, key := range append(big(-2), pairs(5)...) {
 			lockertest.Eventually(t, "the keys of the other session are free", func() bool {
 				return len(exchange(t, b, dialect.Batch{Try: []dialect.Key{key}}).Busy) == 0
 			})
 		}
 	}, advisoryKinds...)
+}
+
+// A look takes the first keys that are free, as many as it wants or as there
+// are.
+func TestLooks(t *testing.T) {
+	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
+		a, b := connect(t, o), connect(t, o)
+		exchange(t, b, dialect.Batch{Try: append(big(1, 3, 20), pairs(11)...)})
+		for _, tt := range []struct {
+			name    string
+			release []dialect.Key
+			looks   []dialect.Look
+			won     [][]int
+			held    []dialect.Key
+		}{
+			{"one of two that are free", nil, []dialect.Look{{Keys: big(1, 2, 3, 4), Want: 1}}, [][]int{{1}}, big(2)},
+			{"as many as are free", nil, []dialect.Look{{Keys: big(1, 2, 3, 4), Want: 2}}, [][]int{{1, 3}}, big(2, 4)},
+			{"more than are free", nil, []dialect.Look{{Keys: big(4, 3, 2, 1), Want: 3}}, [][]int{{0, 2}}, big(2, 4)},
+			{"none is free", nil, []dialect.Look{{Keys: big(1, 3), Want: 2}}, [][]int{nil}, nil},
+			{"several looks", nil, []dialect.Look{{Keys: big(1, 2), Want: 1}, {Keys: big(20), Want: 1}, {Keys: big(5, 6, 3, 7), Want: 3}},
+				[][]int{{1}, nil, {0, 1, 3}}, big(2, 5, 6, 7)},
+			{"both spaces", nil, []dialect.Look{{Keys: append(pairs(11, -12), big(8, 9)...), Want: 3}}, [][]int{{1, 2, 3}}, append(big(8, 9), pairs(-12)...)},
+			{"what the batch gives back", big(30), []dialect.Look{{Keys: big(3, 31, 30), Want: 2}}, [][]int{{1, 2}}, big(30, 31)},
+		} {
+			exchange(t, a, dialect.Batch{Try: tt.release})
+			got := exchange(t, a, dialect.Batch{Release: tt.release, Looks: tt.looks})
+			for i, l := range got.Looks {
+				if !slices.Equal(l.Won, tt.won[i]) {
+					t.Errorf("%s: look %d: won %v, want %v", tt.name, i, l.Won, tt.won[i])
+				}
+			}
+			mustHold(t, a, tt.held)
+			exchange(t, a, dialect.Batch{Release: tt.held})
+		}
+	}, advisoryKinds...)
+}
+
+// A stack takes one key of each level. If a level has none, the stack names it
+// and leaves nothing behind.
+func TestStacks(t *testing.T) {
+	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
+		a, b := connect(t, o), connect(t, o)
+		exchange(t, b, dialect.Batch{Try: append(big(1, 4, 20), pairs(9)...)})
+		full, free := dialect.Stack{Levels: [][]dialect.Key{big(5), big(6, 7), big(1)}}, dialect.Stack{Levels: [][]dialect.Key{big(8), big(10)}}
+		for _, tt := range []struct {
+			name    string
+			release []dialect.Key
+			stacks  []dialect.Stack
+			failed  []int
+			won     [][]int
+			held    []dialect.Key
+		}{
+			{"the first key of each level", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(2), big(3)}}}, []int{-1}, [][]int{{0, 0}}, big(2, 3)},
+			{"the first free key of each", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(1, 2), big(4, 20, 3)}}}, []int{-1}, [][]int{{1, 2}}, big(2, 3)},
+			{"the first level is full", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(1, 4), big(2)}}}, []int{0}, [][]int{nil}, nil},
+			{"the last level is full", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(2, 3), big(5), big(4, 1)}}}, []int{2}, [][]int{nil}, nil},
+			{"one fails among others", nil, []dialect.Stack{free, full, {Levels: [][]dialect.Key{big(11, 12), big(13)}}}, []int{-1, 2, -1}, [][]int{{0, 0}, nil, {0, 0}}, big(8, 10, 11, 13)},
+			{"many levels", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(31), big(32), big(33), big(34), pairs(35), big(36)}}},
+				[]int{-1}, [][]int{{0, 0, 0, 0, 0, 0}}, append(big(31, 32, 33, 34, 36), pairs(35)...)},
+			{"many levels, of which one is full", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(31), pairs(32), big(33), big(34), pairs(9), big(36)}}}, []int{4}, [][]int{nil}, nil},
+			{"many levels with several keys", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(31), big(32), big(1, 33), big(34), big(35)}}},
+				[]int{-1}, [][]int{{0, 0, 1, 0, 0}}, big(31, 32, 33, 34, 35)},
+			{"many levels with several keys, of which one is full", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(31), big(32), big(1, 33), big(34), big(4, 20)}}, free},
+				[]int{4, -1}, [][]int{nil, {0, 0}}, big(8, 10)},
+			{"what the batch gives back", big(40), []dialect.Stack{{Levels: [][]dialect.Key{big(40), big(41)}}}, []int{-1}, [][]int{{0, 0}}, big(40, 41)},
+			{"what the batch gives back for nothing", big(40), []dialect.Stack{{Levels: [][]dialect.Key{big(40), big(20)}}}, []int{1}, [][]int{nil}, nil},
+		} {
+			exchange(t, a, dialect.Batch{Try: tt.release})
+			got := exchange(t, a, dialect.Batch{Release: tt.release, Stacks: tt.stacks})
+			for i, s := range got.Stacks {
+				if s.Failed != tt.failed[i] || s.Failed < 0 && !slices.Equal(s.Won, tt.won[i]) {
+					t.Errorf("%s: stack %d: failed %d, won %v, want %d, %v", tt.name, i, s.Failed, s.Won, tt.failed[i], tt.won[i])
+				}
+			}
+			mustHold(t, a, tt.held)
+			exchange(t, a, dialect.Batch{Release: tt.held})
+		}
+	}, advisoryKinds...)
+}
+
+// All parts of a batch are carried out, and each has its own response.
+func TestBatchOfAllParts(t *testing.T) {
+	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
+		a, b := connect(t, o), connect(t, o)
+		exchange(t, b, dialect.Batch{Try: big(1, 2, 3, 4)})
+		exchange(t, a, dialect.Batch{Try: big(10)})
+		got := exchange(t, a, dialect.Batch{
+			Release: big(10, 11), Try: big(1, 12),
+			Looks:  []dialect.Look{{Keys: big(2, 13, 14), Want: 3}},
+			Stacks: []dialect.Stack{{Levels: [][]dialect.Key{big(15), big(3, 16)}}, {Levels: [][]dialect.Key{big(17), big(4)}}},
+		})
+		if !reflect.DeepEqual(got.NotHeld, big(11)) || !reflect.DeepEqual(got.Busy, big(1)) {
+			t.Errorf("not held %v, busy %v", got.NotHeld, got.Busy)
+		}
+		if won := got.Looks[0].Won; !slices.Equal(won, []int{1, 2}) {
+			t.Errorf("the look won %v", won)
+		}
+		if s := got.Stacks; s[0].Failed >= 0 || !slices.Equal(s[0].Won, []int{0, 1}) || s[1].Failed != 1 {
+			t.Errorf("stacks %+v", s)
+		}
+		mustHold(t, a, big(12, 13, 14, 15, 16))
+	}, advisoryKinds...)
+}
+
+// Looks and stacks of one batch that share keys get different ones. Advisory
+// locks are no part of this test, since PostgreSQL grants them to their session
+// again: the key table puts each key in one place of a batch.
+func TestSharedKeys(t *testing.T) {
+	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
+		s := connect(t, o)
+		stack := dialect.Stack{Levels: [][]dialect.Key{big(1, 2), big(11, 12, 13)}}
+		look := dialect.Look{Keys: big(21, 22, 23), Want: 2}
+		got := exchange(t, s, dialect.Batch{Looks: []dialect.Look{look, look}, Stacks: []dialect.Stack{stack, stack, stack}})
+		var won []dialect.Key
+		for _, l := range got.Looks {
+			for _, place := range l.Won {
+				won = append(won, l.Keys[place])
+			}
+		}
+		failed := 0
+		for _, of := range got.Stacks {
+			if of.Failed >= 0 {
+				failed++
+				continue
+			}
+			for level, place := range of.Won {
+				won = append(won, of.Levels[level][place])
+			}
+		}
+		if failed != 1 || len(won) != 7 {
+			t.Errorf("%d stacks failed, want 1; won %v", failed, won)
+		}
+		mustHold(t, s, won)
+	})
 }
 
 // A session whose socket was closed has ended, and each call says so.
@@ -252,38 +314,6 @@ func TestLongSilentSession(t *testing.T) {
 			t.Errorf("Exchange after the lease: %v, want a Failure of Kind Gone", err)
 		}
 	})
-}
-
-// Of two sessions with different secrets, one uses the namespace. A use ends
-// with DropSecret or with the session.
-func TestSecretChecks(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		a, b, third := connect(t, o), connect(t, o), connect(t, o)
-		check, rival := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 2)
-		uses := func(s dialect.Session, c dialect.SecretCheck) bool {
-			conflict, err := s.UseSecret(c)
-			if err != nil {
-				t.Fatalf("UseSecret: %v", err)
-			}
-			return !conflict
-		}
-		for _, s := range []dialect.Session{a, a, b} {
-			if !uses(s, check) {
-				t.Error("the same check of two sessions is a conflict")
-			}
-		}
-		if uses(third, rival) {
-			t.Error("another fingerprint of a class in use makes no conflict")
-		}
-		if err := a.DropSecret(check); err != nil {
-			t.Fatalf("DropSecret: %v", err)
-		}
-		if uses(third, rival) {
-			t.Error("a check has ended although another session has it too")
-		}
-		b.Destroy()
-		lockertest.Eventually(t, "the check ends with its session", func() bool { return uses(third, rival) })
-	}, advisoryKinds...)
 }
 
 // Tokens rise from holder to holder, including tokens that come with a lock.

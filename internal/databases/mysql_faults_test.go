@@ -2,7 +2,6 @@ package databases
 
 import (
 	"context"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -83,22 +82,18 @@ func TestMySQLFailsHalfWay(t *testing.T) {
 		interceptor.change.Store(&fail)
 	}
 	failAt(",IFNULL(GET_LOCK(", 3) // before the third
-	b := dialect.Batch{Release: big(-2), Try: big(1, 2, 3, 4), Any: [][]dialect.Key{big(5, 6)}}
+	b := dialect.Batch{Release: big(-2), Try: big(1, 2, 3, 4), Looks: []dialect.Look{{Keys: big(5, 6), Want: 1}}}
 	if err := s.Exchange(&b); !isOfKind(err, dialect.Statement) {
 		t.Fatalf("Exchange: %v, want a Failure of Kind Statement", err)
 	}
 	interceptor.change.Store(nil)
-	if got := held(t, s); !reflect.DeepEqual(got, big(-1, 1, 2)) {
-		t.Errorf("held: %v", got)
-	}
+	mustHold(t, s, big(-1, 1, 2))
 	failAt(",IFNULL(RELEASE_LOCK(", 2)
 	if err := s.Exchange(&dialect.Batch{Release: big(-1, 1, 2)}); !isOfKind(err, dialect.Statement) {
 		t.Fatalf("Exchange: %v, want a Failure of Kind Statement", err)
 	}
 	interceptor.change.Store(nil)
-	if got := held(t, s); !reflect.DeepEqual(got, big(1, 2)) {
-		t.Errorf("held: %v", got)
-	}
+	mustHold(t, s, big(1, 2))
 	if got := exchange(t, s, dialect.Batch{Release: big(1, 2)}); len(got.NotHeld) > 0 {
 		t.Errorf("not held: %v", got.NotHeld)
 	}
@@ -119,8 +114,10 @@ func TestMySQLWrongAnswers(t *testing.T) {
 		{"not a letter of ours", "CONCAT(''", "CONCAT('x'", dialect.Gone},
 		{"too much", "CONCAT(''", "CONCAT('1'", dialect.Gone},
 		{"too little", "CONCAT(''", "'1' -- ", dialect.Gone},
-		{"no result for a group", "THEN ',0'", "THEN ''", dialect.Gone},
-		{"a place that a group has not", "THEN ',0'", "THEN ',9'", dialect.Gone},
+		{"no result for a look", "'',';')", "'','')", dialect.Gone},
+		{"more than a look wants", "'0,',''", "'0,1,',''", dialect.Gone},
+		{"a place that a look has not", "'0,',''", "'9,',''", dialect.Gone},
+		{"a place that is no number", "'0,',''", "'x,',''", dialect.Gone},
 		{"the server cannot tell", "IFNULL(GET_LOCK(", "IFNULL(NULL AND GET_LOCK(", dialect.Statement},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -130,7 +127,7 @@ func TestMySQLWrongAnswers(t *testing.T) {
 				return strings.Replace(query, tt.old, tt.replacement, 1)
 			}
 			interceptor.change.Store(&change)
-			err := s.Exchange(&dialect.Batch{Try: big(1, 2), Any: [][]dialect.Key{big(3, 4)}})
+			err := s.Exchange(&dialect.Batch{Try: big(1, 2), Looks: []dialect.Look{{Keys: big(3, 4), Want: 1}}})
 			if !isOfKind(err, tt.kind) {
 				t.Errorf("Exchange: %v, want a Failure of Kind %d", err, tt.kind)
 			}

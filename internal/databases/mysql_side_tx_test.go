@@ -23,14 +23,13 @@ func withTables(t *testing.T, options ...string) (lockertest.Orders, *sql.DB) {
 	return o, db
 }
 
-// A Fence fails soon if it has to wait, and so does the first key with a
-// secret. No lock is lost by that, and the same calls succeed when the tables
-// are free.
+// A Fence fails soon if it has to wait. No lock is lost by that, and it succeeds
+// when the table is free.
 func TestLongMySQLSideTxsThatWait(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, block, unblock string }{
 		{"a backup's lock", "FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES"},
-		{"a lock on the rows", "BEGIN; SELECT * FROM latchkey_tokens FOR UPDATE; SELECT * FROM latchkey_secret_checks FOR UPDATE", "ROLLBACK"},
+		{"a lock on the rows", "BEGIN; SELECT * FROM latchkey_tokens FOR UPDATE", "ROLLBACK"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -40,23 +39,16 @@ func TestLongMySQLSideTxsThatWait(t *testing.T) {
 			innocent, fenced := awaitLock(t, s, sqllock.ID(1)), awaitLock(t, s, sqllock.ID(2))
 			blocker := mustConn(t, db)
 			execute(t, blocker, tt.block)
-			keyed := sqllock.Namespace("payouts").Keyed([]byte("a secret of 32 bytes, or nearly.")).Key("7")
 			for began := time.Now(); time.Since(began) < 2*lease; {
 				if err := fencedWork(t, db, fenced, 1); err == nil {
 					t.Fatal("Fence did not fail")
-				}
-				if _, err := s.TryLock(t.Context(), keyed); err == nil {
-					t.Fatal("TryLock of a key with a secret did not fail")
 				}
 				if err := innocent.Err(); err != nil {
 					t.Fatalf("a lock that needs no table: %v", err)
 				}
 			}
 			execute(t, blocker, tt.unblock)
-			lockertest.Eventually(t, "Fence and the key with a secret succeed", func() bool {
-				lock, err := s.TryLock(t.Context(), keyed)
-				return err == nil && lock.Unlock() == nil && fencedWork(t, db, fenced, 2) == nil
-			})
+			lockertest.Eventually(t, "Fence succeeds", func() bool { return fencedWork(t, db, fenced, 2) == nil })
 			if losses := s.Stats().Losses; losses != 0 {
 				t.Errorf("%d losses", losses)
 			}
@@ -81,7 +73,7 @@ func TestMySQLSideTxWithoutConnection(t *testing.T) {
 }
 
 // Settings and transactions that the users of a pool have left on its
-// connections do not affect checks, tokens and fences.
+// connections do not affect tokens.
 func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 	t.Parallel()
 	for _, options := range []string{
@@ -96,19 +88,9 @@ func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 			left := open(t, o.Driver, o.DSN+options)
 			leaveOpen(t, left, "START TRANSACTION")
 			a, b := connectTo(t, left, false), connect(t, o)
-			mine, theirs := dialect.SecretCheck{Class: 1, Fingerprint: 1}, dialect.SecretCheck{Class: 1, Fingerprint: 2}
-			use, drop := dialect.Session.UseSecret, func(s dialect.Session, c dialect.SecretCheck) (bool, error) { return false, s.DropSecret(c) }
 			var last dialect.Token
-			for _, step := range []struct {
-				s        dialect.Session
-				call     func(dialect.Session, dialect.SecretCheck) (bool, error)
-				check    dialect.SecretCheck
-				conflict bool
-			}{{a, use, mine, false}, {b, use, theirs, true}, {a, drop, mine, false}, {b, use, theirs, false}} {
-				if conflict, err := step.call(step.s, step.check); err != nil || conflict != step.conflict {
-					t.Fatalf("check %v: conflict %t, %v; want %t", step.check, conflict, err, step.conflict)
-				}
-				token, err := step.s.Token()
+			for _, s := range []dialect.Session{a, b, a, b} {
+				token, err := s.Token()
 				if err != nil {
 					t.Fatalf("Token: %v", err)
 				}

@@ -10,7 +10,7 @@ import (
 )
 
 // A batch with as many keys as Room returns is carried out, even if each key is
-// a group. A batch that is too long is rejected, and changes nothing.
+// a look. A batch that is too long is rejected, and changes nothing.
 func TestMySQLRoom(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t, "--max-allowed-packet=64K")
@@ -20,31 +20,29 @@ func TestMySQLRoom(t *testing.T) {
 	if room < 300 {
 		t.Errorf("Room returns %d keys", room)
 	}
-	var groups [][]dialect.Key
+	var looks []dialect.Look
 	var ids []int64
 	for i := range int64(room) {
-		groups = append(groups, big(i-1<<62))
+		looks = append(looks, dialect.Look{Keys: big(i - 1<<62), Want: 1})
 		ids = append(ids, i-1<<62)
 	}
-	if got := exchange(t, s, dialect.Batch{Any: groups}); len(got.Won) != room {
-		t.Errorf("%d results for %d groups", len(got.Won), room)
-	}
+	exchange(t, s, dialect.Batch{Looks: looks})
 	if got := held(t, s); len(got) != room {
 		t.Errorf("%d keys are held of %d", len(got), room)
 	}
 	exchange(t, s, dialect.Batch{Release: big(ids...)})
-	one := exchange(t, s, dialect.Batch{Any: [][]dialect.Key{big(ids...)}})
-	if one.Won[0] != 0 {
-		t.Errorf("of a large group won %d", one.Won[0])
+	all := exchange(t, s, dialect.Batch{Looks: []dialect.Look{{Keys: big(ids...), Want: room}}})
+	if won := all.Looks[0].Won; len(won) != room {
+		t.Errorf("of a large look won %d keys", len(won))
 	}
 	for range 2 {
-		groups = append(groups, groups...)
+		looks = append(looks, looks...)
 	}
-	if err := s.Exchange(&dialect.Batch{Any: groups}); !isOfKind(err, dialect.Full) || !strings.Contains(err.Error(), "max_allowed_packet") {
+	if err := s.Exchange(&dialect.Batch{Looks: looks}); !isOfKind(err, dialect.Full) || !strings.Contains(err.Error(), "max_allowed_packet") {
 		t.Errorf("Exchange of too many: %v, want a Failure of Kind Full that says why", err)
 	}
-	if got := held(t, s); len(got) != 1 {
-		t.Errorf("%d keys are held, want 1", len(got))
+	if got := held(t, s); len(got) != room {
+		t.Errorf("%d keys are held, want %d", len(got), room)
 	}
 }
 

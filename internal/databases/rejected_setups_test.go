@@ -64,7 +64,7 @@ func asClerk(driver string, statements ...string) func(*testing.T) *sql.DB {
 // leaseTables makes the lease tables, and lets the clerk use them.
 func leaseTables() string {
 	return strings.Join(sqllock.Schema(sqllock.PostgreSQL), ";\n") +
-		";\nGRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_sessions, latchkey_locks, latchkey_secret_checks, latchkey_tokens TO %r"
+		";\nGRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_sessions, latchkey_locks, latchkey_tokens TO %r"
 }
 
 // setups are those of each dialect that Open rejects, without their tables.

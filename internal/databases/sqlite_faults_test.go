@@ -48,16 +48,14 @@ func TestSQLiteFaults(t *testing.T) {
 		call func(dialect.Session) error
 	}{
 		{"take", func(s dialect.Session) error {
-			return s.Exchange(&dialect.Batch{Try: big(1, 2), Any: [][]dialect.Key{big(1, 3), big(4)}})
+			return s.Exchange(&dialect.Batch{Try: big(1, 2), Looks: []dialect.Look{{Keys: big(10, 3), Want: 1}, {Keys: big(4, 6), Want: 2}}})
 		}},
 		{"release", func(s dialect.Session) error {
 			return s.Exchange(&dialect.Batch{Release: big(1, 2, 77), Try: big(5)})
 		}},
-		{"use a secret", func(s dialect.Session) error {
-			_, err := s.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1})
-			return err
+		{"stack", func(s dialect.Session) error {
+			return s.Exchange(&dialect.Batch{Stacks: []dialect.Stack{{Levels: [][]dialect.Key{big(7), big(10)}}}})
 		}},
-		{"drop a secret", func(s dialect.Session) error { return s.DropSecret(dialect.SecretCheck{Class: 2, Fingerprint: 1}) }},
 		{"Token", func(s dialect.Session) error { _, err := s.Token(); return err }},
 		{"Held", func(s dialect.Session) error { _, err := s.Held(); return err }},
 		{"Destroy", func(s dialect.Session) error { s.Destroy(); return nil }},

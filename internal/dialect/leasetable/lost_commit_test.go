@@ -25,11 +25,6 @@ func TestLostCommit(t *testing.T) {
 			return s.Exchange(&dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: -1}}})
 		}},
 		{"Held", func(s *session) error { _, err := s.Held(); return err }},
-		{"UseSecret", func(s *session) error {
-			_, err := s.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1})
-			return err
-		}},
-		{"DropSecret", func(s *session) error { return s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}) }},
 		{"Token", func(s *session) error { _, err := s.Token(); return err }},
 	} {
 		s := open()

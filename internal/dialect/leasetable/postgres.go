@@ -130,7 +130,6 @@ func (t *postgresTables) reap(ctx context.Context) error {
 		"DELETE FROM " + sessions + " WHERE expires <= pg_catalog.clock_timestamp() AND id IN (SELECT id FROM " + sessions +
 			" WHERE expires <= pg_catalog.clock_timestamp() ORDER BY id FOR UPDATE SKIP LOCKED)",
 		"DELETE FROM " + t.schema + "latchkey_locks WHERE session NOT IN (SELECT id FROM " + sessions + ")",
-		"DELETE FROM " + t.schema + "latchkey_secret_checks WHERE session NOT IN (SELECT id FROM " + sessions + ")",
 	} {
 		if err := t.pool.Exec(ctx, statement); err != nil {
 			return err
@@ -161,7 +160,6 @@ func (t *postgresTables) held(ctx context.Context, s *stamp) ([]dialect.Key, err
 func (t *postgresTables) end(ctx context.Context, s *stamp) error {
 	id := strconv.FormatInt(s.id, 10)
 	return t.pool.Exec(ctx, "WITH session AS (DELETE FROM "+t.schema+"latchkey_sessions WHERE id = "+id+" RETURNING id),"+
-		" locks AS (DELETE FROM "+t.schema+"latchkey_locks WHERE session = "+id+" RETURNING session),"+
-		" checks AS (DELETE FROM "+t.schema+"latchkey_secret_checks WHERE session = "+id+" RETURNING session)"+
-		" SELECT (SELECT pg_catalog.count(*) FROM session), (SELECT pg_catalog.count(*) FROM locks), (SELECT pg_catalog.count(*) FROM checks)")
+		" locks AS (DELETE FROM "+t.schema+"latchkey_locks WHERE session = "+id+" RETURNING session)"+
+		" SELECT (SELECT pg_catalog.count(*) FROM session), (SELECT pg_catalog.count(*) FROM locks)")
 }

@@ -139,13 +139,13 @@ func (t *postgresTables) makeTables(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-// tablesExist holds if the search_path finds all tables.
+// tablesExist holds if the search_path finds all tables that a session uses.
 const tablesExist = `pg_catalog.to_regclass('latchkey_sessions') IS NOT NULL AND pg_catalog.to_regclass('latchkey_locks') IS NOT NULL
-	AND pg_catalog.to_regclass('latchkey_secret_checks') IS NOT NULL AND pg_catalog.to_regclass('latchkey_tokens') IS NOT NULL`
+	AND pg_catalog.to_regclass('latchkey_tokens') IS NOT NULL`
 
 // rowsAreHidden holds if policies of a table apply to the role.
 const rowsAreHidden = `pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_sessions')::oid) OR pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_locks')::oid)
-	OR pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_secret_checks')::oid) OR pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_tokens')::oid)`
+	OR pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_tokens')::oid)`
 
 // tablesHidden holds if tables are in a schema of the search_path that the role
 // may not use. to_regclass passes over that schema. If the tables were created
@@ -171,7 +171,7 @@ func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
 func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
 	var together bool
 	err := conn.QueryRowContext(ctx, `SELECT pg_catalog.min(pg_catalog.quote_ident(n.nspname)) || '.', pg_catalog.count(DISTINCT n.nspname) = 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE c.oid IN (pg_catalog.to_regclass('latchkey_sessions')::oid, pg_catalog.to_regclass('latchkey_locks')::oid, pg_catalog.to_regclass('latchkey_secret_checks')::oid, pg_catalog.to_regclass('latchkey_tokens')::oid)`).
+		WHERE c.oid IN (pg_catalog.to_regclass('latchkey_sessions')::oid, pg_catalog.to_regclass('latchkey_locks')::oid, pg_catalog.to_regclass('latchkey_tokens')::oid)`).
 		Scan(&t.schema, &together)
 	if err == nil && together && t.genuine {
 		var hides bool

@@ -22,6 +22,9 @@ func PostgreSQLSchema() []string { return leaseTables(postgresTypes) }
 func SQLiteSchema() []string { return leaseTables(sqliteTypes) }
 
 // leaseTables returns the statements that create missing lease tables.
+//
+// No session uses latchkey_secret_checks. It is there for processes of an
+// earlier release in the same fleet, which check secrets in it.
 func leaseTables(t types) []string {
 	statements := strings.Split(leaseDDL, ";\n")
 	words := strings.NewReplacer("SMALL", t.small, "NUMBER", t.number, "MOMENT", t.moment, "STRING", t.text, "RANDOM", t.random, " BYKEY", t.byKey)

@@ -48,8 +48,6 @@ type tables interface {
 	open(ctx context.Context, s *stamp, holder string) error
 	exchange(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error
 	held(ctx context.Context, s *stamp) ([]dialect.Key, error)
-	useSecret(ctx context.Context, s *stamp, c dialect.SecretCheck) (conflict bool, err error)
-	dropSecret(ctx context.Context, s *stamp, c dialect.SecretCheck) error
 	token(ctx context.Context, s *stamp) (first dialect.Token, n int64, err error) // first and the n-1 tokens after it
 	end(ctx context.Context, s *stamp) error
 }
@@ -109,20 +107,6 @@ func (s *session) Held() (keys []dialect.Key, err error) {
 		return err
 	})
 	return keys, err
-}
-
-// UseSecret implements dialect.Session.
-func (s *session) UseSecret(c dialect.SecretCheck) (conflict bool, err error) {
-	err = s.call(func(ctx context.Context) (err error) {
-		conflict, err = s.tables.useSecret(ctx, &s.stamp, c)
-		return err
-	})
-	return conflict && err == nil, err
-}
-
-// DropSecret implements dialect.Session.
-func (s *session) DropSecret(c dialect.SecretCheck) error {
-	return s.call(func(ctx context.Context) error { return s.tables.dropSecret(ctx, &s.stamp, c) })
 }
 
 // Token implements dialect.Session.

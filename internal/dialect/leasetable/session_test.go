@@ -71,17 +71,13 @@ func mustHold(t *testing.T, s *session, want int) {
 }
 
 // A statement that arrives after a later one of its session does nothing. It
-// takes no lock and gives none back, and it neither uses nor drops a check. That
-// may happen when its connection fails while it is on its way.
+// takes no lock and gives none back. That may happen when its connection fails
+// while it is on its way.
 func TestLateStatement(t *testing.T) {
 	t.Parallel()
 	_, open := leaseTable(t)
 	s := open()
 	must(t, s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}))
-	used, other := dialect.SecretCheck{Class: 2, Fingerprint: 1}, dialect.SecretCheck{Class: 2, Fingerprint: 2}
-	if _, err := s.UseSecret(used); err != nil {
-		t.Fatal(err)
-	}
 	late := s.stamp // what statements that have not arrived yet were made with
 	mustHold(t, s, 1)
 	for name, call := range map[string]func(*stamp) error{
@@ -91,11 +87,6 @@ func TestLateStatement(t *testing.T) {
 		"release": func(n *stamp) error {
 			return s.tables.exchange(t.Context(), n, &dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}, new(reservedTokens))
 		},
-		"use": func(n *stamp) error {
-			_, err := s.tables.useSecret(t.Context(), n, dialect.SecretCheck{Class: 1, Fingerprint: 1})
-			return err
-		},
-		"drop": func(n *stamp) error { return s.tables.dropSecret(t.Context(), n, used) },
 	} {
 		stamp := late
 		if err := call(&stamp); !errors.Is(err, errExpired) {
@@ -103,13 +94,6 @@ func TestLateStatement(t *testing.T) {
 		}
 	}
 	mustHold(t, s, 1)
-	newcomer := open()
-	if conflict, err := newcomer.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 2}); err != nil || conflict {
-		t.Errorf("another session's check, after a late use: conflict %t, %v", conflict, err)
-	}
-	if conflict, err := newcomer.UseSecret(other); err != nil || !conflict {
-		t.Errorf("another session's check, after a late drop: conflict %t, %v", conflict, err)
-	}
 }
 
 // A session that has expired never comes back, whichever call notices it first.
@@ -129,16 +113,13 @@ func TestExpiredSession(t *testing.T) {
 	if _, err := s.Token(); !isGone(err) {
 		t.Errorf("Token: %v, want Gone", err)
 	}
-	if _, err := s.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); !isGone(err) {
-		t.Errorf("UseSecret: %v, want Gone", err)
+	b := &dialect.Batch{
+		Try:   []dialect.Key{{Space: dialect.Bigint, ID: 1}},
+		Looks: []dialect.Look{{Keys: []dialect.Key{{Space: dialect.TwoInts, ID: 1}}, Want: 1}},
 	}
-	if err := s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); !isGone(err) {
-		t.Errorf("DropSecret: %v, want Gone", err)
-	}
-	b := &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}, Any: [][]dialect.Key{{{Space: dialect.TwoInts, ID: 1}}}}
 	must(t, other.Exchange(b))
-	if len(b.Busy) > 0 || b.Won[0] != 0 {
-		t.Errorf("keys of a session that has expired: busy %v, won %v", b.Busy, b.Won)
+	if len(b.Busy) > 0 || len(b.Looks[0].Won) != 1 {
+		t.Errorf("keys of a session that has expired: busy %v, won %v", b.Busy, b.Looks[0].Won)
 	}
 }
 

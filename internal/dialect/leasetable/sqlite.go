@@ -144,7 +144,6 @@ func (tx *sqliteTx) reap(keys []dialect.Key) bool {
 	found := tx.exec(`DELETE FROM main.latchkey_sessions WHERE expires <= ` + sqliteMillis)
 	if found > 0 {
 		tx.exec(`DELETE FROM main.latchkey_locks WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
-		tx.exec(`DELETE FROM main.latchkey_secret_checks WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
 	}
 	for _, of := range bySpace(keys) {
 		found += tx.exec(`DELETE FROM main.latchkey_locks WHERE key_space = ? AND key_id IN (SELECT value FROM json_each(?))
@@ -189,7 +188,6 @@ func (t *sqliteTables) end(ctx context.Context, s *stamp) error {
 	return t.transact(ctx, func(tx *sqliteTx) error {
 		tx.exec(`DELETE FROM main.latchkey_sessions WHERE id = ?`, s.id)
 		tx.exec(`DELETE FROM main.latchkey_locks WHERE session = ?`, s.id)
-		tx.exec(`DELETE FROM main.latchkey_secret_checks WHERE session = ?`, s.id)
 		return tx.err
 	})
 }

@@ -2,8 +2,8 @@
 // MariaDB.
 //
 // GET_LOCK knows no shared locks, and its locks belong to the whole server. So
-// secret checks and tokens are rows of tables, and the names of locks have a
-// hash of the database's name in them.
+// tokens are counted in a table, and the names of locks have a hash of the
+// database's name in them.
 package mysql
 
 import (

@@ -10,24 +10,33 @@ import (
 // A response that does not fit the request is an error, never a grant.
 func TestAnswerMustFit(t *testing.T) {
 	t.Parallel()
-	batch := &dialect.Batch{Any: [][]dialect.Key{{{Space: dialect.Bigint, ID: 1}}, {{Space: dialect.Bigint, ID: 2}}}}
-	for _, list := range []driver.Value{"{}", "{1}", "{1,1,1}", "{1,2}", "{1,-1}", "nonsense", nil, true} {
-		batch.Won = nil
-		if err := readResponse(batch, tryAny, []driver.Value{list}); err == nil {
-			t.Errorf("an answer of %v to two groups was accepted", list)
-		}
+	looks := func() *dialect.Batch {
+		return &dialect.Batch{Looks: []dialect.Look{{Keys: big(1, 2, 3), Want: 2}, {Keys: big(4), Want: 1}}}
 	}
-	set := &dialect.Batch{All: [][]dialect.Key{{{Space: dialect.Bigint, ID: 1}, {Space: dialect.Bigint, ID: 2}}}}
-	for _, list := range []driver.Value{"{}", "{3}", "{-1}", "{1,1}", nil} {
-		set.Missing = nil
-		if err := readResponse(set, tryAll, []driver.Value{list}); err == nil {
-			t.Errorf("an answer of %v to a set of two was accepted", list)
-		}
+	stacks := func(levels ...[]dialect.Key) func() *dialect.Batch {
+		return func() *dialect.Batch { return &dialect.Batch{Stacks: []dialect.Stack{{Levels: levels}}} }
 	}
-	one := &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}
-	for _, column := range []driver.Value{"maybe", nil, int64(1)} {
-		if err := readResponse(one, tryKeys|single, []driver.Value{column}); err == nil {
-			t.Errorf("an answer of %v to one key was accepted", column)
+	one := func() *dialect.Batch { return &dialect.Batch{Try: big(1)} }
+	for _, tt := range []struct {
+		name    string
+		batch   func() *dialect.Batch
+		form    form
+		columns []driver.Value
+	}{
+		{"two looks", looks, tryLooks, []driver.Value{
+			"{}", "{0}", "{0,0,0}", "{1,4,0}", "{1,0,0}", "{2,2,1,0}", "{2,1,1,0}", "{3,1,2,3,0}", "{-1,0}", "{0,1}", "{0,2,1,1}", "nonsense", nil, true,
+		}},
+		{"a stack of single keys", stacks(big(1), big(2)), tryFirsts, []driver.Value{"{1}", "{5}", "{8}", "{11}", "{-6}", "nonsense", nil}},
+		{"a stack of several keys", stacks(big(1, 2), big(3)), tryLevels, []driver.Value{
+			"{1}", "{1,0,0,0}", "{2,0,0,0,0}", "{0,0,0,0,0}", "{1,2,0,0,0}", "{1,-1,0,0,0}", "{-1,0,0,0,0}", "{-1,3,0,0,0}", "{-2,1,0,0,0}", nil,
+		}},
+		{"a stack of many levels", stacks(big(1), big(2), big(3), big(4), big(5)), trySets, []driver.Value{"{}", "{6}", "{-1}", "{1,1}", nil}},
+		{"one key", one, tryKeys | single, []driver.Value{"maybe", nil, int64(1)}},
+	} {
+		for _, column := range tt.columns {
+			if b := tt.batch(); readResponse(b, tt.form, []driver.Value{column}) == nil {
+				t.Errorf("%s: an answer of %v was accepted: %+v", tt.name, column, b)
+			}
 		}
 	}
 }

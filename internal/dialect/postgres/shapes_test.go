@@ -34,8 +34,16 @@ func TestEveryShapeIsCarriedOut(t *testing.T) {
 			func(b *dialect.Batch, i int64) { b.Try = append(b.Try, pairs(int32(i))...) },
 			func(b *dialect.Batch, i int64) { b.Try = append(b.Try, big(i + 1)[0].Shared()) },
 			func(b *dialect.Batch, i int64) { b.Try = append(b.Try, pairs(int32(i + 1))[0].Shared()) },
-			func(b *dialect.Batch, i int64) { b.Any = append(b.Any, big(i+2, i+3)) },
-			func(b *dialect.Batch, i int64) { b.All = append(b.All, append(big(i+4), pairs(int32(i+4))...)) },
+			func(b *dialect.Batch, i int64) { b.Looks = append(b.Looks, dialect.Look{Keys: big(i+2, i+3), Want: 1}) },
+			func(b *dialect.Batch, i int64) {
+				b.Stacks = append(b.Stacks, dialect.Stack{Levels: [][]dialect.Key{big(i + 4), pairs(int32(i + 4))}})
+			},
+			func(b *dialect.Batch, i int64) {
+				b.Stacks = append(b.Stacks, dialect.Stack{Levels: [][]dialect.Key{big(i + 5), big(i + 6)}})
+			},
+			func(b *dialect.Batch, i int64) {
+				b.Stacks = append(b.Stacks, dialect.Stack{Levels: [][]dialect.Key{big(i+7, i+8)}})
+			},
 		}
 		var held []dialect.Key
 		for shape := range 1 << len(parts) {
@@ -48,14 +56,20 @@ func TestEveryShapeIsCarriedOut(t *testing.T) {
 			b.Release = held
 			got := exchange(t, s, b)
 			held = slices.Clone(b.Try)
-			for _, g := range b.Any {
-				held = append(held, g[0])
+			wrong := len(got.NotHeld)+len(got.Busy) > 0
+			for _, l := range got.Looks {
+				held = append(held, l.Keys[0])
+				wrong = wrong || !slices.Equal(l.Won, []int{0})
 			}
-			for _, set := range b.All {
-				held = append(held, set...)
+			for _, stack := range got.Stacks {
+				wrong = wrong || stack.Failed >= 0
+				for level, keys := range stack.Levels {
+					held = append(held, keys[0])
+					wrong = wrong || stack.Won[level] != 0
+				}
 			}
-			if len(got.NotHeld)+len(got.Busy) > 0 || slices.ContainsFunc(got.Won, func(n int) bool { return n != 0 }) || slices.ContainsFunc(got.Missing, func(n int) bool { return n >= 0 }) {
-				t.Fatalf("shape %b: not held %v, busy %v, won %v, missing %v", shape, got.NotHeld, got.Busy, got.Won, got.Missing)
+			if wrong {
+				t.Fatalf("shape %b: %+v", shape, got)
 			}
 			holds(t, s, held)
 		}

@@ -50,8 +50,18 @@ func TestDriverModes(t *testing.T) {
 					t.Errorf("not held: %v", got.NotHeld)
 				}
 			}
-			if got := exchange(t, a, dialect.Batch{Any: [][]dialect.Key{numbers}}); !reflect.DeepEqual(got.Won, []int{0}) {
-				t.Errorf("won: %v", got.Won)
+			all := dialect.Batch{
+				Looks:  []dialect.Look{{Keys: numbers, Want: 2}},
+				Stacks: []dialect.Stack{{Levels: [][]dialect.Key{big(8), big(9)}}, {Levels: [][]dialect.Key{big(10, 11), big(12)}}, {Levels: [][]dialect.Key{pairs(13), big(14)}}},
+			}
+			got := exchange(t, a, all)
+			if won := got.Looks[0].Won; !reflect.DeepEqual(won, []int{0, 1}) {
+				t.Errorf("won: %v", won)
+			}
+			for i, s := range got.Stacks {
+				if s.Failed >= 0 {
+					t.Errorf("stack %d of free keys failed at level %d", i, s.Failed)
+				}
 			}
 		})
 	}

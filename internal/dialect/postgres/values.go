@@ -20,6 +20,12 @@ func appendText(text []byte, keys []dialect.Key, of dialect.Space) []byte {
 		text = strconv.AppendInt(text, k.ID, 10)
 		text = append(text, ',')
 	}
+	return closeArray(text)
+}
+
+// closeArray ends the text of an array, whose elements each have a comma behind
+// them. The array may be empty.
+func closeArray(text []byte) []byte {
 	if text[len(text)-1] == ',' {
 		text = text[:len(text)-1]
 	}
@@ -52,8 +58,7 @@ func appendLooks(text []byte, looks []dialect.Look) []byte {
 		}
 		text = append(text, `}",`...)
 	}
-	text[len(text)-1] = '}'
-	return text
+	return closeArray(text)
 }
 
 // parseArray reads the text of a bigint[].
