@@ -139,3 +139,56 @@ func processorTime() time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// BenchmarkFreeAfterUnlock gives a lock back while callers of the same instance
+// try stacks with its key, which are rejected because another level is full.
+// refused/op is how often another instance was refused right after that. A
+// statement of a stack was then under way, and held the key for its length.
+func BenchmarkFreeAfterUnlock(b *testing.B) {
+	dsn := pgtest.Database(b)
+	here, there := dbtest.Session(b, "pgx", dsn), dbtest.Session(b, "pgx", dsn)
+	user, elsewhere := ratelimit.OneAtATime(here, "user"), ratelimit.OneAtATime(there, "user")
+	if _, err := ratelimit.OneAtATime(there, "total").Acquire(b.Context(), "all"); err != nil {
+		b.Fatal(err)
+	}
+	total := ratelimit.OneAtATime(here, "total")
+	done := make(chan struct{})
+	var rejected sync.WaitGroup
+	for range 4 {
+		rejected.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				locks, err := ratelimit.AcquireAll(b.Context(), ratelimit.Level{Limiter: user, ID: "ada"}, ratelimit.Level{Limiter: total, ID: "all"})
+				if !errors.Is(err, ratelimit.ErrBusy) {
+					b.Errorf("a stack with a full level: %v", err)
+					_ = locks.Unlock()
+				}
+			}
+		})
+	}
+	refused := 0
+	for b.Loop() {
+		lock, err := user.Acquire(b.Context(), "ada")
+		for errors.Is(err, ratelimit.ErrBusy) {
+			lock, err = user.Acquire(b.Context(), "ada")
+		}
+		if err == nil {
+			err = lock.Unlock()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		lock, err = elsewhere.Acquire(b.Context(), "ada")
+		if errors.Is(err, ratelimit.ErrBusy) {
+			refused++
+		}
+		_ = lock.Unlock()
+	}
+	close(done)
+	rejected.Wait()
+	b.ReportMetric(float64(refused)/float64(b.N), "refused/op")
+}
