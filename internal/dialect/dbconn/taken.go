@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"net"
-	"time"
 )
 
 // A Taken connection is one that Open has taken from a pool, to keep it or to
@@ -30,18 +29,7 @@ func Take(ctx context.Context, db *sql.DB, find func(any) net.Conn, last string)
 // Discard destroys c and waits for at most 100 ms. If a statement is still in
 // flight then, it closes the socket.
 func (c *Taken) Discard() {
-	destroyed := make(chan struct{})
-	go func() {
-		Destroy(c.Conn, c.last)
-		close(destroyed)
-	}()
-	timer := time.NewTimer(discardTimeout)
-	defer timer.Stop()
-	select {
-	case <-destroyed:
-	case <-timer.C:
-		if c.Socket != nil {
-			_ = c.Socket.Close()
-		}
+	if !InTime(discardTimeout, func() { Destroy(c.Conn, c.last) }) && c.Socket != nil {
+		_ = c.Socket.Close()
 	}
 }
