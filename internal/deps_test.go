@@ -7,8 +7,8 @@
 // to them and asks sqllock by internal/waiting. grpcmw and grpcmw/connectmw
 // share internal/rpclimit. sqllock and internal/dialect/dbconn look at sockets by
 // internal/peek. httpmw/idempotency is in front of httpmw.
-// The two share internal/handoff and internal/rejection. Only idempotency reads
-// the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
+// The two share internal/handoff and internal/rejection. Only idempotency asks a
+// database, by internal/dialect/choose, dbconn and errcode (docs/decisions/0015).
 // ratelimit/otellatchkey, ratelimit/promlatchkey and sqllock/pgxlatchkey use public
 // packages only, so that a program may combine any of their versions
 // (docs/decisions/0029).
@@ -161,6 +161,8 @@ var mayImport = map[string][]string{
 		"internal/bound", // longer bounds in tests
 		"ratelimit",
 		"sqllock",
+		"internal/dialect/choose",
+		"internal/dialect/dbconn",
 		"internal/dialect/errcode",
 		"internal/handoff",
 		"internal/joinkey",

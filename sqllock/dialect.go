@@ -51,7 +51,8 @@ const (
 // The tables are these:
 //   - PostgreSQL: those of [WithLeaseTable]. Advisory locks need none.
 //   - SQLite: those of every Session.
-//   - MySQL and MariaDB: the one of keys with a secret ([Namespace.Keyed]).
+//   - MySQL and MariaDB: one that only earlier releases in the same fleet use,
+//     for keys with a secret ([Namespace.Keyed]).
 //
 // Without Schema, a Session with the right to create tables makes them itself.
 // The tables of other features are in [FenceSchema], watermark.Schema and

@@ -3,12 +3,11 @@ package idempotency
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
@@ -85,44 +84,24 @@ func (s *store) on(ctx context.Context, conn *sql.Conn) (database, error) {
 	return kind, err
 }
 
-// databaseOn asks conn for its version. A database that does not understand both
-// queries is not supported if its connection is alive.
+// databaseOn returns the kind of database that conn is connected to. Others that
+// only speak the protocol of one of them are not supported. Nor is a database
+// that understands no question, if its connection is alive.
 func databaseOn(ctx context.Context, conn *sql.Conn) (database, error) {
-	var version string
-	err := conn.QueryRowContext(ctx, "SELECT version()").Scan(&version)
-	if err == nil {
-		return databaseOf(version)
-	}
-	if ctx.Err() != nil || errors.Is(err, driver.ErrBadConn) {
-		return nil, err
-	}
-	if conn.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version) == nil {
+	system, _, err := choose.Detect(ctx, conn)
+	switch {
+	case err == nil && system == choose.PostgreSQL:
+		return postgresDatabase{}, nil
+	case err == nil && system == choose.MySQL:
+		return mysqlDatabase{}, nil
+	case err == nil && system == choose.SQLite:
 		return sqliteDatabase{}, nil
-	}
-	if statementErrors[serverCode(err)] != "" { // it has understood the first one
-		return nil, err
-	}
-	if conn.PingContext(ctx) == nil {
+	case err == nil:
+		return nil, errUnsupported
+	case statementErrors[serverCode(err)] == "" && conn.PingContext(ctx) == nil: // it has not understood the questions
 		return nil, errUnsupported
 	}
 	return nil, err
-}
-
-// databaseOf recognizes PostgreSQL, MySQL and MariaDB by the result of
-// version(). Other databases that speak their protocols are not supported.
-func databaseOf(version string) (database, error) {
-	for _, other := range []string{"-YB-", "Redshift", "TiDB", "Vitess", "OceanBase", "SingleStore"} {
-		if strings.Contains(version, other) {
-			return nil, errUnsupported
-		}
-	}
-	switch {
-	case strings.HasPrefix(version, "PostgreSQL "):
-		return postgresDatabase{}, nil
-	case version != "" && version[0] >= '0' && version[0] <= '9': // 8.0.36, 10.11.19-MariaDB
-		return mysqlDatabase{}, nil
-	}
-	return nil, errUnsupported
 }
 
 // unlessNone returns err, or ErrTxUnusable if a fill has changed no row.

@@ -5,8 +5,9 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"runtime"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
 // maxAbandoned bounds the goroutines, and so the connections, that a stuck
@@ -103,25 +104,19 @@ func (t *transaction) rejectsOptions(err error) bool {
 // ends or timeout has passed. After errNoReply t is given up: when do returns
 // at last, the connection is destroyed.
 func (t *transaction) step(ctx context.Context, timeout time.Duration, do func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case err := <-done:
+	ctx, stop := context.WithTimeout(ctx, timeout)
+	defer stop()
+	err, inTime := dbconn.Call(ctx, do, func(error) {
+		defer t.store.abandoned.Add(-1)
+		defer t.giveBack()
+		t.destroy()
+	})
+	if inTime {
 		return err
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 	t.over = true
 	t.cancel()
 	t.store.abandoned.Add(1)
-	go func() {
-		defer t.store.abandoned.Add(-1)
-		defer t.giveBack()
-		<-done //nolint:errcheck // the step was given up
-		t.destroy()
-	}()
 	return errNoReply
 }
 
@@ -173,19 +168,6 @@ func (t *transaction) destroy() {
 		_ = t.tx.Rollback()
 	}
 	if t.conn != nil {
-		discard(t.conn)
+		dbconn.Destroy(t.conn, "")
 	}
-}
-
-// discard closes conn, which does not return to the pool. The rollback of a
-// cancelled transaction may close it at the same moment. Then database/sql
-// dereferences nil in Raw, between its check and its lock.
-func discard(conn *sql.Conn) {
-	defer func() {
-		r := recover()
-		if _, closed := r.(runtime.Error); r != nil && !closed {
-			panic(r)
-		}
-	}()
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 }

@@ -58,6 +58,9 @@ func useSession(t *testing.T, s stage) error {
 	if err := useBoth(t, "session", a, b); err != nil {
 		return err
 	}
+	if err := useTwoSecrets(t, a, b); err != nil {
+		return err
+	}
 	return useReaders(t, s, a, b)
 }
 
@@ -125,10 +128,20 @@ func useSets(ctx context.Context, t *testing.T, key func(int) sqllock.Key, a, b 
 	if err := busy(t, "TryLock under the same secret", err); err != nil {
 		return err
 	}
-	if _, err := b.TryLock(ctx, key(0).Namespace().Keyed([]byte("two")).Key("user-1")); err == nil {
+	return errors.Join(all.Unlock(), each.Unlock(), keyed.Unlock())
+}
+
+// useTwoSecrets takes keys of one namespace under two secrets.
+func useTwoSecrets(t *testing.T, a, b *sqllock.Session) error {
+	namespace := sqllock.Namespace("secrets")
+	lock, err := a.TryLock(t.Context(), namespace.Keyed([]byte("one")).Key("user-1"))
+	if err != nil {
+		return at("TryLock under a secret", err)
+	}
+	if _, err := b.TryLock(t.Context(), namespace.Keyed([]byte("two")).Key("user-1")); err == nil {
 		t.Error("two secrets of one namespace are not noticed")
 	}
-	return errors.Join(all.Unlock(), each.Unlock(), keyed.Unlock())
+	return lock.Unlock()
 }
 
 // useReaders takes readers' locks, and then loses a lock with its connection.

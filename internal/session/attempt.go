@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
 // One attempt to do something with a driver that may hang.
@@ -133,27 +134,21 @@ func isContext(err error) bool {
 
 // once calls do, and returns when ctx ends, even if the driver is stuck.
 func once[T any](ctx context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
-	done := make(chan outcome[T])
-	abandoned := make(chan struct{})
 	sl.inDriver.Add(1)
-	go func() {
+	o, inTime := dbconn.Call(ctx, func() (o outcome[T]) {
+		o.brought, o.err = do(ctx)
+		return o
+	}, func(o outcome[T]) {
 		defer sl.inDriver.Add(-1)
-		brought, err := do(ctx)
-		select {
-		case done <- outcome[T]{brought, err}:
-		case <-abandoned:
-			if err == nil {
-				undo(brought)
-			}
+		if o.err == nil {
+			undo(o.brought)
 		}
-	}()
-	select {
-	case o := <-done:
-		return o.brought, o.err
-	case <-ctx.Done():
-		close(abandoned)
+	})
+	if !inTime {
 		return brought, ctx.Err()
 	}
+	sl.inDriver.Add(-1)
+	return o.brought, o.err
 }
 
 // answers reports up to maxBeside times, until ctx ends, that the server of the

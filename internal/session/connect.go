@@ -167,7 +167,7 @@ func (sl *slot) serve(session dialect.Session) *connection {
 // goroutine.
 func (sl *slot) closeConnection(c *connection) {
 	wait := sl.s.options.closeTimeout
-	if c.Expired() {
+	if c.remaining() == 0 {
 		wait = 0
 	}
 	timer := time.NewTimer(wait)

@@ -65,8 +65,10 @@ func WithFleet(instances, locks int) Option {
 // WithKeyedNamespace makes Check find out whether another Session on the
 // database uses the namespace of n with another secret. For this Check opens a
 // Session and requests a random key of n, so it is a user of the secret for a
-// moment. Like every Session it makes its tables if they are missing, on SQLite
-// and MariaDB, and with WithLeaseTable. The option may be given several times.
+// moment. The option may be given several times.
+//
+// Only Sessions with PostgreSQL's advisory locks show which secret they use. On
+// other databases, and with WithLeaseTable, the check is skipped.
 //
 // WithKeyedNamespace panics if n is not of Keyed.
 func WithKeyedNamespace(n sqllock.KeyedNamespace) Option {

@@ -20,7 +20,9 @@ const (
 
 // Destroy closes conn for good. What it holds in the server ends with it.
 // Destroy waits for a statement in flight. last is a statement by which a
-// session ends itself, or "".
+// session ends itself, or "". The owner of conn may close it at the same moment.
+//
+// This is the one way of the kit to destroy a connection.
 //
 // After driver.ErrBadConn, database/sql closes the driver's connection. That is
 // not enough if the driver has a pool of its own, as OpenDBFromPool of pgx has.
@@ -33,7 +35,6 @@ func Destroy(conn *sql.Conn, last string) {
 			return driver.ErrBadConn
 		})
 	})
-	_ = conn.Close()
 }
 
 // endSession ends the session of c, a driver's connection, whatever Close of c
@@ -77,9 +78,7 @@ func closePgx(c any) (closed bool) {
 func sendLast(c any, query string) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
+	InTime(closeTimeout, func() {
 		if conn, ok := c.(driver.ExecerContext); ok {
 			if _, err := conn.ExecContext(ctx, query, nil); err != driver.ErrSkip { //nolint:errorlint // a driver returns it as it is
 				return
@@ -93,11 +92,7 @@ func sendLast(c any, query string) {
 			//lint:ignore SA1019 what every driver has
 			_, _ = stmt.Exec(nil)
 		}
-	}()
-	select {
-	case <-sent:
-	case <-ctx.Done():
-	}
+	})
 }
 
 // UnlessClosed returns what call returns, or sql.ErrConnDone if the owner of

@@ -4,7 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"net"
-	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // A Taken connection is one that Open has taken from a pool, to keep it or to
@@ -18,8 +19,23 @@ type Taken struct {
 	last   string   // see Destroy
 }
 
-// Take takes a connection of db. last is as in Destroy.
-func Take(ctx context.Context, db *sql.DB, find func(any) net.Conn, last string) (*Taken, error) {
+// TakeTwo takes the connection of a session, and a witness for the proof that
+// locks exclude. last is as in Destroy.
+func TakeTwo(ctx context.Context, db *sql.DB, find func(any) net.Conn, last string) (session, witness *Taken, err error) {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil, nil, dialect.Misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+	}
+	if session, err = take(ctx, db, find, last); err != nil {
+		return nil, nil, err
+	}
+	if witness, err = take(ctx, db, find, last); err != nil {
+		session.Discard()
+		return nil, nil, err
+	}
+	return session, witness, nil
+}
+
+func take(ctx context.Context, db *sql.DB, find func(any) net.Conn, last string) (*Taken, error) {
 	conn, err := Live(ctx, db)
 	if err != nil {
 		return nil, loginFailure(err)
@@ -27,21 +43,20 @@ func Take(ctx context.Context, db *sql.DB, find func(any) net.Conn, last string)
 	return &Taken{Conn: conn, Socket: SocketOf(conn, find), last: last}, nil
 }
 
+// GiveBack gives c back to the pool. After err a question may be unanswered, so it
+// discards c then. It returns err, or why c could not be given back.
+func (c *Taken) GiveBack(err error) error {
+	if err == nil {
+		return c.Close()
+	}
+	c.Discard()
+	return err
+}
+
 // Discard destroys c and waits for at most 100 ms. If a statement is still in
 // flight then, it closes the socket.
 func (c *Taken) Discard() {
-	destroyed := make(chan struct{})
-	go func() {
-		Destroy(c.Conn, c.last)
-		close(destroyed)
-	}()
-	timer := time.NewTimer(discardTimeout)
-	defer timer.Stop()
-	select {
-	case <-destroyed:
-	case <-timer.C:
-		if c.Socket != nil {
-			_ = c.Socket.Close()
-		}
+	if !InTime(discardTimeout, func() { Destroy(c.Conn, c.last) }) && c.Socket != nil {
+		_ = c.Socket.Close()
 	}
 }

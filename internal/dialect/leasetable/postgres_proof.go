@@ -69,7 +69,7 @@ const readOnlyByDefault = "transactions are read-only here, and the lease tables
 // server checks that the server can be written to, and finds out whether it is
 // PostgreSQL itself.
 func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (err error) {
-	t.genuine, err = postgres.Holds(ctx, conn, "pg_catalog.version() LIKE 'PostgreSQL %' AND pg_catalog.version() NOT LIKE '%-YB-%'")
+	t.genuine, err = postgres.IsGenuine(ctx, conn)
 	if err != nil || !t.genuine {
 		return err
 	}

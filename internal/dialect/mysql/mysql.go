@@ -41,17 +41,13 @@ func (Dialect) Traits() dialect.Traits {
 // It SETs nothing before the proof. Behind a proxy that would reach the session
 // of another client.
 func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
-	conn, witness, err := take(ctx, db, set)
+	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, "")
 	if err != nil {
 		return nil, dialect.Fail(err)
 	}
 	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof, mayBeFed: d.Named}
 	server, err := p.run(ctx)
-	if err == nil {
-		err = witness.Close() // clean: it goes back to the pool
-	} else {
-		witness.Discard()
-	}
+	err = witness.GiveBack(err)
 	s := &session{
 		conn: conn.Conn, socket: conn.Socket, id: p.id, held: map[dialect.Key]struct{}{},
 		pool: dbconn.Pool{DB: db, Find: set.Socket}, bound: sideTxBound(set),
@@ -75,37 +71,20 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 // takes a session's settings, as Open does. It gives one connection back, and
 // discards the one with the settings. Its error is like that of Open.
 func (d Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) error {
-	conn, witness, err := take(ctx, db, set)
+	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, "")
 	if err != nil {
 		return dialect.Fail(err)
 	}
 	defer conn.Discard()
 	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof, mayBeFed: d.Named}
 	server, err := p.run(ctx)
-	if err != nil { // a question may be unanswered
-		witness.Discard()
+	if err = witness.GiveBack(err); err != nil {
 		return dialect.Fail(err)
 	}
-	_ = witness.Close()
 	_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, configure(ctx, conn.Conn, server, set)
 	})
 	return dialect.Fail(err)
-}
-
-// take takes the connection of a session and a witness for the proof.
-func take(ctx context.Context, db *sql.DB, set dialect.Settings) (conn, witness *dbconn.Taken, err error) {
-	if db.Stats().MaxOpenConnections == 1 {
-		return nil, nil, dialect.Misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
-	}
-	if conn, err = dbconn.Take(ctx, db, set.Socket, ""); err != nil {
-		return nil, nil, err
-	}
-	if witness, err = dbconn.Take(ctx, db, set.Socket, ""); err != nil {
-		conn.Discard()
-		return nil, nil, err
-	}
-	return conn, witness, nil
 }
 
 // setUp makes the connection a session of locks:

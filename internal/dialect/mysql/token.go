@@ -1,37 +1,140 @@
 package mysql
 
 import (
+	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 )
 
-// Token implements dialect.Session. It increments a counter that is never behind
-// the clock, in microseconds. So tokens grow even if a crash has lost the last
-// ones.
+// A sideTx takes a token of a session from a table, on a connection that it
+// borrows from the pool. A statement that changes rows may wait for a backup, for
+// a row of another session or for a replica. The session's own connection does
+// not wait with it.
 //
-// After a failover the clock is another one, and may be behind. So the epoch
-// rises when another server counts than before.
+// Invariant: all its changes are in transactions. If the connection breaks
+// before COMMIT is sent, they have no effect. So a change that has been given
+// up does not happen later.
+type sideTx struct {
+	s    *session
+	ctx  context.Context
+	conn *sql.Conn
+}
+
+// sideTxTimeout bounds each part of a sideTx. It is less than callers wait,
+// since all of them wait for the session meanwhile.
+const sideTxTimeout = 600 * time.Millisecond
+
+// sideTxBound bounds a whole sideTx. Two of them may fail one after the other,
+// each followed by Held, without ending a lease.
+func sideTxBound(set dialect.Settings) time.Duration {
+	return min(set.StatementTimeout/3, 3*bound.Of(sideTxTimeout))
+}
+
+// Token implements dialect.Session. The session survives every failure of its
+// sideTx. Then it asks whether the session lives, which also shows the server that
+// its client lives.
 func (s *session) Token() (t dialect.Token, err error) {
-	err = s.inSideTx(func(tx sideTx) error {
-		return tx.withTables(usertx.FenceSchema().MySQL, func() error {
-			return tx.transaction(func(tx sideTx) (err error) {
-				t, err = tx.token()
-				return err
-			})
-		})
+	ctx, cancel := context.WithTimeout(context.Background(), s.bound)
+	defer cancel()
+	lending, enough := context.WithTimeout(ctx, bound.Of(sideTxTimeout))
+	defer enough()
+	err = s.pool.Once(lending, func(conn *sql.Conn) (err error) {
+		tx := sideTx{s, ctx, conn}
+		// START TRANSACTION would commit what an earlier user has left open.
+		if err = tx.exec(rollbackWork); err == nil {
+			t, err = tx.token()
+		}
+		return err
 	})
 	if err != nil {
-		return dialect.Token{}, err
+		return dialect.Token{}, dialect.AsStatement(dialect.Fail(err))
+	}
+	if _, err = s.ask(context.Background(), "'1'"); err != nil {
+		return dialect.Token{}, dialect.Fail(err)
 	}
 	return t, nil
 }
 
-// token returns the next token. The row of the counter is locked until the
+// token returns the next token. If a table is missing, it creates the tables
+// first.
+func (tx sideTx) token() (dialect.Token, error) {
+	t, err := tx.inTransaction()
+	if number, _, _ := errcode.MySQL(err); number != errcode.MySQLNoSuchTable {
+		return t, err
+	}
+	for _, statement := range usertx.FenceSchema().MySQL {
+		if err := tx.exec(statement); err != nil {
+			return t, noTables(err)
+		}
+	}
+	return tx.inTransaction()
+}
+
+// noTables returns the failure of a statement that creates a table. It names
+// the schema function.
+func noTables(err error) error {
+	number, _, ok := errcode.MySQL(err)
+	if !ok {
+		return err
+	}
+	var failure *dialect.Failure
+	if errors.As(dialect.Fail(err), &failure) && failure.Kind == dialect.Statement && number != errcode.MySQLDenied { // which says so itself
+		failure.Reason = "a table is missing and could not be made: run the statements of FenceSchema(MySQL) once: " + failure.Reason
+	}
+	return failure
+}
+
+// inTransaction returns the next token of a transaction. It tries again if that
+// was rolled back because of other transactions.
+func (tx sideTx) inTransaction() (t dialect.Token, err error) {
+	for i := range dbconn.Attempts {
+		if t, err = tx.attempt(); !dbconn.RolledBack(err) {
+			break
+		}
+		dbconn.Rest(tx.ctx, i)
+	}
+	return t, err
+}
+
+// The ends of a transaction, whatever the user's completion_type says.
+const (
+	commit       = "COMMIT AND NO CHAIN NO RELEASE"
+	rollbackWork = "ROLLBACK AND NO CHAIN NO RELEASE"
+)
+
+// attempt is one attempt of inTransaction.
+func (tx sideTx) attempt() (t dialect.Token, err error) {
+	ctx, cancel := context.WithTimeout(tx.ctx, bound.Of(sideTxTimeout))
+	defer cancel()
+	tx.ctx = ctx
+	err = tx.exec("START TRANSACTION READ WRITE")
+	if err == nil {
+		t, err = tx.next()
+	}
+	if err == nil {
+		err = tx.exec(commit)
+	}
+	if err != nil && tx.exec(rollbackWork) != nil {
+		dbconn.Destroy(tx.conn, "")
+	}
+	return t, err
+}
+
+// next increments the counter and reads it. Its row is locked until the
 // transaction ends, and the session lives meanwhile. So a later holder of a key
 // gets a later token.
-func (tx sideTx) token() (t dialect.Token, err error) {
+//
+// After a failover the clock is another one, and may be behind. So the epoch
+// rises when another server counts than before.
+func (tx sideTx) next() (t dialect.Token, err error) {
 	counted, err := tx.count()
 	if err == nil && counted == 0 { // the process that made the table may have died before it made the row
 		if err = tx.exec(usertx.MySQLTokensRow); err == nil {
@@ -39,16 +142,16 @@ func (tx sideTx) token() (t dialect.Token, err error) {
 		}
 	}
 	if err != nil {
-		return dialect.Token{}, err
+		return t, err
 	}
 	if counted == 0 {
-		return dialect.Token{}, errInterrupted
+		return t, errInterrupted
 	}
 	var (
 		mine bool
 		name string
 	)
-	err = tx.conn.QueryRowContext(tx.ctx, "SELECT "+tx.mine()+", "+tx.s.serverName+", system_id, epoch, number FROM latchkey_tokens WHERE only_row = 1 LIMIT 1").
+	err = tx.conn.QueryRowContext(tx.ctx, fmt.Sprintf(tokenQuery, tx.s.name, tx.s.id, tx.s.serverName)).
 		Scan(&mine, &name, &t.System, &t.Epoch, &t.Number)
 	if err == nil && !mine {
 		err = errElsewhere
@@ -58,8 +161,35 @@ func (tx sideTx) token() (t dialect.Token, err error) {
 	return t, err
 }
 
-// count increments the counter.
+const (
+	// tokenQuery reads the counter. Its first column is true while the session
+	// lives on this very server.
+	tokenQuery = "SELECT IFNULL(IS_USED_LOCK('%s') = %d, 0), %s, system_id, epoch, number FROM latchkey_tokens WHERE only_row = 1 LIMIT 1"
+
+	// countStatement increments a counter that is never behind the clock, in
+	// microseconds. So tokens grow even if a crash has lost the last ones.
+	countStatement = "UPDATE %[1]s latchkey_tokens SET epoch = epoch + (server_hash <> %[2]d), server_hash = %[2]d," +
+		" number = GREATEST(number + 1, UNIX_TIMESTAMP() * 1000000 + MICROSECOND(NOW(6))) WHERE only_row = 1"
+)
+
+// count increments the counter. It waits at most a second for locks, even if the
+// client has given it up.
 func (tx sideTx) count() (int64, error) {
-	return tx.change("UPDATE", fmt.Sprintf("latchkey_tokens SET epoch = epoch + (server_hash <> %[1]d), server_hash = %[1]d,"+
-		" number = GREATEST(number + 1, UNIX_TIMESTAMP() * 1000000 + MICROSECOND(NOW(6))) WHERE only_row = 1", tx.s.server))
+	before, hint := "", "/*+ SET_VAR(innodb_lock_wait_timeout = 1) SET_VAR(lock_wait_timeout = 1) SET_VAR(sql_safe_updates = 0) */"
+	if tx.s.mariadb {
+		before, hint = "SET STATEMENT innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, sql_safe_updates = 0 FOR ", ""
+	}
+	result, err := tx.conn.ExecContext(tx.ctx, before+fmt.Sprintf(countStatement, hint, tx.s.server))
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
+
+// exec sends a statement.
+func (tx sideTx) exec(statement string) error {
+	_, err := tx.conn.ExecContext(tx.ctx, statement)
+	return err
+}
+
+var errElsewhere = &dialect.Failure{Kind: dialect.Statement, Reason: "the session has ended, or the pool's other connections reach another server than its own"}

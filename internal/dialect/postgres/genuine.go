@@ -12,7 +12,7 @@ import (
 // fails the statement.
 func IsGenuine(ctx context.Context, conn *sql.Conn) (bool, error) {
 	// The cast is PostgreSQL's own: MySQL understands the rest of it.
-	const question = "pg_catalog.version()::text LIKE 'PostgreSQL %' AND pg_catalog.version() NOT LIKE '%-YB-%'"
+	const question = "pg_catalog.version()::text LIKE 'PostgreSQL %' AND pg_catalog.version() NOT LIKE '%-YB-%' AND pg_catalog.version() NOT LIKE '%Redshift%'"
 	genuine, err := Holds(ctx, conn, question)
 	if errcode.SQLState(err) == errcode.FailedTransaction { // which the connection's last user has left
 		if err = Tidy(ctx, conn); err == nil {

@@ -37,16 +37,12 @@ func (Dialect) Traits() dialect.Traits {
 // It changes nothing on a connection before the proof. Behind a transaction
 // pooler a SET would reach the session of another client.
 func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
-	conn, witness, err := take(ctx, db, set)
+	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, terminateOwn)
 	if err != nil {
 		return nil, dialect.Fail(err)
 	}
 	pid, err := d.prove(ctx, conn, witness, set.Proof)
-	if err == nil {
-		err = witness.Close() // clean: it goes back to the pool
-	} else {
-		witness.Discard()
-	}
+	err = witness.GiveBack(err)
 	s := &session{conn: conn.Conn, pid: pid, socket: conn.Socket, abort: func() {}}
 	if err == nil {
 		_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.prepare(ctx, set) })
@@ -77,34 +73,12 @@ func (s *session) prepare(ctx context.Context, set dialect.Settings) (err error)
 // does, and gives both back. It changes nothing on them. Its error is like that
 // of Open.
 func (d Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) error {
-	conn, witness, err := take(ctx, db, set)
+	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, terminateOwn)
 	if err != nil {
 		return dialect.Fail(err)
 	}
 	_, err = d.prove(ctx, conn, witness, set.Proof)
-	for _, c := range []*dbconn.Taken{conn, witness} {
-		if err == nil {
-			_ = c.Close()
-		} else {
-			c.Discard() // a question may be unanswered
-		}
-	}
-	return dialect.Fail(err)
-}
-
-// take takes the connection of a session and a witness for the proof.
-func take(ctx context.Context, db *sql.DB, set dialect.Settings) (conn, witness *dbconn.Taken, err error) {
-	if db.Stats().MaxOpenConnections == 1 {
-		return nil, nil, dialect.Misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
-	}
-	if conn, err = dbconn.Take(ctx, db, set.Socket, terminateOwn); err != nil {
-		return nil, nil, err
-	}
-	if witness, err = dbconn.Take(ctx, db, set.Socket, terminateOwn); err != nil {
-		conn.Discard()
-		return nil, nil, err
-	}
-	return conn, witness, nil
+	return dialect.Fail(witness.GiveBack(conn.GiveBack(err)))
 }
 
 // prove proves that locks on conn exclude witness. It returns the process id of
