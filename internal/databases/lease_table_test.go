@@ -228,3 +228,19 @@ func TestLeaseTableAmbiguousResult(t *testing.T) {
 		}
 	})
 }
+
+// Close waits until the session's rows are gone, so that a process which ends
+// right after it leaves nothing behind.
+func TestLeaseTableIsCleanAfterClose(t *testing.T) {
+	t.Parallel()
+	o := sqlite(t)
+	look := open(t, o.Driver, o.DSN)
+	for range 20 {
+		s := process(t, o)
+		mustLock(t, s, sqllock.ID(1))
+		must(t, s.Close())
+		if n := number(t, look, "SELECT count(*) FROM latchkey_sessions"); n != 0 {
+			t.Fatalf("%d sessions are left after Close", n)
+		}
+	}
+}

@@ -34,7 +34,7 @@ const proofTimeout = 2 * time.Second
 // bring no connection, or one that dies before it has answered.
 func (sl *slot) keepConnected(c *connection) {
 	defer sl.s.tasks.Done()
-	for failures := 0; !sl.done(); {
+	for failures := 0; c != nil || !sl.done(); { // a connection is waited for, also if the Session is closed already
 		if c == nil {
 			session, err := sl.connect(sl.s.ctx, sl.s.enrollLater)
 			if err != nil {
