@@ -141,11 +141,6 @@ func (db *database) carryOut(t *testing.T, o *keytable.Owner, b *keytable.Batch)
 	}
 }
 
-type patience struct{}
-
-func (patience) Wait(done <-chan struct{}) bool { <-done; return true }
-func (patience) Err() error                     { return nil }
-
 func ids(space uint8, from, n int) (all []keytable.ID) {
 	for i := range n {
 		all = append(all, keytable.ID{Space: space, Number: int64(from + i)})
@@ -233,7 +228,7 @@ func random(t *testing.T, seed uint64) {
 						delete(held, h.ID())
 					}
 					mu.Unlock()
-					for _, err := range p.table.Release(nil, patience{}, holds...) {
+					for _, err := range p.table.Release(nil, holds...) {
 						if err != nil {
 							t.Errorf("release: %v", err)
 						}

@@ -3,7 +3,6 @@ package keytable
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 // A Want is what a call wants. The zero value tries for a key exclusively.
@@ -24,8 +23,7 @@ type Request struct {
 	group      *Group // in whose line it is; nil: it wants a key of each of levels
 	prev, next *Request
 
-	since        time.Duration // when it came, if it only tries and is not decided at once
-	older, newer *Request      // in Table.tries
+	arrival // if it only tries and is not decided at once
 
 	levels []*Group
 	wide   int  // the level at which it has failed before, plus 1; 0: none
@@ -176,7 +174,7 @@ func (t *Table) lineUp(r *Request, g *Group) {
 	if !r.Waits {
 		g.tries++
 		g.last = r.number
-		t.tries.push(r, t.config.Now())
+		t.arrive(r)
 		return
 	}
 	if g.waits++; g.waits == 1 {
@@ -188,6 +186,12 @@ func (t *Table) lineUp(r *Request, g *Group) {
 	for _, k := range g.keys {
 		k.waits++
 	}
+}
+
+// arrive notes that r, which only tries, waits for the source.
+func (t *Table) arrive(r *Request) {
+	r.request = r
+	t.arrivals.push(&r.arrival, t.config.Now())
 }
 
 // leave takes r out of the line that it is in.
@@ -221,7 +225,7 @@ func (t *Table) decide(r *Request, h *Hold, err error) {
 	if r.Waits {
 		t.waiting--
 	}
-	t.tries.remove(r)
+	t.arrivals.remove(&r.arrival)
 	t.leave(r)
 	for _, g := range r.levels {
 		g.stacks--

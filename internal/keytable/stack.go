@@ -27,7 +27,7 @@ func (t *Table) placeStack(r *Request) {
 		return
 	}
 	r.known = true
-	t.tries.push(r, t.config.Now())
+	t.arrive(r)
 	t.stacks = append(t.stacks, r)
 	t.queued()
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
-// An Expiry fails requests that only try and have waited too long.
+// An Expiry fails requests that only try, and releases, that have waited too
+// long.
 type Expiry struct {
 	table   *keytable.Table
 	timeout time.Duration
@@ -16,7 +17,7 @@ type Expiry struct {
 	armed   atomic.Bool
 }
 
-// NewExpiry returns an Expiry that fails requests of t after timeout, with the
+// NewExpiry returns an Expiry that fails those of t after timeout, with the
 // error of why. Arm must be called when one is queued.
 func NewExpiry(t *keytable.Table, timeout time.Duration, why func() error) *Expiry {
 	return &Expiry{table: t, timeout: timeout, why: why}
