@@ -378,6 +378,12 @@ func wantReturned(t *testing.T, what string, c <-chan called, want error) {
 	wantErr(t, what, returned(t, what, c).err, want)
 }
 
+// after returns call after d.
+func after(d time.Duration, call <-chan called) <-chan called {
+	time.Sleep(d)
+	return call
+}
+
 func wantErr(t *testing.T, what string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) {
