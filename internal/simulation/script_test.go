@@ -188,29 +188,22 @@ func (c *conn) tokenHook(hook func() error) {
 	c.onToken = hook
 }
 
-// hook calls one of the hooks.
-func (c *conn) hook(which *func() error) error {
-	c.connMu.Lock()
-	hook := *which
-	c.connMu.Unlock()
-	if hook == nil {
-		return nil
-	}
-	return hook()
-}
-
 // Exchange implements dialect.Session.
 func (c *conn) Exchange(b *dialect.Batch) error {
 	c.connMu.Lock()
 	c.batches = append(c.batches, cloned(b))
+	before, after := c.before, c.after
 	c.connMu.Unlock()
-	if err := c.hook(&c.before); err != nil {
-		return err
+	if before != nil {
+		if err := before(); err != nil {
+			return err
+		}
 	}
-	if err := c.session.Exchange(b); err != nil {
-		return err
+	err := c.session.Exchange(b)
+	if err == nil && after != nil {
+		err = after()
 	}
-	return c.hook(&c.after)
+	return err
 }
 
 // cloned returns a copy of b as it was sent.
@@ -248,8 +241,13 @@ func (c *conn) Room() int { return cmp.Or(c.stage.script.room, c.session.Room())
 
 // Token implements dialect.Session.
 func (c *conn) Token() (dialect.Token, error) {
-	if err := c.hook(&c.onToken); err != nil {
-		return dialect.Token{}, err
+	c.connMu.Lock()
+	hook := c.onToken
+	c.connMu.Unlock()
+	if hook != nil {
+		if err := hook(); err != nil {
+			return dialect.Token{}, err
+		}
 	}
 	c.connMu.Lock()
 	c.tokens++
