@@ -165,6 +165,9 @@ func (s terminating) Terminate(left []dialect.Process) ([]dialect.Process, error
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
 	s.asked.left = left
+	if err := s.say(); err != nil {
+		return nil, err
+	}
 	if s.asked.count++; s.asked.count <= s.asked.rejects {
 		return nil, s.asked.with
 	}
