@@ -169,7 +169,7 @@ func (c *ConnLocker) step(b *keytable.Batch) bool {
 		c.lose(b, err)
 	case err != nil: // the session lives: its owner's transaction has failed, say
 		c.table.Reconcile(&c.owner, b, session.Now(), func(keytable.ID, keytable.Mode) bool { return release }, session.FromDialect(err))
-		c.table.Stall(&c.owner, b, session.FromDialect(err))
+		c.table.Stall(&c.owner, session.FromDialect(err))
 	default:
 		if ok && !release {
 			b.Looks[0].Won = append(b.Looks[0].Won, 0)

@@ -127,15 +127,12 @@ func (t *Table) reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, M
 	b.clear()
 }
 
-// Lose notes that o is lost, with all that it held, and with b, which may be
+// Lose notes, once, that o is lost, with all that it held, and with b, which may be
 // under way. The calls that b has tried for fail with err. It returns the holds
 // that have ended, for the source to announce.
 func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 	t.mu.Lock()
 	defer t.unlock()
-	if o.dead {
-		return nil
-	}
 	o.dead = true
 	for _, k := range t.keys {
 		if k.owner == o {
@@ -164,14 +161,11 @@ func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 	return ends
 }
 
-// Stall tells those who wait for releases of o, which has sent b, why the keys
-// do not go back yet.
-func (t *Table) Stall(o *Owner, b *Batch, err error) {
+// Stall tells those who wait for releases of o that are queued why the keys do
+// not go back yet.
+func (t *Table) Stall(o *Owner, err error) {
 	t.mu.Lock()
 	defer t.unlock()
-	for _, k := range b.Releases {
-		t.answer(k, err)
-	}
 	for _, k := range o.releases {
 		if k.phase == releasing && k.owner == o {
 			t.answer(k, err)

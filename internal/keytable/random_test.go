@@ -40,6 +40,8 @@ func (*holder) Name() string             { return "" }
 
 var start = time.Now()
 
+func now() time.Duration { return time.Since(start) + 1 }
+
 func newProcess(t *testing.T, db *database, delay func() time.Duration, keys int) *process {
 	p := &process{t: t, db: db, owner: &keytable.Owner{}, wake: make(chan struct{}, 1), delay: delay, keys: keys}
 	p.table = keytable.New(keytable.Config{
@@ -49,7 +51,7 @@ func newProcess(t *testing.T, db *database, delay func() time.Duration, keys int
 			default:
 			}
 		},
-		Now: func() time.Duration { return time.Since(start) + 1 },
+		Now: now,
 		NewHold: func() *keytable.Hold {
 			h := new(holder)
 			h.hold.Holder = h
@@ -82,7 +84,7 @@ func (p *process) run(ctx context.Context) {
 			time.Sleep(p.delay())
 			p.db.carryOut(p.t, p.owner, &b)
 			time.Sleep(p.delay())
-			p.table.Complete(p.owner, &b, time.Since(start)+1)
+			p.table.Complete(p.owner, &b, now())
 		}
 	}
 }

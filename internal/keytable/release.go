@@ -70,9 +70,6 @@ func (t *Table) release(h *Hold, r **reply) error {
 	if next := k.nextInLine(); next != nil && t.mayPass(k) {
 		k.acquired = t.config.Now()
 		t.grant(k, next)
-		if k.mode == Shared {
-			t.admit(k)
-		}
 		return nil
 	}
 	t.giveBack(k)

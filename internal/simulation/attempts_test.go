@@ -54,6 +54,35 @@ func TestStuckGrowth(t *testing.T) {
 		if n := st.attempts() - 1; n == 0 || n > most {
 			t.Errorf("%d attempts are stuck, want 1 to %d", n, most)
 		}
+		st.onOpen(nil)
+		st.conn(0).hooks(fail(errGone), nil)
+		beginTry(background, s, sqllock.ID(-1))
+		time.Sleep(ticks)
+		mustTry(t, s, sqllock.ID(-1)) // those do not count for a connection that was lost
+	})
+}
+
+// While one connection is opened, another that was lost waits for its turn. It
+// gives up after a while, and tries again.
+func TestOneConnectsAtATime(t *testing.T) {
+	script{perConn: 2, opts: []sqllock.Option{sqllock.WithMaxConns(2)}}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		stuck, _ := hold(t)
+		st.onOpen(func(int) error { return stuck() })
+		for i := range int64(3) { // another connection is needed
+			mustTry(t, s, sqllock.ID(i))
+		}
+		synctest.Wait()
+		begun := st.attempts()
+		time.Sleep(time.Millisecond)
+		st.conn(0).hooks(fail(errGone), nil)
+		beginTry(background, s, sqllock.ID(3))
+		time.Sleep(400 * time.Millisecond) // before the server is probed
+		if n := st.attempts(); n != begun {
+			t.Errorf("%d attempts at one time", n-begun+1)
+		}
+		st.onOpen(nil)
+		time.Sleep(2 * dialect.ConnectTimeout)
+		mustTry(t, s, sqllock.ID(3))
 	})
 }
 

@@ -92,21 +92,3 @@ func TestNoReaders(t *testing.T) {
 		mustUnlock(t, mustTry(t, s, sqllock.ID(1)))
 	})
 }
-
-// A reader that came before the database was known gets the error, too.
-func TestNoReadersAfterALazyOpen(t *testing.T) {
-	away := true
-	script{noReaders: true, opening: func(int) error {
-		if away {
-			return errGone
-		}
-		return nil
-	}, opts: []sqllock.Option{sqllock.WithLazyOpen()}}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		reads := beginRead(background, s, sqllock.ID(1))
-		alone := beginLock(background, s, sqllock.ID(1))
-		away = false
-		ended := returned(t, "Lock", after(ticks, alone))
-		wantErr(t, "Lock", ended.err, nil)
-		wantReturned(t, "RLock", reads, errors.ErrUnsupported)
-	})
-}

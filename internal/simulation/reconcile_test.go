@@ -154,6 +154,7 @@ type terminating struct {
 type termination struct {
 	rejects int
 	with    error // how the first ones fail
+	stay    bool  // the processes do not end
 
 	mu    sync.Mutex
 	count int
@@ -171,7 +172,26 @@ func (s terminating) Terminate(left []dialect.Process) ([]dialect.Process, error
 	if s.asked.count++; s.asked.count <= s.asked.rejects {
 		return nil, s.asked.with
 	}
+	if s.asked.stay {
+		return left, nil
+	}
 	return nil, nil
+}
+
+// A Session remembers a limited number of server processes.
+func TestMostLeftProcesses(t *testing.T) {
+	const most = 64
+	asked := &termination{stay: true}
+	script{session: func(_ *stage, c *conn) dialect.Session { return terminating{c, asked} }}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		for i := range most + 10 {
+			st.conn(i).hooks(nil, fail(errGone))
+			_, _ = s.TryLock(background, sqllock.ID(1))
+			time.Sleep(time.Second)
+		}
+		if n := len(asked.left); n != most || asked.left[0].PID != 11 {
+			t.Errorf("%d processes are to be ended, from %d on; want %d, without the oldest", n, asked.left[0].PID, most)
+		}
+	})
 }
 
 // The server process of a lost connection is ended, even if that fails at first.

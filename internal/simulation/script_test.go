@@ -25,7 +25,6 @@ type script struct {
 	noReaders bool // the database has no shared locks
 	secrets   bool // it checks secrets
 
-	opening func(n int) error                   // called before the nth connection opens, from 1; may block
 	session func(*stage, *conn) dialect.Session // makes a session of c that can do more; nil: c is it
 	opts    []sqllock.Option
 }
@@ -50,7 +49,7 @@ func (sc script) run(t *testing.T, test func(t *testing.T, s *sqllock.Session, s
 		w := newWorld()
 		traits := traitsOf(cmp.Or(sc.perConn, dialect.HeldPerConnection))
 		traits.Readers, traits.ChecksSecrets = !sc.noReaders, sc.secrets
-		st := &stage{server: w.newServer(traits), script: sc, link: new(link), refuse: sc.opening}
+		st := &stage{server: w.newServer(traits), script: sc, link: new(link)}
 		st.server.stage, w.server = st, st.server
 		st.db = sql.OpenDB(clientDriver{st.server, st.link})
 		t.Cleanup(func() { // after hooks have let go of their statements

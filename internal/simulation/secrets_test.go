@@ -80,10 +80,10 @@ func (all *secretUses) intrude(namespace string, fingerprint uint32) (leave func
 }
 
 // withSecrets runs test with a server that checks secrets.
-func withSecrets(t *testing.T, test func(t *testing.T, s *sqllock.Session, st *stage, all *secretUses)) {
+func withSecrets(t *testing.T, test func(t *testing.T, s *sqllock.Session, st *stage, all *secretUses), opts ...sqllock.Option) {
 	t.Helper()
 	all := &secretUses{uses: make(map[*conn]map[dialect.SecretCheck]bool)}
-	script{secrets: true, session: func(_ *stage, c *conn) dialect.Session { return secretive{c, all} }}.run(t,
+	script{opts: opts, secrets: true, session: func(_ *stage, c *conn) dialect.Session { return secretive{c, all} }}.run(t,
 		func(t *testing.T, s *sqllock.Session, st *stage) { test(t, s, st, all) })
 }
 
@@ -155,6 +155,41 @@ func TestWaitForKeyWithRefusedSecret(t *testing.T) {
 			t.Errorf("counted %+v", got)
 		}
 	})
+}
+
+// Each kind of call is denied under a refused secret.
+func TestEachCallChecksTheSecret(t *testing.T) {
+	withSecrets(t, func(t *testing.T, s *sqllock.Session, _ *stage, all *secretUses) {
+		all.intrude("payouts", 1)
+		k := payouts.Key("ann")
+		for name, call := range map[string]func(context.Context) error{
+			"TryLock":    func(ctx context.Context) error { return second(s.TryLock(ctx, k)) },
+			"Lock":       func(ctx context.Context) error { return second(s.Lock(ctx, k)) },
+			"TryRLock":   func(ctx context.Context) error { return second(s.TryRLock(ctx, k)) },
+			"RLock":      func(ctx context.Context) error { return second(s.RLock(ctx, k)) },
+			"TryAny":     func(ctx context.Context) error { return second(s.TryAny(ctx, sqllock.ID(1), k)) },
+			"LockAny":    func(ctx context.Context) error { return second(s.LockAny(ctx, sqllock.ID(1), k)) },
+			"TryLockAll": func(ctx context.Context) error { return second(s.TryLockAll(ctx, sqllock.ID(1), k)) },
+			"LockAll":    func(ctx context.Context) error { return second(s.LockAll(ctx, sqllock.ID(1), k)) },
+			"TryEach":    func(ctx context.Context) error { return second(s.TryEach(ctx, [][]sqllock.Key{ids(1), {k}})) },
+		} {
+			ctx, cancel := context.WithTimeout(background, 10*time.Second+100*time.Millisecond)
+			wantErr(t, name, call(ctx), sqllock.ErrNotExclusive)
+			cancel()
+		}
+	})
+}
+
+// A call for a key under a secret opens the connection of a Session that sleeps.
+func TestSecretWakesASession(t *testing.T) {
+	withSecrets(t, func(t *testing.T, s *sqllock.Session, st *stage, _ *secretUses) {
+		time.Sleep(idleTime)
+		asleep(t, s, st)
+		mustUnlock(t, mustTry(t, s, payouts.Key("ann")))
+		time.Sleep(2 * idleTime)
+		asleep(t, s, st)
+		mustUnlock(t, mustTry(t, s, payouts.Key("ann")))
+	}, sqllock.WithIdleClose(idleTime))
 }
 
 // A Session uses at most a hundred secrets, each checked once.

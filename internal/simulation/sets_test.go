@@ -150,6 +150,8 @@ func TestLocksTellOfAny(t *testing.T) {
 		for _, i := range []int{0, 2} {
 			wantErr(t, "Err of another lock", locks[i].Err(), sqllock.ErrReleased)
 		}
+		some := sqllock.Locks{nil, of(m, 4), nil}
+		wantErr(t, "Unlock beside nil", some.Unlock(), nil)
 		if (sqllock.Locks)(nil).Err() != nil || (sqllock.Locks)(nil).Unlock() != nil {
 			t.Error("no locks tell of a loss")
 		}
@@ -163,6 +165,30 @@ func wantFull(t *testing.T, call <-chan called, group int) {
 	if got := returned(t, "TryEach", call); !errors.As(got.err, &full) || full.Group != group {
 		t.Fatalf("got %v, want group %d to be full", got.err, group)
 	}
+}
+
+// One of many keys is found, though a statement tries few at first.
+func TestOneOfManyKeys(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		var keys []sqllock.Key
+		for i := range int64(1000) {
+			keys = append(keys, sqllock.ID(i))
+			st.steal(keys[i])
+		}
+		wantErr(t, "TryAny of keys that are held", second(s.TryAny(background, keys...)), sqllock.ErrHeld)
+		waiting := begin(func() (sqllock.Locks, error) { return one(s.LockAny(background, keys...)) })
+		st.giveUp(keys[777])
+		time.Sleep(pollMost)
+		mustUnlock(t, granted(t, "LockAny", waiting))
+		lock, err := s.TryAny(background, keys...)
+		wantErr(t, "TryAny", err, nil)
+		if lock.Key() != keys[777] {
+			t.Errorf("the lock of %v", lock.Key())
+		}
+		if n := len(st.conn(0).sent()); n > 9 {
+			t.Errorf("%d statements", n)
+		}
+	})
 }
 
 // A call for too many groups is denied alone. Another caller that wants one of
