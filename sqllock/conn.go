@@ -61,7 +61,7 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 	c := &ConnLocker{conn: postgres.OnConn(conn), stepped: make(chan struct{})}
 	c.home = home{
 		table: keytable.New(keytable.Config{
-			Wake: c.work, Tries: func() { c.expiry.Arm() }, Now: session.Now, NewHold: newHold, HandOver: session.Fairness, YieldFor: session.YieldFor,
+			Wake: c.work, Arrival: func() { c.expiry.Arm() }, Now: session.Now, NewHold: newHold, HandOver: session.Fairness, YieldFor: session.YieldFor,
 		}),
 		late:   bound.Of(session.AnswerTimeout),
 		onLate: func() { c.doubt.Store(c.doubt.Load() || c.working.Load()) },
@@ -163,7 +163,7 @@ func (c *ConnLocker) step(b *keytable.Batch) bool {
 		c.lose(b, err)
 	case err != nil: // the session lives: its owner's transaction has failed, say
 		c.table.Reconcile(&c.owner, b, session.Now(), func(keytable.ID, keytable.Mode) bool { return release }, session.FromDialect(err))
-		c.table.Stall(&c.owner, b, session.FromDialect(err))
+		c.table.Stall(&c.owner, session.FromDialect(err))
 	default:
 		if ok && !release {
 			b.Looks[0].Won = append(b.Looks[0].Won, 0)

@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -86,14 +85,4 @@ func txError(ok bool, err error) error {
 		return session.FromDialect(err)
 	}
 	return err // the caller's context has ended
-}
-
-// ended returns the error of a call whose ctx has ended: ctx's own, after
-// ErrLost if the loss of a lock has ended ctx.
-func ended(ctx context.Context) error {
-	err := ctx.Err()
-	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) { // of the lock's Session
-		return fmt.Errorf("%w: %w", ErrLost, err)
-	}
-	return err
 }

@@ -53,7 +53,7 @@ type attached struct {
 type home struct {
 	table   *keytable.Table
 	session *session.Session  // nil unless the locker is a Session
-	late    time.Duration     // how long a try and Unlock wait; 0: the source sees to that
+	late    time.Duration     // how long a try and Unlock wait; not set for a Session and a Memory
 	onLate  func()            // called then; may be nil
 	pid     func(*Lock) int64 // the server process that has a lock; 0: not known; nil: of a Session
 }
@@ -132,7 +132,7 @@ func (l *Lock) Unlock() (err error) {
 	if l.end() {
 		defer func() { // also if a hook panics
 			var result [1]error
-			err = l.finish(l.home.table.Release(result[:0], l.home.waiter(), &l.hold)[0])
+			err = l.finish(l.home.table.Release(result[:0], &l.hold)[0])
 		}()
 		l.endContexts(keytable.Released)
 		l.callHooks(keytable.Released)
@@ -182,33 +182,7 @@ func (l *Lock) wait() error {
 	return more.result
 }
 
-// waiter returns what waits for the response to a release.
-func (hm home) waiter() keytable.Waiter {
-	if hm.late == 0 {
-		return untilDone{}
-	}
-	return hm
-}
-
-// untilDone waits for a source that always responds.
-type untilDone struct{}
-
-func (untilDone) Wait(done <-chan struct{}) bool { <-done; return true }
-func (untilDone) Err() error                     { return nil }
-
-// Wait waits for at most hm.late.
-func (hm home) Wait(done <-chan struct{}) bool {
-	timer := time.NewTimer(hm.late)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// Err is the error after that.
+// Err is the error of a try, or of an Unlock, that has waited for late.
 func (hm home) Err() error {
 	if hm.onLate != nil {
 		hm.onLate()

@@ -160,7 +160,7 @@ func unlockTogether(table *keytable.Table, locks []*Lock) error {
 	for _, l := range locks {
 		holds = append(holds, &l.hold)
 	}
-	for i, err := range table.Release(memory[:0], locks[0].home.waiter(), holds...) {
+	for i, err := range table.Release(memory[:0], holds...) {
 		if locks[i].finish(err) != nil {
 			errs = append(errs, err)
 		}

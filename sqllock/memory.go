@@ -75,6 +75,6 @@ func (m *Memory) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 func (m *Memory) Lose() (lost int) {
 	ends := slices.DeleteFunc(m.table.AllHolds(), func(h *keytable.Hold) bool { return !h.End(keytable.Lost) })
 	ends.Announce()
-	m.table.Release(nil, untilDone{}, ends...)
+	m.table.Release(nil, ends...)
 	return len(ends)
 }

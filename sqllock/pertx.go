@@ -82,7 +82,7 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 		p.lease = o.Lease
 	}
 	p.home = home{
-		table: keytable.New(keytable.Config{Wake: p.wake, Tries: func() { p.expiry.Arm() }, Now: session.Now, NewHold: newHold}),
+		table: keytable.New(keytable.Config{Wake: p.wake, Arrival: func() { p.expiry.Arm() }, Now: session.Now, NewHold: newHold}),
 		late:  o.Timeout(),
 		pid:   (*Lock).txProcess,
 	}
@@ -163,7 +163,10 @@ func (p *TxLocker) begin() {
 	for {
 		holder, b := &txHolder{}, &keytable.Batch{}
 		holder.owner = keytable.Owner{Of: holder}
-		holder.owner.Wake = func() { go p.end(holder) }
+		holder.owner.Wake = func() {
+			p.expiry.Arm()
+			go p.end(holder)
+		}
 		if !p.table.Prepare(&holder.owner, oneKey, b) {
 			return
 		}

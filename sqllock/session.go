@@ -86,27 +86,36 @@ func (s *Session) useSecrets(ctx context.Context, keys []Key, waits bool) error 
 		if k.fingerprint == 0 || secret == done {
 			continue
 		}
-		for {
-			err := s.session.UseSecret(ctx, secret)
-			if err == nil {
-				break
-			}
-			if ended := ctx.Err(); ended != nil || !waits || errors.Is(err, ErrClosed) {
-				err = callError(ctx, err)
-				s.table.Count(err)
-				return err
-			}
-			timer := time.NewTimer(awayPause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				err = fmt.Errorf("%w: %w", err, callError(ctx, ctx.Err()))
-				s.table.Count(err)
-				return err
-			}
+		err := s.session.UseSecret(ctx, secret)
+		if err != nil && waits {
+			err = s.awaitSecret(ctx, secret, err)
+		}
+		if err != nil {
+			err = callError(ctx, err)
+			s.table.Count(err)
+			return err
 		}
 		done = secret
 	}
 	return nil
+}
+
+// awaitSecret goes on after an attempt at secret has failed with err. If ctx
+// ends, the error also says why there was no success.
+func (s *Session) awaitSecret(ctx context.Context, secret session.Secret, err error) error {
+	why := err
+	for err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+		why = err
+		timer := time.NewTimer(awayPause)
+		select {
+		case <-timer.C:
+			err = s.session.UseSecret(ctx, secret)
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+	if err == nil || ctx.Err() == nil || errors.Is(why, ctx.Err()) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", why, ctx.Err())
 }

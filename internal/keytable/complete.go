@@ -127,15 +127,12 @@ func (t *Table) reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, M
 	b.clear()
 }
 
-// Lose notes that o is lost, with all that it held, and with b, which may be
+// Lose notes, once, that o is lost, with all that it held, and with b, which may be
 // under way. The calls that b has tried for fail with err. It returns the holds
 // that have ended, for the source to announce.
 func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 	t.mu.Lock()
 	defer t.unlock()
-	if o.dead {
-		return nil
-	}
 	o.dead = true
 	for _, k := range t.keys {
 		if k.owner == o {
@@ -164,14 +161,11 @@ func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 	return ends
 }
 
-// Stall tells those who wait for releases of o, which has sent b, that there is
-// no response yet. The keys go back later.
-func (t *Table) Stall(o *Owner, b *Batch, err error) {
+// Stall tells those who wait for releases of o that are queued why the keys do
+// not go back yet.
+func (t *Table) Stall(o *Owner, err error) {
 	t.mu.Lock()
 	defer t.unlock()
-	for _, k := range b.Releases {
-		t.answer(k, err)
-	}
 	for _, k := range o.releases {
 		if k.phase == releasing && k.owner == o {
 			t.answer(k, err)
@@ -179,17 +173,21 @@ func (t *Table) Stall(o *Owner, b *Batch, err error) {
 	}
 }
 
-// Expire fails, with the error of why, the requests that only try and that came
-// at this time or before. It returns when the oldest of the others came, if there
-// are any.
+// Expire fails, with the error of why, the requests that only try and the
+// Releases that came at this time or before. It returns when the oldest of the
+// others came, if there are any.
 func (t *Table) Expire(came time.Duration, why func() error) (oldest time.Duration, some bool) {
 	t.mu.Lock()
 	defer t.unlock()
-	for r := t.tries.first; r != nil; r = t.tries.first {
-		if r.since > came {
-			return r.since, true
+	for a := t.first; a != nil; a = t.first {
+		switch {
+		case a.since > came:
+			return a.since, true
+		case a.request != nil:
+			t.decide(a.request, nil, why())
+		default:
+			t.expire(a.reply, why())
 		}
-		t.decide(r, nil, why())
 	}
 	return 0, false
 }
@@ -201,8 +199,8 @@ func (t *Table) SetAway(err error) {
 	t.mu.Lock()
 	defer t.unlock()
 	t.away = err
-	for err != nil && t.tries.first != nil {
-		t.decide(t.tries.first, nil, err)
+	if err != nil {
+		t.arrivals.each(func(r *Request) { t.decide(r, nil, err) })
 	}
 }
 
@@ -211,9 +209,7 @@ func (t *Table) SetAway(err error) {
 func (t *Table) Close(err error) (ends Ends) {
 	t.mu.Lock()
 	defer t.unlock()
-	for t.tries.first != nil {
-		t.decide(t.tries.first, nil, err)
-	}
+	t.arrivals.each(func(r *Request) { t.decide(r, nil, err) })
 	t.closed = err
 	for _, k := range t.keys {
 		ends = k.endAll(ends, Closed)

@@ -154,10 +154,14 @@ func (t *Table) settle() {
 }
 
 // settleGroup rejects the requests that have seen each key of g held, and sees
-// that a look or a poll comes for the others.
+// that a look or a poll comes for the others. Readers that wait join those of
+// this process once no other request is ahead of them.
 func (t *Table) settleGroup(g *Group) {
 	if g.tries > 0 {
 		t.rejectSeen(g)
+	}
+	if k := g.keys[0]; g.read > 0 && k.phase == held && k.mode == Shared && !k.owner.expired() {
+		t.admit(k)
 	}
 	if g.line.first == nil {
 		g.wide = false

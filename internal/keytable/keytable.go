@@ -44,9 +44,9 @@ type Config struct {
 	// source: a key that it does not know is free.
 	Wake func()
 
-	// Tries is called, as Wake is, when a request comes that only tries and is not
-	// decided at once, and there is no other. Nil: no Expire is needed.
-	Tries func()
+	// Arrival is called, as Wake is, when a call begins to wait that is not to wait
+	// for long, and there is no other. Nil: no Expire is needed.
+	Arrival func()
 
 	Now     func() time.Duration // a monotonic clock; needed
 	NewHold func() *Hold         // makes the hold of a grant, with its Holder; needed
@@ -86,20 +86,20 @@ func (e *FullError) Is(target error) bool { return target == ErrHeld }
 type Table struct {
 	config Config
 
-	mu      sync.Mutex // protects all that follows, and each State, Group and Request; never held while waiting
-	keys    map[ID]*State
-	groups  map[ID]*Group // of more keys than one, by the first; those with the same first key are chained
-	wanted  []*Group      // the next batches look for keys of these
-	stacks  []*Request    // the next batches try these
-	polls   map[*Group]struct{}
-	touched []*Group // to settle
-	tries   arrivals // the requests that only try and are not decided
-	calls   uint64   // requests, and polls, so far
-	held    int      // keys that the source has granted and not got back
-	waiting int      // requests that wait
-	tally   Tally
-	away    error // why requests have no chance now; nil: they have
-	closed  error // why the table is closed; nil: it is not
+	mu       sync.Mutex // protects all that follows, and each State, Group and Request; never held while waiting
+	keys     map[ID]*State
+	groups   map[ID]*Group // of more keys than one, by the first; those with the same first key are chained
+	wanted   []*Group      // the next batches look for keys of these
+	stacks   []*Request    // the next batches try these
+	polls    map[*Group]struct{}
+	touched  []*Group // to settle
+	arrivals          // that wait for the source
+	calls    uint64   // requests, and polls, so far
+	held     int      // keys that the source has granted and not got back
+	waiting  int      // requests that wait
+	tally    Tally
+	away     error // why requests have no chance now; nil: they have
+	closed   error // why the table is closed; nil: it is not
 
 	waking  bool            // a batch is being completed: callers are woken at its end
 	wakes   []chan struct{} // to wake then

@@ -43,43 +43,63 @@ func (l *line) each(f func(*Request)) {
 	}
 }
 
-// try notes that r, which only tries, comes now and is not decided at once.
-func (t *Table) try(r *Request) {
-	if t.tries.first == nil && t.config.Tries != nil {
-		t.config.Tries()
-	}
-	t.tries.push(r, t.config.Now())
+// An arrival is a call that waits for the source, and only for so long: a
+// request that only tries, or a Release.
+type arrival struct {
+	since        time.Duration // when it came
+	older, newer *arrival      // in Table.arrivals
+
+	request *Request
+	reply   *reply
 }
 
-// arrivals are the requests of a table that only try, in the order of their
-// arrival.
-type arrivals struct{ first, last *Request }
+// arrivals are those of a table, in their order.
+type arrivals struct{ first, last *arrival }
 
-// push adds r, which comes now.
-func (a *arrivals) push(r *Request, now time.Duration) {
-	r.since, r.older, r.newer = now, a.last, nil
-	if a.last == nil {
-		a.first = r
+// arrive notes that a comes now.
+func (t *Table) arrive(a *arrival) {
+	if t.arrivals.first == nil && t.config.Arrival != nil {
+		t.config.Arrival()
+	}
+	t.arrivals.push(a, t.config.Now())
+}
+
+// push adds a, which comes now.
+func (all *arrivals) push(a *arrival, now time.Duration) {
+	a.since, a.older, a.newer = now, all.last, nil
+	if all.last == nil {
+		all.first = a
 	} else {
-		a.last.newer = r
+		all.last.newer = a
 	}
-	a.last = r
+	all.last = a
 }
 
-// remove removes r, if it is there.
-func (a *arrivals) remove(r *Request) {
-	if r.older == nil && a.first != r {
+// remove removes a, if it is there.
+func (all *arrivals) remove(a *arrival) {
+	if a.older == nil && all.first != a {
 		return
 	}
-	if r.older == nil {
-		a.first = r.newer
+	if a.older == nil {
+		all.first = a.newer
 	} else {
-		r.older.newer = r.newer
+		a.older.newer = a.newer
 	}
-	if r.newer == nil {
-		a.last = r.older
+	if a.newer == nil {
+		all.last = a.older
 	} else {
-		r.newer.older = r.older
+		a.newer.older = a.older
 	}
-	r.older, r.newer = nil, nil
+	a.older, a.newer = nil, nil
+}
+
+// each calls f for each request. f may remove it.
+func (all *arrivals) each(f func(*Request)) {
+	for a := all.first; a != nil; {
+		next := a.newer
+		if a.request != nil {
+			f(a.request)
+		}
+		a = next
+	}
 }

@@ -40,6 +40,8 @@ func (*holder) Name() string             { return "" }
 
 var start = time.Now()
 
+func now() time.Duration { return time.Since(start) + 1 }
+
 func newProcess(t *testing.T, db *database, delay func() time.Duration, keys int) *process {
 	p := &process{t: t, db: db, owner: &keytable.Owner{}, wake: make(chan struct{}, 1), delay: delay, keys: keys}
 	p.table = keytable.New(keytable.Config{
@@ -49,7 +51,7 @@ func newProcess(t *testing.T, db *database, delay func() time.Duration, keys int
 			default:
 			}
 		},
-		Now: func() time.Duration { return time.Since(start) + 1 },
+		Now: now,
 		NewHold: func() *keytable.Hold {
 			h := new(holder)
 			h.hold.Holder = h
@@ -82,7 +84,7 @@ func (p *process) run(ctx context.Context) {
 			time.Sleep(p.delay())
 			p.db.carryOut(p.t, p.owner, &b)
 			time.Sleep(p.delay())
-			p.table.Complete(p.owner, &b, time.Since(start)+1)
+			p.table.Complete(p.owner, &b, now())
 		}
 	}
 }
@@ -140,11 +142,6 @@ func (db *database) carryOut(t *testing.T, o *keytable.Owner, b *keytable.Batch)
 		}
 	}
 }
-
-type patience struct{}
-
-func (patience) Wait(done <-chan struct{}) bool { <-done; return true }
-func (patience) Err() error                     { return nil }
 
 func ids(space uint8, from, n int) (all []keytable.ID) {
 	for i := range n {
@@ -233,7 +230,7 @@ func random(t *testing.T, seed uint64) {
 						delete(held, h.ID())
 					}
 					mu.Unlock()
-					for _, err := range p.table.Release(nil, patience{}, holds...) {
+					for _, err := range p.table.Release(nil, holds...) {
 						if err != nil {
 							t.Errorf("release: %v", err)
 						}

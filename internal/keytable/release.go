@@ -5,57 +5,55 @@ import "errors"
 // A reply is what a Release waits for: the results of its keys. It is reused
 // only after all of them have come, and its token was taken.
 type reply struct {
-	errs []error       // of each key; errPending: to come
-	left int           // to come
-	done chan struct{} // holds a token when the last one has come
+	arrival
+	errs    []error       // of each key; errPending: to come
+	left    int           // to come
+	expired bool          // the caller was told what was missing
+	done    chan struct{} // holds a token when the last one has come, or it has expired
 }
 
 // errPending stands for a result that has not come.
 var errPending = errors.New("keytable: pending")
 
 // Release gives the keys of holds back, all in one statement, and waits for
-// that until late. Each of holds has ended as Released, and is released once. It
-// returns an error for each:
+// that, or for an Expire. Each of holds has ended as Released, and is released
+// once. It returns an error for each:
 //   - nil: another caller has the key, or the source has given it back.
 //   - ErrLost: it was lost before.
-//   - lateErr: the source has not responded. It gives the key back later.
+//   - The error of Expire. The source gives the key back later.
 //   - An error of the source, which still gives the key back later.
 //
 // errs is memory for the result.
-func (t *Table) Release(errs []error, late Waiter, holds ...*Hold) []error {
+func (t *Table) Release(errs []error, holds ...*Hold) []error {
 	var r *reply
 	t.mu.Lock()
 	for _, h := range holds {
 		errs = append(errs, t.release(h, &r))
 	}
-	pending := r != nil && r.left > 0
+	if r != nil {
+		r.reply = r
+		t.arrive(&r.arrival)
+	}
 	t.unlock()
 	if r == nil {
 		return errs
 	}
-	complete := !pending || late.Wait(r.done)
+	<-r.done
 	t.mu.Lock()
 	n := 0
 	for i := range errs {
 		if errs[i] == errPending { //nolint:errorlint // a mark
-			if errs[i] = r.errs[n]; errs[i] == errPending { //nolint:errorlint // a mark
-				errs[i] = late.Err()
-			}
+			errs[i] = r.errs[n]
 			n++
 		}
 	}
+	expired := r.expired
 	t.mu.Unlock()
-	if complete {
+	if !expired {
 		r.errs = r.errs[:0]
 		t.replies.Put(r)
 	}
 	return errs
-}
-
-// A Waiter waits for the response to a release.
-type Waiter interface {
-	Wait(done <-chan struct{}) bool // reports false if it takes too long
-	Err() error                     // what the caller gets then
 }
 
 // release takes h off its key, which goes to the next caller or back. If the
@@ -72,9 +70,6 @@ func (t *Table) release(h *Hold, r **reply) error {
 	if next := k.nextInLine(); next != nil && t.mayPass(k) {
 		k.acquired = t.config.Now()
 		t.grant(k, next)
-		if k.mode == Shared {
-			t.admit(k)
-		}
 		return nil
 	}
 	t.giveBack(k)
@@ -109,9 +104,22 @@ func (t *Table) answer(k *State, err error) {
 	}
 	k.reply = nil
 	r.errs[k.place] = err
-	if r.left--; r.left == 0 {
+	if r.left--; r.left == 0 && !r.expired {
+		t.arrivals.remove(&r.arrival)
 		t.wake(r.done)
 	}
+}
+
+// expire ends the wait for r, with err for what has not come.
+func (t *Table) expire(r *reply, err error) {
+	t.arrivals.remove(&r.arrival)
+	r.expired = true
+	for i := range r.errs {
+		if r.errs[i] == errPending { //nolint:errorlint // a mark
+			r.errs[i] = err
+		}
+	}
+	t.wake(r.done)
 }
 
 // freed notes that this process does not have k any more: it was given back

@@ -3,7 +3,6 @@ package keytable
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 // A Want is what a call wants. The zero value tries for a key exclusively.
@@ -24,8 +23,7 @@ type Request struct {
 	group      *Group // in whose line it is; nil: it wants a key of each of levels
 	prev, next *Request
 
-	since        time.Duration // when it came, if it only tries and is not decided at once
-	older, newer *Request      // in Table.tries
+	arrival // if it only tries and is not decided at once
 
 	levels []*Group
 	wide   int  // the level at which it has failed before, plus 1; 0: none
@@ -116,7 +114,7 @@ func (t *Table) fail(w Want, err error) error {
 func (t *Table) request(w Want) *Request {
 	r := t.memory.Get().(*Request)
 	t.calls++
-	r.Want, r.number = w, t.calls
+	r.Want, r.number, r.request = w, t.calls, r
 	if w.Waits {
 		t.waiting++
 	}
@@ -177,7 +175,7 @@ func (t *Table) lineUp(r *Request, g *Group) {
 	if !r.Waits {
 		g.tries++
 		g.last = r.number
-		t.try(r)
+		t.arrive(&r.arrival)
 		return
 	}
 	if g.waits++; g.waits == 1 {
@@ -222,7 +220,7 @@ func (t *Table) decide(r *Request, h *Hold, err error) {
 	if r.Waits {
 		t.waiting--
 	}
-	t.tries.remove(r)
+	t.arrivals.remove(&r.arrival)
 	t.leave(r)
 	for _, g := range r.levels {
 		g.stacks--

@@ -27,7 +27,7 @@ func (t *Table) placeStack(r *Request) {
 		return
 	}
 	r.known = true
-	t.try(r)
+	t.arrive(&r.arrival)
 	t.stacks = append(t.stacks, r)
 	t.queued()
 }

@@ -13,6 +13,7 @@ import (
 // must be sent. It reports whether it did, and c lives.
 func (c *connection) exchange(beat bool) bool {
 	if !c.prepare(c.coalesce(), beat) {
+		c.s.poller.Look() // callers that wait may have been denied
 		return false
 	}
 	c.codec.encode(&c.batch, &c.statement)

@@ -7,7 +7,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
-// An Expiry fails requests that only try and have waited too long.
+// An Expiry fails requests that only try, and releases, that have waited too
+// long.
 type Expiry struct {
 	table   *keytable.Table
 	timeout time.Duration
@@ -19,13 +20,13 @@ type Expiry struct {
 	due   time.Duration // while armed
 }
 
-// NewExpiry returns an Expiry that fails requests of t after timeout, with the
-// error of why. Its Arm is to be the Tries of the table's Config.
+// NewExpiry returns an Expiry that fails those of t after timeout, with the error
+// of why. Its Arm is to be the Arrival of the table's Config.
 func NewExpiry(t *keytable.Table, timeout time.Duration, why func() error) *Expiry {
 	return &Expiry{table: t, timeout: timeout, why: why}
 }
 
-// Arm sees that the timer runs for a request that comes now.
+// Arm sees that the timer runs for what comes now.
 func (e *Expiry) Arm() { e.arm(Now() + e.timeout) }
 
 // arm sees that the timer fires at this time or before.

@@ -122,7 +122,6 @@ func (c *connection) check() {
 	}
 	if c.underWay && !c.doubtful && Now() >= c.sent+s.options.timeout {
 		c.doubtful = true
-		s.Table.Stall(&c.owner, &c.batch, errNoAnswer)
 		c.slot.setAway(errNoAnswer)
 	}
 	c.alarm = forever // it has just fired

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
 // A Secret is a namespace and the secret with which this process makes its keys.
@@ -48,6 +49,10 @@ func (s *Session) UseSecret(ctx context.Context, secret Secret) error {
 	defer timer.Stop()
 	for {
 		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return keytable.ErrClosed
+		}
 		state := s.secrets[secret]
 		if state == nil && len(s.secrets) >= maxSecrets {
 			s.mu.Unlock()
@@ -64,6 +69,8 @@ func (s *Session) UseSecret(ctx context.Context, secret Secret) error {
 		}
 		select {
 		case <-ready:
+		case <-s.ctx.Done():
+			return keytable.ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:

@@ -68,7 +68,7 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 		return nil, err
 	}
 	s.Table = keytable.New(keytable.Config{
-		Wake: s.wake, Tries: func() { s.expiry.Arm() }, Now: Now, NewHold: o.NewHold,
+		Wake: s.wake, Arrival: func() { s.expiry.Arm() }, Now: Now, NewHold: o.NewHold,
 		HandOver: Fairness, YieldFor: YieldFor, AsyncUnlock: o.AsyncUnlock,
 	})
 	s.poller = NewPoller(s.Table, Now)

@@ -20,13 +20,10 @@ type tokenRequest struct {
 	done  chan struct{}
 }
 
-// Token returns a fencing token for h, drawn from now on. If again is false, it
+// Token returns a fencing token for h, a hold of s, drawn from now on. If again is false, it
 // may be one that the database has reserved before.
 func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dialect.Token, error) {
-	c, ok := h.Owner().Life.(*connection)
-	if !ok || c.s != s {
-		return nil, keytable.ErrLost
-	}
+	c := h.Owner().Life.(*connection)
 	if !again {
 		if token, ok := c.session.ReservedToken(); ok {
 			return &token, nil

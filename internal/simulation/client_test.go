@@ -85,8 +85,12 @@ type clientDialect struct {
 func (d clientDialect) BootTime() time.Duration { return d.link.boot() }
 
 // Traits implements dialect.Dialect.
-func (d clientDialect) Traits() dialect.Traits {
-	return dialect.Traits{Lease: dialect.DefaultLease, HeldPerSession: d.server.perSession, CloseTimeout: dialect.ConnectionCloseTimeout, Readers: true}
+func (d clientDialect) Traits() dialect.Traits { return d.server.traits }
+
+// traitsOf returns the traits of a server that has readers. A client opens another
+// session for each perSession locks.
+func traitsOf(perSession int) dialect.Traits {
+	return dialect.Traits{Lease: dialect.DefaultLease, HeldPerSession: perSession, CloseTimeout: dialect.ConnectionCloseTimeout, Readers: true}
 }
 
 var errGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}
@@ -96,6 +100,9 @@ func (d clientDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings
 	srv := d.server
 	s := &session{server: srv, link: d.link, lease: set.Lease, aborted: make(chan struct{})}
 	defer context.AfterFunc(ctx, s.abort)()
+	if srv.stage != nil {
+		return srv.stage.open(s)
+	}
 	if !s.travel(0) {
 		return nil, ctx.Err()
 	}
@@ -104,9 +111,7 @@ func (d clientDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings
 		srv.mu.Unlock()
 		return nil, errGone
 	}
-	srv.opened++
-	srv.sessions[s] = true
-	s.idle = srv.clockLocked(now())
+	srv.addLocked(s)
 	srv.mu.Unlock()
 	if !s.travel(0) {
 		s.Destroy()

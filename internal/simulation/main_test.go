@@ -5,9 +5,12 @@
 // which faults happen. The world checks at every moment what docs/safety.md
 // promises, by what the callers and the server see.
 //
-// The simulation uses the exported API of sqllock only. Its driver brings the
-// dialect, and the dialect the clock of the client's machine. See dialect.Driver
-// and dialect.BootClock.
+// A scripted test has the same server without a plan. It makes each call and each
+// fault itself: see script.
+//
+// All tests use the exported API of sqllock only. Their driver brings the dialect,
+// and the dialect the clock of the client's machine. See dialect.Driver and
+// dialect.BootClock.
 package simulation
 
 import (

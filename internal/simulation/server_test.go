@@ -17,11 +17,12 @@ import (
 // Invariant: each key has one holder, or readers only, and every holder is in
 // sessions.
 type server struct {
-	world      *world
-	drift      int64         // how much faster its clock runs, in millionths
-	latency    time.Duration // of the network, each way
-	began      time.Duration // when its clock was right
-	perSession int           // locks on a session before a client opens another
+	world   *world
+	drift   int64          // how much faster its clock runs, in millionths
+	latency time.Duration  // of the network, each way
+	began   time.Duration  // when its clock was right
+	traits  dialect.Traits // of its dialect
+	stage   *stage         // of a scripted test; nil: the world has a plan
 
 	mu       sync.Mutex                        // protects what follows, and the marked fields of sessions and links
 	stepped  time.Duration                     // the sum of all steps of its clock
@@ -58,6 +59,13 @@ func (srv *server) catchUpLocked() {
 			srv.endLocked(s)
 		}
 	}
+}
+
+// addLocked begins s.
+func (srv *server) addLocked(s *session) {
+	srv.opened++
+	srv.sessions[s] = true
+	s.idle = srv.clockLocked(now())
 }
 
 // endLocked ends s and frees its locks.

@@ -1,66 +1,123 @@
 package simulation
 
 import (
-	"fmt"
+	"context"
 	"testing"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The waiters of a process for keys that another one holds cost at most fifty
-// statements a second, however many keys they are. A key that becomes free is
-// found within the longest pause.
-func TestWaitersAreBounded(t *testing.T) {
-	for _, n := range []int{1, 100, 2000} {
-		t.Run(fmt.Sprint(n, " keys"), func(t *testing.T) {
-			p := plan{Clients: 2, PerConn: 10_000, Latency: 200 * time.Microsecond}
-			for _, wrong := range p.live(t, true, make(map[string]int), func(w *world) { waitersAreBounded(t, w, n) }) {
-				t.Error(wrong)
-			}
+// A TryLock that meets a request under way for its key gets the grant if the
+// first caller has given up. A denial may be older than the call. So the key is
+// requested again, once for all calls that came meanwhile.
+func TestTryLockJoins(t *testing.T) {
+	tests := []struct {
+		name               string
+		heldElsewhere      bool
+		giveUp             bool
+		first, second      error
+		third              error
+		statements, locked int
+	}{
+		{"granted", false, false, nil, sqllock.ErrHeld, sqllock.ErrHeld, 1, 1},
+		{"held elsewhere", true, false, sqllock.ErrHeld, sqllock.ErrHeld, sqllock.ErrHeld, 2, 1},
+		{"given up", false, true, context.Canceled, nil, sqllock.ErrHeld, 1, 1},
+		{"given up and held elsewhere", true, true, context.Canceled, sqllock.ErrHeld, sqllock.ErrHeld, 2, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+				if tt.heldElsewhere {
+					st.steal(sqllock.ID(1))
+				}
+				hook, resume := hold(t)
+				st.conn(0).hooks(hook, nil)
+				ctx, cancel := context.WithCancel(background)
+				defer cancel()
+				first := beginTry(ctx, s, sqllock.ID(1))
+				second := beginTry(background, s, sqllock.ID(1))
+				third := beginTry(background, s, sqllock.ID(1))
+				if tt.giveUp {
+					cancel()
+					wantReturned(t, "the first, which gave up", first, tt.first)
+				}
+				pending(t, "the second", second)
+				resume()
+				if !tt.giveUp {
+					wantReturned(t, "first", first, tt.first)
+				}
+				wantReturned(t, "second", second, tt.second)
+				wantReturned(t, "third", third, tt.third)
+				if n := len(st.conn(0).sent()); n != tt.statements {
+					t.Errorf("%d statements, want %d", n, tt.statements)
+				}
+				if n := st.held(); n != tt.locked {
+					t.Errorf("%d locks at the server, want %d", n, tt.locked)
+				}
+			})
 		})
 	}
 }
 
-func waitersAreBounded(t *testing.T, w *world, n int) {
-	const (
-		watched   = 20 * time.Second
-		perSecond = 50
-		heartbeat = lease / 5 // at least one statement in that time
-		longest   = 60 * time.Millisecond
-	)
-	holds, waits := w.clients[0].session, w.clients[1].session
-	var held sqllock.Locks
-	got := make(chan time.Duration, n)
-	for i := range n {
-		key := sqllock.ID(int64(i))
-		w.countCall(holds)
-		lock, err := holds.TryLock(background, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = append(held, lock)
-		w.spawn(func() {
-			w.countCall(waits)
-			lock, err := waits.Lock(background, key)
-			got <- now()
-			if err != nil {
-				t.Error(err)
+// The callers of a process hand a key on among themselves for a second. Then they
+// give it back, and wait a little before they request it, so that other processes
+// can get it.
+func TestHandOverYields(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		lock := mustTry(t, s, sqllock.ID(1))
+		statements := len(st.conn(0).sent())
+		for i := range 20 {
+			next := beginLock(background, s, sqllock.ID(1))
+			time.Sleep(100 * time.Millisecond)
+			before := time.Now()
+			mustUnlock(t, lock)
+			got := <-next
+			wantErr(t, "Lock", got.err, nil)
+			lock = got.locks[0]
+			away := time.Since(before)
+			n := len(st.conn(0).sent()) - statements
+			if lasted := i%10 == 9; !lasted && (away != 0 || n != 0) {
+				t.Errorf("hand-over %d took %v and %d statements, want none", i, away, n)
+			} else if lasted && (away < 48*time.Millisecond || away > 200*time.Millisecond || n != 2) {
+				t.Errorf("after a second the key was taken again after %v, with %d statements; want 48 ms or more, and 2", away, n)
 			}
-			_ = lock.Unlock()
-		})
-	}
-	w.advance(time.Second)
-	before := waits.Stats().Exchanges
-	w.advance(watched)
-	most := uint64(watched/time.Second*perSecond + watched/heartbeat)
-	if n := waits.Stats().Exchanges - before; n > most {
-		t.Errorf("%d statements in %v, want at most %d", n, watched, most)
-	}
-	began := now()
-	_ = held[0].Unlock()
-	if took := <-got - began; took > longest {
-		t.Errorf("a free key was found after %v, want at most %v", took, longest)
-	}
-	_ = held[1:].Unlock()
+			statements += n
+		}
+	})
+}
+
+// A call is not denied by a response that is older than the call: another session
+// may have given the key back since.
+func TestRefusalIsNotOlderThanTheCall(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		st.steal(sqllock.ID(1))
+		hook, resume := hold(t)
+		st.conn(0).hooks(nil, hook) // the response is on its way
+		ctx, cancel := context.WithCancel(background)
+		first := beginLock(ctx, s, sqllock.ID(1))
+		cancel()
+		wantReturned(t, "the first, which gave up", first, context.Canceled)
+		st.giveUp(sqllock.ID(1))
+		second := beginTry(background, s, sqllock.ID(1))
+		resume()
+		granted(t, "TryLock of a free key", second)
+	})
+}
+
+// A TryLock does not overtake waiters, even while the key is free. Nor does a call
+// for one key of each of several groups.
+func TestTryLockDoesNotPassWaiters(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		st.steal(sqllock.ID(1))
+		waiting := beginLock(background, s, sqllock.ID(1))
+		st.giveUp(sqllock.ID(1))
+		wantErr(t, "TryLock beside a waiter", second(s.TryLock(background, sqllock.ID(1))), sqllock.ErrHeld)
+		wantErr(t, "TryAny beside a waiter", second(s.TryAny(background, ids(1)...)), sqllock.ErrHeld)
+		each := begin(func() (sqllock.Locks, error) { return s.TryEach(background, [][]sqllock.Key{ids(2), ids(1)}) })
+		wantFull(t, each, 1)
+		time.Sleep(pollMost)
+		mustUnlock(t, granted(t, "Lock", waiting))
+		mustUnlock(t, mustTry(t, s, sqllock.ID(1)))
+	})
 }

@@ -88,10 +88,8 @@ func (p plan) run(t *testing.T, harmless bool, figures map[string]int) []string 
 // live makes the world of p in virtual time and brings it to its end after f. It
 // returns the rules that were broken.
 func (p plan) live(t *testing.T, harmless bool, figures map[string]int, f func(*world)) []string {
-	w := &world{
-		plan: p, harmless: harmless, figures: figures,
-		live: make(map[*holder]bool), tokens: make(tokenLog), taken: make(map[serverGrant]int), last: make(map[clientKey]*session), book: newBook(), calls: make(map[*sqllock.Session]uint64),
-	}
+	w := newWorld()
+	w.plan, w.harmless, w.figures = p, harmless, figures
 	func() {
 		defer func() {
 			if stuck := recover(); stuck != nil {
@@ -108,13 +106,27 @@ func (p plan) live(t *testing.T, harmless bool, figures map[string]int, f func(*
 	return w.wrongs
 }
 
+func newWorld() *world {
+	return &world{
+		figures: make(map[string]int),
+		live:    make(map[*holder]bool), tokens: make(tokenLog), taken: make(map[serverGrant]int), last: make(map[clientKey]*session),
+		book: newBook(), calls: make(map[*sqllock.Session]uint64),
+	}
+}
+
+// newServer returns the server of w.
+func (w *world) newServer(traits dialect.Traits) *server {
+	return &server{
+		traits: traits, began: now(), world: w,
+		holders: make(map[dialect.Key]map[*session]bool), freed: make(map[dialect.Key]time.Duration), sessions: make(map[*session]bool),
+	}
+}
+
 // begin starts the server and opens a Session for each client.
 func (w *world) begin() {
 	w.ctx, w.stop = context.WithCancel(background)
-	w.server = &server{
-		drift: w.plan.Drift, latency: w.plan.Latency, perSession: w.plan.PerConn, began: now(), world: w,
-		holders: make(map[dialect.Key]map[*session]bool), freed: make(map[dialect.Key]time.Duration), sessions: make(map[*session]bool),
-	}
+	w.server = w.newServer(traitsOf(w.plan.PerConn))
+	w.server.drift, w.server.latency = w.plan.Drift, w.plan.Latency
 	for range w.plan.Clients {
 		link := new(link)
 		c := &client{link: link, db: sql.OpenDB(clientDriver{w.server, link})}

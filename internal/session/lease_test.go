@@ -1,0 +1,27 @@
+package session
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A response after the deadline grants nothing, even before the timer has fired.
+// A process that was frozen reads such a response when it wakes up.
+func TestResponseAfterTheDeadline(t *testing.T) {
+	for _, late := range []time.Duration{-1, 0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			o := Defaults()
+			o.Suit()
+			c := &connection{s: &Session{options: o}, gone: make(chan struct{})}
+			c.beginLease()
+			defer c.timer.Stop()
+			time.Sleep(time.Second)
+			c.sending()
+			at := time.Duration(c.deadline.Load()) + late
+			if ok := c.renew(at); ok != (late < 0) {
+				t.Errorf("a response %v after the deadline: in time is %t", late, ok)
+			}
+		})
+	}
+}

@@ -1,0 +1,360 @@
+package simulation
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// figures are what an Observer was told, added up.
+type figures struct {
+	mu        sync.Mutex // protects what follows
+	exchanges uint64
+	keys      int
+	time      time.Duration
+	connected int
+	lossesBy  map[string]uint64
+	locksLost uint64
+}
+
+func (f *figures) observer() sqllock.Observer {
+	return sqllock.Observer{
+		Exchanged: func(took time.Duration, keys int) {
+			f.add(func() { f.exchanges, f.keys, f.time = f.exchanges+1, f.keys+keys, f.time+took })
+		},
+		Connected: func() { f.add(func() { f.connected++ }) },
+		Lost: func(cause string, locks int) {
+			f.add(func() {
+				f.lossesBy[cause]++
+				f.locksLost += uint64(locks)
+			})
+		},
+	}
+}
+
+// noLosses has each cause of a loss.
+func noLosses() map[string]uint64 {
+	return map[string]uint64{"lease": 0, "connection": 0, "not_exclusive": 0, "lock_missing": 0}
+}
+
+func (f *figures) add(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lossesBy == nil {
+		f.lossesBy = noLosses()
+	}
+	do()
+}
+
+// agree reports where stats are not the sums of what the Observer was told.
+func (f *figures) agree(t *testing.T, stats sqllock.Stats) {
+	t.Helper()
+	f.add(func() {
+		if f.exchanges != stats.Exchanges || f.exchanges != stats.ExchangeTime.Count || f.exchanges != stats.ExchangeKeys.Count {
+			t.Errorf("told of %d exchanges, the figures are %d, %d with a time and %d with keys",
+				f.exchanges, stats.Exchanges, stats.ExchangeTime.Count, stats.ExchangeKeys.Count)
+		}
+		if got := time.Duration(stats.ExchangeTime.Sum * float64(time.Second)); (got - f.time).Abs() > time.Microsecond {
+			t.Errorf("told of %v of exchanges, the figure is %v", f.time, got)
+		}
+		if float64(f.keys) != stats.ExchangeKeys.Sum {
+			t.Errorf("told of %d keys, the figure is %v", f.keys, stats.ExchangeKeys.Sum)
+		}
+		if !maps.Equal(f.lossesBy, stats.LossesBy) || f.locksLost != stats.LocksLost {
+			t.Errorf("told of losses %v with %d locks, the figures are %v and %d", f.lossesBy, f.locksLost, stats.LossesBy, stats.LocksLost)
+		}
+		n := uint64(0)
+		for _, losses := range f.lossesBy {
+			n += losses
+		}
+		if n != stats.Losses {
+			t.Errorf("told of %d losses, the figure is %d", n, stats.Losses)
+		}
+	})
+}
+
+// A lost connection counts once, under its cause, with its locks. Each of
+// several Observers is told after the holders.
+func TestLossesByCause(t *testing.T) {
+	failing := func(err error) func(*sqllock.Session, *stage) {
+		return func(s *sqllock.Session, st *stage) {
+			st.conn(0).hooks(nil, fail(err))
+			beginTry(background, s, sqllock.ID(3))
+		}
+	}
+	for cause, lose := range map[string]func(s *sqllock.Session, st *stage){
+		"connection":    failing(errGone),
+		"not_exclusive": failing(dialect.Refuse("another process answers")),
+		"lock_missing": func(s *sqllock.Session, st *stage) {
+			st.giveUp(sqllock.ID(1))
+			failing(failedStatement)(s, st)
+		},
+		"lease": func(s *sqllock.Session, st *stage) {
+			st.conn(0).hooks(nil, func() error { time.Sleep(2 * ticks); return errGone })
+			beginTry(background, s, sqllock.ID(3))
+			time.Sleep(2 * ticks)
+		},
+	} {
+		t.Run(cause, func(t *testing.T) {
+			var first, second figures
+			var lock *sqllock.Lock
+			early := sqllock.WithObserver(sqllock.Observer{Lost: func(string, int) {
+				if lock.Err() != sqllock.ErrLost {
+					t.Error("the Observer was told before the holder")
+				}
+			}})
+			scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+				lock = mustTry(t, s, sqllock.ID(1))
+				mustTry(t, s, sqllock.ID(2))
+				lose(s, st)
+				time.Sleep(ticks)
+				got, want := s.Stats(), noLosses()
+				want[cause] = 1
+				if !maps.Equal(got.LossesBy, want) || got.Losses != 1 || got.LocksLost != 2 {
+					t.Errorf("losses %v, %d in all, with %d locks; want one by %s with 2", got.LossesBy, got.Losses, got.LocksLost, cause)
+				}
+				for _, f := range []*figures{&first, &second} {
+					f.agree(t, got)
+					if f.connected != 2 {
+						t.Errorf("told of %d connections, want 2", f.connected)
+					}
+				}
+			}, early, sqllock.WithObserver(first.observer()), sqllock.WithObserver(second.observer()))
+		})
+	}
+}
+
+// The lease that remains falls while the database is silent, also while the
+// system is suspended. The connection with the least counts. While the database
+// is away it is 0.
+func TestLeaseRemaining(t *testing.T) {
+	script{perConn: 2, opts: []sqllock.Option{sqllock.WithMaxConns(2), sqllock.WithHeartbeat(2 * time.Second)}}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		remaining := func(want time.Duration) {
+			t.Helper()
+			if got := s.Stats().LeaseRemaining; got != want {
+				t.Errorf("%v of the lease remain, want %v", got, want)
+			}
+		}
+		twoConnections(t, s)
+		remaining(trust)
+		hook, resume := hold(t)
+		st.conn(1).hooks(hook, nil)
+		called := beginTry(background, s, sqllock.ID(4))
+		time.Sleep(3 * time.Second)
+		remaining(trust - 3*time.Second)
+		st.link.asleep.Add(int64(time.Second))
+		remaining(trust - 4*time.Second)
+		if got := s.Connections(); len(got) != 2 || got[1].LeaseRemaining != trust-4*time.Second || got[0].LeaseRemaining <= trust-4*time.Second {
+			t.Errorf("connections %+v", got)
+		}
+		st.onOpen(func(int) error { return errGone })
+		st.conn(0).hooks(fail(errGone), nil)
+		time.Sleep(10 * time.Second)
+		remaining(0)
+		if got := s.Connections(); len(got) != 0 {
+			t.Errorf("connections %+v, while the database is away", got)
+		}
+		resume()
+		<-called
+	})
+}
+
+// The map and the slices of Stats are the caller's own.
+func TestStatsAreACopy(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, _ *stage) {
+		s.Stats().LossesBy["lease"] = 7
+		s.Stats().ExchangeTime.Bounds[0] = 7
+		if got := s.Stats(); got.LossesBy["lease"] != 0 || got.ExchangeTime.Bounds[0] == 7 {
+			t.Errorf("%v, %v", got.LossesBy, got.ExchangeTime.Bounds)
+		}
+	})
+}
+
+// Each call counts once, by its result, whatever it took.
+func TestCallsByResult(t *testing.T) {
+	type results struct{ granted, denied, canceled, failed uint64 }
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	soon := func(call func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		return call(ctx)
+	}
+	slow := func(st *stage) (end func()) {
+		st.conn(0).hooks(func() error { time.Sleep(2 * time.Second); return nil }, nil)
+		return func() {
+			st.conn(0).hooks(nil, nil)
+			time.Sleep(ticks) // until the statement has its response
+		}
+	}
+	tests := []struct {
+		name string
+		call func(s *sqllock.Session, st *stage, one *sqllock.Lock) error // one holds ID(1), and another process Pair(9, 9)
+		want results
+	}{
+		{"a lock", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.TryLock(background, sqllock.ID(2)))
+		}, results{granted: 1}},
+		{"a reader's", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.TryRLock(background, sqllock.ID(2)))
+		}, results{granted: 1}},
+		{"one of several", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.TryAny(background, ids(1, 2, 3)...))
+		}, results{granted: 1}},
+		{"a set", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.TryLockAll(background, ids(2, 3)...))
+		}, results{granted: 1}},
+		{"a set of one", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.LockAll(background, ids(2)...))
+		}, results{granted: 1}},
+		{"one of each group", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.TryEach(background, [][]sqllock.Key{ids(2), ids(1, 3)}))
+		}, results{granted: 1}},
+		{"a set, after a wait", func(s *sqllock.Session, _ *stage, one *sqllock.Lock) error {
+			time.AfterFunc(time.Second, func() { _ = one.Unlock() })
+			return second(s.LockAll(background, ids(1, 2)...))
+		}, results{granted: 1}},
+		{"busy", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.TryLock(background, sqllock.ID(1)))
+		}, results{denied: 1}},
+		{"several busy", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.TryAny(background, sqllock.ID(1), sqllock.Pair(9, 9)))
+		}, results{denied: 1}},
+		{"a busy set", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.TryLockAll(background, ids(1, 2)...))
+		}, results{denied: 1}},
+		{"a full group", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.TryEach(background, [][]sqllock.Key{ids(2), ids(1)}))
+		}, results{denied: 1}},
+		{"its context ended before", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.TryLock(ended, sqllock.ID(2)))
+		}, results{canceled: 1}},
+		{"the context of several ended before", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.LockAny(ended, ids(2, 3)...))
+		}, results{canceled: 1}},
+		{"the context of a set ended before", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.LockAll(ended, ids(2, 3)...))
+		}, results{canceled: 1}},
+		{"the context of groups ended before", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(s.TryEach(ended, [][]sqllock.Key{ids(2)}))
+		}, results{canceled: 1}},
+		{"it waited without success", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return soon(func(ctx context.Context) error { return second(s.Lock(ctx, sqllock.ID(1))) })
+		}, results{canceled: 1}},
+		{"a set waited without success", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return soon(func(ctx context.Context) error { return second(s.LockAll(ctx, ids(1, 2)...)) })
+		}, results{canceled: 1}},
+		{"it waited while the database was away", func(s *sqllock.Session, st *stage, _ *sqllock.Lock) error {
+			defer slow(st)()
+			return soon(func(ctx context.Context) error { return second(s.Lock(ctx, sqllock.ID(2))) })
+		}, results{failed: 1}},
+		{"no response", func(s *sqllock.Session, st *stage, _ *sqllock.Lock) error {
+			defer slow(st)()
+			return second(s.TryLock(background, sqllock.ID(2)))
+		}, results{failed: 1}},
+		{"no keys", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error { return second(s.LockAll(background)) }, results{failed: 1}},
+		{"any of no keys", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error { return second(s.TryAny(background)) }, results{failed: 1}},
+		{"no groups", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error { return second(s.TryEach(background, nil)) }, results{failed: 1}},
+		{"closed", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			_ = s.Close()
+			return second(s.TryLock(background, sqllock.ID(2)))
+		}, results{failed: 1}},
+		{"groups, and closed", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			_ = s.Close()
+			return second(s.TryEach(background, [][]sqllock.Key{ids(2)}))
+		}, results{failed: 1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+				st.steal(sqllock.Pair(9, 9))
+				err := tt.call(s, st, mustTry(t, s, sqllock.ID(1)))
+				if (err == nil) != (tt.want.granted == 1) {
+					t.Errorf("the call: %v", err)
+				}
+				synctest.Wait()
+				stats := s.Stats()
+				if got := (results{stats.Granted - 1, stats.Denied, stats.Canceled, stats.Failed}); got != tt.want {
+					t.Errorf("counted %+v, want %+v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A batch counts the keys that it requests and releases.
+func TestExchangeKeys(t *testing.T) {
+	var told figures
+	scripted(t, func(t *testing.T, s *sqllock.Session, _ *stage) {
+		lock := mustTry(t, s, sqllock.ID(1))               // 1
+		set, err := s.TryLockAll(background, ids(2, 3)...) // 2
+		wantErr(t, "TryLockAll", err, nil)                 //
+		any, err := s.TryAny(background, ids(4, 5, 6)...)  // 3
+		wantErr(t, "TryAny", err, nil)                     //
+		mustUnlock(t, lock)                                // 1
+		mustUnlock(t, any)                                 // 1
+		wantErr(t, "Unlock of the set", set.Unlock(), nil) // 2
+		synctest.Wait()
+		stats := s.Stats()
+		if stats.ExchangeKeys.Sum != 10 {
+			t.Errorf("%v keys in %d exchanges, want 10", stats.ExchangeKeys.Sum, stats.Exchanges)
+		}
+		told.agree(t, stats)
+		time.Sleep(time.Minute) // heartbeats
+		idle := s.Stats()
+		if idle.Exchanges == stats.Exchanges || idle.ExchangeKeys.Sum != 10 || idle.ExchangeKeys.Counts[0] == stats.ExchangeKeys.Counts[0] {
+			t.Errorf("after an idle minute %d exchanges with %v keys, before %d with 10", idle.Exchanges, idle.ExchangeKeys.Sum, stats.Exchanges)
+		}
+		told.agree(t, idle)
+	}, sqllock.WithObserver(told.observer()))
+}
+
+// A logger and an Observer may call methods of the Session. An Observer may lack
+// any func.
+func TestCalledBackMayCallTheSession(t *testing.T) {
+	var session atomic.Pointer[sqllock.Session]
+	calls := func() {
+		if s := session.Load(); s != nil {
+			_ = s.Stats()
+			_ = s.Connections()
+		}
+	}
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		session.Store(s)
+		st.onOpen(func(n int) error {
+			if n < 4 {
+				return errGone
+			}
+			return nil
+		})
+		st.conn(0).hooks(nil, fail(errGone))
+		_, _ = s.TryLock(background, sqllock.ID(1))
+		time.Sleep(ticks)
+		mustUnlock(t, mustTry(t, s, sqllock.ID(1)))
+	}, sqllock.WithLogger(slog.New(callingHandler{slog.DiscardHandler, calls})), sqllock.WithObserver(sqllock.Observer{}), sqllock.WithObserver(sqllock.Observer{
+		Exchanged: func(time.Duration, int) { calls() },
+		Connected: calls,
+		Lost:      func(string, int) { calls() },
+	}))
+}
+
+// A callingHandler calls a function for each record.
+type callingHandler struct {
+	slog.Handler
+	call func()
+}
+
+func (callingHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h callingHandler) Handle(context.Context, slog.Record) error {
+	h.call()
+	return nil
+}
