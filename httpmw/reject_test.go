@@ -54,6 +54,31 @@ func TestRetryAfterOutageIsSpread(t *testing.T) {
 	}
 }
 
+// Clients that a busy key has rejected get different times, too, although HTTP
+// says them in whole seconds. The first of them is told when the key should be
+// free.
+func TestRetryAfterOfABusyKeyIsSpread(t *testing.T) {
+	t.Parallel()
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	lock, err := l.Acquire(t.Context(), "ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	h := httpmw.New(l, httpmw.Header(user)).Handler(http.NotFoundHandler())
+	told := map[string]int{}
+	for i := range 60 {
+		got := serve(h, request("/", user+": ada")).Header().Get("Retry-After")
+		if i == 0 && got != "1" {
+			t.Errorf("the first client is told %q, want 1", got)
+		}
+		told[got]++
+	}
+	if len(told) < 10 {
+		t.Errorf("Retry-After %v, want many different times", told)
+	}
+}
+
 // Reject accepts any error, and headers that were set for another response.
 func TestRejectAlwaysWrites(t *testing.T) {
 	t.Parallel()

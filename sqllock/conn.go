@@ -68,7 +68,7 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 		pid:    func(*Lock) int64 { return c.conn.PID() },
 	}
 	c.poller = session.NewPoller(c.table, session.Now)
-	c.expiry = session.NewExpiry(c.table, c.late, c.home.Err)
+	c.expiry = session.NewExpiry(c.table, c.late, onTime(c.home).Err)
 	return c
 }
 

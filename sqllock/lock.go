@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/keytable"
 	"github.com/latchkey-go/latchkey/internal/session"
 )
@@ -29,7 +29,7 @@ type Lock struct {
 	home home
 	tx   *txHolder // of a TxLocker's lock; else nil
 
-	detached atomic.Bool // Bind ignores the lock
+	detachable // Bind ignores the lock once it is detached
 
 	mu       sync.Mutex // protects what follows; never held while calling out
 	finished bool       // Unlock has its result
@@ -44,10 +44,17 @@ type attached struct {
 	work  *lockContext   // of Context
 	bound []*lockContext // made by Bind and not cancelled yet
 	hooks []func(cause error)
+	one   struct { // memory for the first of each: most locks have one
+		bound [1]*lockContext
+		hooks [1]func(cause error)
+	}
 
 	result error         // of Unlock
 	done   chan struct{} // closed when finished; made by who waits for it
 }
+
+// detachable lets package ratelimit call [inside.Detach].
+type detachable = inside.Detachable
 
 // A home is what the locks of one locker have in common.
 type home struct {
@@ -76,6 +83,7 @@ func (hm home) lockOf(ctx context.Context, h *keytable.Hold, key Key) *Lock {
 func (l *Lock) attach() *attached {
 	if l.more == nil {
 		l.more = new(attached)
+		l.more.bound, l.more.hooks = l.more.one.bound[:0], l.more.one.hooks[:0]
 	}
 	return l.more
 }
@@ -187,7 +195,7 @@ func (hm home) waiter() keytable.Waiter {
 	if hm.late == 0 {
 		return untilDone{}
 	}
-	return hm
+	return onTime(hm)
 }
 
 // untilDone waits for a source that always responds.
@@ -196,9 +204,12 @@ type untilDone struct{}
 func (untilDone) Wait(done <-chan struct{}) bool { <-done; return true }
 func (untilDone) Err() error                     { return nil }
 
-// Wait waits for at most hm.late.
-func (hm home) Wait(done <-chan struct{}) bool {
-	timer := time.NewTimer(hm.late)
+// onTime waits for a source that may be late. It implements keytable.Waiter.
+type onTime home
+
+// Wait waits for at most w.late.
+func (w onTime) Wait(done <-chan struct{}) bool {
+	timer := time.NewTimer(w.late)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -209,11 +220,11 @@ func (hm home) Wait(done <-chan struct{}) bool {
 }
 
 // Err is the error after that.
-func (hm home) Err() error {
-	if hm.onLate != nil {
-		hm.onLate()
+func (w onTime) Err() error {
+	if w.onLate != nil {
+		w.onLate()
 	}
-	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, hm.late)
+	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, w.late)
 }
 
 // endCauses are the causes for contexts and hooks.
@@ -236,17 +247,17 @@ func (l *Lock) endContexts(how keytable.End) {
 		return
 	}
 	more = l.attach()
-	ended := append([]*lockContext(nil), more.work)
+	work, bound := more.work, []*lockContext(nil)
 	if how != keytable.Released {
 		more.cause = cmp.Or(more.cause, endCauses[how])
-		ended = append(ended, more.bound...)
-		more.bound = nil
+		bound, more.bound = more.bound, nil
 	}
 	l.mu.Unlock()
-	for _, c := range ended {
-		if c != nil {
-			c.cancel(endCauses[how])
-		}
+	if work != nil {
+		work.cancel(endCauses[how])
+	}
+	for _, c := range bound {
+		c.cancel(endCauses[how])
 	}
 }
 

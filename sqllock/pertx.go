@@ -87,7 +87,7 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 		pid:   (*Lock).txProcess,
 	}
 	p.poller = session.NewPoller(p.table, session.Now)
-	p.expiry = session.NewExpiry(p.table, p.late, p.home.Err)
+	p.expiry = session.NewExpiry(p.table, p.late, onTime(p.home).Err)
 	return p
 }
 

@@ -81,7 +81,7 @@ func ExampleNewStack() {
 	})
 	handler := connect.NewUnaryHandler("/export.v1.ExportService/Export",
 		func(ctx context.Context, _ *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
-			fmt.Println("it has a place of ada:", perUser.Carried(ctx, "ada"), "and one of all:", inAll.Carried(ctx, "all"))
+			fmt.Println("it has a place of ada:", sqllock.Held(ctx, perUser.Namespace().Key("ada")), "and one of all:", sqllock.Held(ctx, inAll.Namespace().Key("all")))
 			return connect.NewResponse(wrapperspb.String("done")), nil
 		}, connect.WithInterceptors(interceptor))
 	server := httptest.NewServer(authenticate(handler))

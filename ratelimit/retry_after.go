@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -60,13 +61,7 @@ func (h *holdTimes) learnt(at time.Duration) time.Duration {
 		ages := time.Duration(h.open)*at - h.starts
 		d = max(d, ages/time.Duration(h.open))
 	}
-	return min(max(d, minRetryAfter), maxRetryAfter)
-}
-
-// A heldForLocker knows how long another process has held a key.
-// [*sqllock.Session] is such a Locker.
-type heldForLocker interface {
-	HeldFor(key sqllock.Key) (age time.Duration, ok bool)
+	return d
 }
 
 // left returns how long a hold of this age should still take. A hold that is
@@ -74,21 +69,28 @@ type heldForLocker interface {
 // client of an id that hangs comes back less and less often.
 func (h *holdTimes) left(age time.Duration) time.Duration { return (h.mean - age).Abs() }
 
+// A heldForLocker knows how long another process has held a key.
+// [*sqllock.Session] is such a Locker.
+type heldForLocker interface {
+	HeldFor(key sqllock.Key) (age time.Duration, ok bool)
+}
+
 // retryAfter returns how long a rejected client should wait.
 func (p *place) retryAfter() time.Duration {
 	l := p.l
 	at := now()
 	l.holds.mu.Lock()
 	times := l.holds.times
-	d, known := l.holds.leftLocked(p.number, at)
+	d, ahead, known := l.holds.rejectLocked(p.number, at)
 	l.holds.mu.Unlock()
-	if !known && l.heldFor != nil {
+	if !known {
+		ahead = elsewhere()
 		d, known = p.leftElsewhere(&times)
 	}
 	if !known {
 		d = times.learnt(at)
 	}
-	d = min(max(d, minRetryAfter), maxRetryAfter)
+	d = clamp(d) + spread(clamp(times.mean), ahead, p.limit)
 	if l.retryAfter != nil {
 		d = l.retryAfter(d)
 	}
@@ -98,27 +100,52 @@ func (p *place) retryAfter() time.Duration {
 	return d
 }
 
-// leftLocked returns when the first of the open holds of an id should end, and
-// whether there are any.
-func (hs *holds) leftLocked(id int64, at time.Duration) (d time.Duration, known bool) {
-	for h := hs.perID[id].last; h != nil; h = h.before {
-		if left := hs.times.left(at - h.start); !known || left < d {
-			d, known = left, true
-		}
-	}
-	return d, known
+func clamp(d time.Duration) time.Duration { return min(max(d, minRetryAfter), maxRetryAfter) }
+
+// spread returns a random time, so that clients that were rejected one after
+// the other do not return together. ahead of them were rejected before, and will
+// have a place for about the time hold each.
+func spread(hold time.Duration, ahead, limit int) time.Duration {
+	most := min(hold*time.Duration(min(ahead, maxAhead))/time.Duration(limit), maxRetryAfter)
+	return rand.N(most + 1) //nolint:gosec // no secret
 }
 
-// leftElsewhere is leftLocked for the holds of other processes.
-func (p *place) leftElsewhere(times *holdTimes) (d time.Duration, known bool) {
+// maxAhead bounds a product. With so many ahead the time is at its bound.
+const maxAhead = 1 << 16
+
+// elsewhere returns how many clients seem to be ahead at an id that only other
+// processes hold: none, one or two, since it is unknown whom they have rejected.
+func elsewhere() int { return rand.IntN(3) } //nolint:gosec // no secret
+
+// rejectLocked counts a rejection of an id. It returns when the first of its
+// open holds should end, and how many were rejected before in the last of them.
+// It reports false if there is no hold.
+func (hs *holds) rejectLocked(id int64, at time.Duration) (left time.Duration, before int, known bool) {
+	of, known := hs.open[id]
+	if !known {
+		return 0, 0, false
+	}
+	left = hs.times.left(at - of.starts[0])
+	for _, start := range of.starts {
+		left = min(left, hs.times.left(at-start))
+	}
+	before = of.rejected
+	of.rejected++
+	hs.open[id] = of
+	return left, before, true
+}
+
+// leftElsewhere returns when the first hold of other processes should end, if
+// the Locker knows of any.
+func (p *place) leftElsewhere(times *holdTimes) (left time.Duration, known bool) {
+	if p.l.heldFor == nil {
+		return 0, false
+	}
 	for _, key := range p.slots.keys() {
 		age, ok := p.l.heldFor.HeldFor(key)
-		if !ok {
-			continue
-		}
-		if left := times.left(age); !known || left < d {
-			d, known = left, true
+		if d := times.left(age); ok && (!known || d < left) {
+			left, known = d, true
 		}
 	}
-	return d, known
+	return left, known
 }
