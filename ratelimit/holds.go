@@ -11,37 +11,26 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A hold is a lock of a Limiter, from its admission to its end. It is memory
-// that later holds use again.
-//
-// Invariant: it has no id. It knows its id by the number that the database
-// sees, and only as long as it is open.
-type hold struct {
-	limiter *Limiter
-	ctx     context.Context // of the Acquire
-	start   time.Duration
-	id      int64       // the number of the id's first slot
-	limit   int         // of the id, at the admission
-	timer   *time.Timer // of WithMaxHold; nil: none
-	end     func(cause error)
-}
-
 // holds are the locks of one Limiter that are held now, and what it has learnt
-// of them.
+// of them. It knows ids only by the numbers that the database sees, and only
+// while they are held.
 //
 // Invariants:
 //
-//   - open has the holds of each id that has one, by its number.
+//   - open has the holds of each id that has one.
 //   - ends[Admitted] is the sum of the open holds, ends[Released] and
 //     ends[Lost].
+//   - starts is the sum of the start times of the open holds. It may wrap. The
+//     sum of their ages does not.
 type holds struct {
-	mu    sync.Mutex // protects the fields below; never held while calling out
-	times holdTimes
-	open  map[int64]idHolds
-	ends  map[Result]uint64
+	mu     sync.Mutex // protects the fields below; never held while calling out
+	open   map[int64]idHolds
+	ends   map[Result]uint64
+	starts time.Duration
+	mean   time.Duration     // of the holds that have ended; the latest counts for an eighth (the smoothing of RFC 6298)
+	spare  [][]time.Duration // memory for idHolds
 
 	lengths *histogram.Histogram // of holds that have ended
-	unused  sync.Pool            // of *hold
 }
 
 // idHolds are the open holds of one id.
@@ -51,62 +40,69 @@ type idHolds struct {
 	rejected int             // requests, since the last of the holds began
 }
 
+// origin is the zero of start times, so that they can be added.
+var origin = time.Now()
+
+func now() time.Duration { return time.Since(origin) }
+
 // begin begins the hold of the lock of p. It sets the timer of WithMaxHold, and
 // the hook for the end of the lock.
 func (l *Limiter) begin(ctx context.Context, p *place) {
-	lock := p.lock
-	h, ok := l.holds.unused.Get().(*hold)
-	if !ok {
-		h = &hold{limiter: l}
-		h.end = h.ended
-	}
-	h.ctx, h.id, h.limit = ctx, p.number, p.limit
-	if l.maxHold > 0 && !l.dryRun {
-		h.timer = time.AfterFunc(l.maxHold, func() { lock.Cancel(ErrMaxHold) })
-	}
-	l.holds.add(h)
-	lock.OnEnd(h.end)
+	id, limit := p.number, p.limit // not p, which would be on the heap
+	start, timer := l.holds.add(id, limit), l.endAfterMaxHold(p.lock)
+	p.lock.OnEnd(func(cause error) {
+		if timer != nil {
+			timer.Stop()
+		}
+		e := Event{Limit: limit, Result: Released, Held: now() - start}
+		if !errors.Is(cause, sqllock.ErrReleased) {
+			e.Result, e.Err = Lost, cause
+		}
+		l.holds.remove(id, start, e)
+		l.record(ctx, e)
+	})
 }
 
-// ended ends h, whose lock has ended with cause.
-func (h *hold) ended(cause error) {
-	l, ctx := h.limiter, h.ctx
-	if h.timer != nil {
-		h.timer.Stop()
+// endAfterMaxHold returns the timer of WithMaxHold, or nil.
+func (l *Limiter) endAfterMaxHold(lock *sqllock.Lock) *time.Timer {
+	if l.maxHold == 0 || l.dryRun {
+		return nil
 	}
-	e := Event{Limit: h.limit, Result: Released, Held: now() - h.start}
-	if !errors.Is(cause, sqllock.ErrReleased) {
-		e.Result, e.Err = Lost, cause
-	}
-	l.holds.remove(h, e)
-	h.ctx, h.timer = nil, nil
-	l.holds.unused.Put(h)
-	l.record(ctx, e)
+	return time.AfterFunc(l.maxHold, func() { lock.Cancel(ErrMaxHold) })
 }
 
-// add adds h, which begins now.
-func (hs *holds) add(h *hold) {
+// add adds a hold of id, which begins now, and returns its start.
+func (hs *holds) add(id int64, limit int) (start time.Duration) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	h.start = now()
-	hs.times.begin(h.start)
+	start = now()
+	hs.starts += start
 	hs.ends[Admitted]++
-	hs.open[h.id] = idHolds{starts: append(hs.open[h.id].starts, h.start), limit: h.limit}
+	of := hs.open[id]
+	if n := len(hs.spare); of.starts == nil && n > 0 {
+		of.starts, hs.spare = hs.spare[n-1], hs.spare[:n-1]
+	}
+	hs.open[id] = idHolds{starts: append(of.starts, start), limit: limit}
+	return start
 }
 
-// remove removes h, which has ended with e.
-func (hs *holds) remove(h *hold, e Event) {
+// remove removes a hold of id, which has ended with e.
+func (hs *holds) remove(id int64, start time.Duration, e Event) {
 	hs.lengths.Observe(int64(e.Held))
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	hs.times.end(h.start, e.Held)
+	if hs.ends[Released]+hs.ends[Lost] == 0 {
+		hs.mean = e.Held
+	}
+	hs.mean += (e.Held - hs.mean) / 8
+	hs.starts -= start
 	hs.ends[e.Result]++
-	of := hs.open[h.id]
-	i := slices.Index(of.starts, h.start)
-	if of.starts = slices.Delete(of.starts, i, i+1); len(of.starts) == 0 {
-		delete(hs.open, h.id)
-	} else {
-		hs.open[h.id] = of
+	of := hs.open[id]
+	i := slices.Index(of.starts, start)
+	of.starts = slices.Delete(of.starts, i, i+1)
+	if hs.open[id] = of; len(of.starts) == 0 {
+		delete(hs.open, id)
+		hs.spare = append(hs.spare, of.starts)
 	}
 }
 
@@ -121,6 +117,11 @@ func (hs *holds) limitIs(id int64, limit int) {
 	}
 }
 
+// active returns how many holds are open. hs.mu is held.
+func (hs *holds) active() int {
+	return int(hs.ends[Admitted] - hs.ends[Released] - hs.ends[Lost])
+}
+
 // describe adds to s what the holds are now.
 func (hs *holds) describe(s *Stats) {
 	hs.mu.Lock()
@@ -128,7 +129,7 @@ func (hs *holds) describe(s *Stats) {
 	for _, result := range []Result{Admitted, Released, Lost} {
 		s.Requests[result] = hs.ends[result]
 	}
-	s.Active = hs.times.open
+	s.Active = hs.active()
 	for _, of := range hs.open {
 		if len(of.starts) >= of.limit { // or more: a limit may be lowered
 			s.AtLimit++

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/handoff"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
