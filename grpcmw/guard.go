@@ -10,6 +10,7 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/internal/wiring"
 )
@@ -90,7 +91,7 @@ func (g *guard) identified(ctx context.Context, method string, id *identificatio
 	}
 	rejected := g.keyRejection(ctx, err)
 	g.reportKey(ctx, method, l, rejected, err)
-	if l.Refuse(ctx, err) == nil {
+	if inside.Refuse(ctx, l, err) == nil {
 		return nil
 	}
 	return rejected

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/internal/rpclimit"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -112,7 +113,7 @@ func (s *serverStream) admit(ctx context.Context, rejected *rejection) (held pla
 // level that is not gets it.
 func (s *serverStream) sendsEarly(ctx context.Context) error {
 	for _, l := range s.pending {
-		if err := l.Refuse(ctx, errEarlySend); err != nil {
+		if err := inside.Refuse(ctx, l, errEarlySend); err != nil {
 			return err
 		}
 	}

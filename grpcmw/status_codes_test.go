@@ -166,6 +166,7 @@ func TestBusyStatus(t *testing.T) {
 	after := func(d time.Duration) *ratelimit.Limiter {
 		return ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, namespace, ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d }))
 	}
+	inASecond := ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return time.Second })
 	options := func(o ...grpcmw.Option) []grpcmw.Option { return o }
 	tests := []struct {
 		name           string
@@ -181,7 +182,7 @@ func TestBusyStatus(t *testing.T) {
 			`The limit "test" admits one call at a time, and another call is in progress. Try again in 2 seconds.`},
 		{"shorter", after(time.Millisecond), nil, "latchkey", quota, time.Millisecond,
 			`The limit "test" admits one call at a time, and another call is in progress. Try again in 1 second.`},
-		{"three, conflict", ratelimit.AtMost(3, httptesting.Failing{Err: sqllock.ErrHeld}, namespace), options(grpcmw.WithConflict()), "latchkey", "CALL_IN_PROGRESS", time.Second,
+		{"three, conflict", ratelimit.AtMost(3, httptesting.Failing{Err: sqllock.ErrHeld}, namespace, inASecond), options(grpcmw.WithConflict()), "latchkey", "CALL_IN_PROGRESS", time.Second,
 			`The limit "test" admits 3 calls at a time, and 3 are in progress. Try again in 1 second.`},
 		{"own text and domain", after(7 * time.Second), options(grpcmw.WithBusyText("You can run one export at a time."), grpcmw.WithErrorDomain("export.example.com")), "export.example.com", quota, 7 * time.Second,
 			"You can run one export at a time. Try again in 7 seconds."},

@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/internal/wiring"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -186,5 +187,5 @@ func (m *Middleware) unkeyed(r *http.Request, l *ratelimit.Limiter, err keyError
 	case fault:
 		m.report(r, l, slog.LevelError, failedText, slog.Any("error", err))
 	}
-	return l.Refuse(r.Context(), err)
+	return inside.Refuse(r.Context(), l, err)
 }

@@ -54,6 +54,31 @@ func TestRetryAfterOutageIsSpread(t *testing.T) {
 	}
 }
 
+// Clients that a busy key has rejected get different times, too, although HTTP
+// says them in whole seconds. The first of them is told when the key should be
+// free.
+func TestRetryAfterOfABusyKeyIsSpread(t *testing.T) {
+	t.Parallel()
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	lock, err := l.Acquire(t.Context(), "ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	h := httpmw.New(l, httpmw.Header(user)).Handler(http.NotFoundHandler())
+	told := map[string]int{}
+	for i := range 60 {
+		got := serve(h, request("/", user+": ada")).Header().Get("Retry-After")
+		if i == 0 && got != "1" {
+			t.Errorf("the first client is told %q, want 1", got)
+		}
+		told[got]++
+	}
+	if len(told) < 10 {
+		t.Errorf("Retry-After %v, want many different times", told)
+	}
+}
+
 // Reject accepts any error, and headers that were set for another response.
 func TestRejectAlwaysWrites(t *testing.T) {
 	t.Parallel()
@@ -101,8 +126,8 @@ func TestWithRateLimitHeaders(t *testing.T) {
 		if got := h.Get("RateLimit-Policy"); got != want+`;q=3;qu="concurrent-requests"` {
 			t.Errorf("%s: RateLimit-Policy: %s", ns, got)
 		}
-		if got := h.Get("RateLimit"); got != want+`;r=0;t=1` {
-			t.Errorf("%s: RateLimit: %s", ns, got)
+		if got := h.Get("RateLimit"); got != want+";r=0;t="+h.Get("Retry-After") {
+			t.Errorf("%s: RateLimit: %s with Retry-After: %s", ns, got, h.Get("Retry-After"))
 		}
 	}
 }
@@ -203,13 +228,13 @@ func TestDetail(t *testing.T) {
 		want string
 	}{
 		{"busy", one(sqllock.ErrHeld), nil, nil,
-			`The limit "ex\"port" admits one request at a time, and another request is in progress. Try again in 1 second.`},
+			`The limit "ex\"port" admits one request at a time, and another request is in progress. Try again in N.`},
 		{"busy for longer", one(sqllock.ErrHeld, longer), nil, nil,
 			`The limit "ex\"port" admits one request at a time, and another request is in progress. Try again in 2 seconds.`},
 		{"several at a time", ratelimit.AtMost(3, httptesting.Failing{Err: sqllock.ErrHeld}, "export"), nil, nil,
-			`The limit "export" admits 3 requests at a time, and 3 are in progress. Try again in 1 second.`},
+			`The limit "export" admits 3 requests at a time, and 3 are in progress. Try again in N.`},
 		{"busy, conflict", one(sqllock.ErrHeld), nil, []httpmw.Option{httpmw.WithConflict(), busyText},
-			"You can run one export at a time. Try again in 1 second."},
+			"You can run one export at a time. Try again in N."},
 		{"away", one(sqllock.ErrUnavailable), nil, []httpmw.Option{busyText}, "The lock service is unavailable. Try again in N."},
 		{"gone", one(context.Canceled), nil, nil, "The request ended while it waited for its turn. Try again in N."},
 		{"no header", one(nil), httpmw.Header("X-Tenant"), nil,

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A Class is a kind of requests, such as those of a person who waits, or those
@@ -48,8 +46,8 @@ func WithClasses(classOf func(ctx context.Context) string, classes ...Class) Opt
 	case len(classes) == 0:
 		panic("ratelimit: WithClasses needs at least one Class")
 	}
-	byName := make(map[string]*class, len(classes))
-	ordered := make([]*class, len(classes))
+	byName := make(map[string]*Class, len(classes))
+	ordered := make([]*Class, len(classes))
 	reserved := 0
 	for i, c := range classes {
 		switch {
@@ -62,20 +60,17 @@ func WithClasses(classOf func(ctx context.Context) string, classes ...Class) Opt
 		case c.Priority < -1_000_000 || c.Priority > 1_000_000:
 			panic("ratelimit: WithClasses needs a Priority from -1,000,000 to 1,000,000")
 		}
-		ordered[i] = &class{Class: c}
-		byName[c.Name] = ordered[i]
+		ordered[i] = &c
+		byName[c.Name] = &c
 		reserved += c.Reserved
 	}
 	return func(l *Limiter) {
-		if reserved >= l.slots {
+		if reserved >= l.most {
 			panic("ratelimit: WithClasses reserves all places: requests of other classes would never be admitted")
 		}
 		l.classOf, l.classes, l.classByName = classOf, ordered, byName
 	}
 }
-
-// A class is a Class of a Limiter.
-type class struct{ Class }
 
 var errNoClass = fmt.Errorf("%w: the func of WithClasses returned a name that is not that of a Class; "+
 	`return one of those names, or "" for a request without a class`, ErrPolicy)
@@ -100,28 +95,23 @@ func (p *place) priority() int {
 	return p.class.Priority
 }
 
-// slotRange is the slots from the first up to the second number.
-type slotRange [2]int
-
-// before returns the keys of the slots of r, and then those of the common ones.
-func (r slotRange) before(keys []sqllock.Key, common int) []sqllock.Key {
-	if r[0] == r[1] {
-		return keys[:common:common]
-	}
-	return slices.Concat(keys[r[0]:r[1]], keys[:common])
-}
-
-// reserved returns the number of common slots, which come first, and the slots
-// that are reserved for the class of the request. The reserved ones are at the
-// top of the limit.
-func (p *place) reserved() (common int, reserved slotRange) {
-	top := p.limit
+// ofClass returns those of all slots that the request may take: the slots that
+// are reserved for its class, and then the common ones.
+//
+// The common ones are the first of the limit. The first class has its reserved
+// slots at the top of the limit, and each other class has them below those.
+func (p *place) ofClass(all slots) slots {
+	common, from, n := p.limit, 0, 0
 	for _, c := range p.l.classes {
-		n := min(c.Reserved, top-1)
+		reserved := min(c.Reserved, common-1)
+		common -= reserved
 		if c == p.class {
-			reserved = slotRange{top - n, top}
+			from, n = common, reserved
 		}
-		top -= n
 	}
-	return top, reserved
+	if n == 0 {
+		return all.upTo(common)
+	}
+	keys := slices.Concat(all.all[from:from+n], all.all[:common])
+	return slots{first: keys[0], all: keys, reserved: n}
 }

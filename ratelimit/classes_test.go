@@ -1,10 +1,12 @@
 package ratelimit_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,5 +147,65 @@ func TestUnknownClass(t *testing.T) {
 	}
 	if s := l.Stats(); s.Requests[ratelimit.Failed] != 1 || s.Active != 0 {
 		t.Errorf("%v, want one failed", s.Requests)
+	}
+}
+
+// The Priority counts in every shape of limits and reserved places. Two classes
+// of one demand share what is common, and the higher one has nearly all of it.
+// The lower one has its reserved places.
+func TestPriorityWithReservedPlaces(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		most, limit int // of AtMost; of WithLimit, or 0
+		person, job ratelimit.Class
+	}{
+		{"a job has a place, below the limit", 8, 4, ratelimit.Class{Priority: 1}, ratelimit.Class{Reserved: 1, Priority: -1}},
+		{"a person has places, below the limit", 50, 20, ratelimit.Class{Reserved: 10, Priority: 1}, ratelimit.Class{Priority: -1}},
+		{"both have places, below the limit", 8, 6, ratelimit.Class{Reserved: 2, Priority: 1}, ratelimit.Class{Reserved: 1, Priority: -1}},
+		{"the limit leaves one common place", 8, 2, ratelimit.Class{Priority: 1}, ratelimit.Class{Reserved: 1, Priority: -1}},
+		{"no limit of an id", 4, 0, ratelimit.Class{Priority: 1}, ratelimit.Class{Reserved: 1, Priority: -1}},
+		{"no reserved places", 8, 4, ratelimit.Class{Priority: 1}, ratelimit.Class{Priority: -1}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			const hold, lasts = time.Second, 300 * time.Second
+			tt.person.Name, tt.job.Name = "person", "job"
+			opts := []ratelimit.Option{ratelimit.WithWait(time.Hour, 1000), ratelimit.WithClasses(classOf, tt.person, tt.job)}
+			if tt.limit > 0 {
+				opts = append(opts, ratelimit.WithLimit(newPlan(tt.limit).limit))
+			}
+			limit := cmp.Or(tt.limit, tt.most)
+			l := ratelimit.AtMost(tt.most, sqllock.NewMemory(), "export", opts...)
+			ctx, cancel := context.WithCancel(t.Context())
+			served := map[string]*atomic.Int64{"person": {}, "job": {}}
+			var callers sync.WaitGroup
+			for class, n := range served {
+				for range 2 * limit { // always more than there are places
+					callers.Go(func() {
+						for {
+							lock, err := l.Acquire(as(ctx, class), "ada")
+							if err != nil {
+								return
+							}
+							n.Add(1)
+							time.Sleep(hold)
+							unlock(t, lock)
+						}
+					})
+				}
+			}
+			time.Sleep(lasts)
+			cancel()
+			callers.Wait()
+			rounds := int(lasts / hold)
+			job := tt.job.Reserved * rounds
+			person := (limit - tt.job.Reserved) * rounds
+			if got := int(served["person"].Load()); got < person*95/100 {
+				t.Errorf("%s: %d persons, want about %d; %d jobs", tt.name, got, person, served["job"].Load())
+			}
+			if got := int(served["job"].Load()); got < job*95/100 {
+				t.Errorf("%s: %d jobs, want at least about %d; %d persons", tt.name, got, job, served["person"].Load())
+			}
+			t.Logf("%s: %d persons, %d jobs", tt.name, served["person"].Load(), served["job"].Load())
+		})
 	}
 }

@@ -43,5 +43,5 @@ func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
 // busy returns the BusyError of this moment.
 func (p *place) busy() error {
-	return &BusyError{Namespace: string(p.l.ns), Limit: max(1, len(p.slots.all)), RetryAfter: p.retryAfter()}
+	return &BusyError{Namespace: string(p.l.ns), Limit: p.slots.n(), RetryAfter: p.retryAfter()}
 }

@@ -10,8 +10,7 @@ import (
 // An Observer gets the events of a Limiter, for metrics, traces and logs. See
 // [WithObserver].
 //
-// ctx is that of the Acquire or Refuse, also at the end of the hold. It may
-// have ended.
+// ctx is that of the request, also at the end of the hold. It may have ended.
 //
 // An Observer is called when the event happens, in the goroutine of the
 // request. Lost may be reported in a goroutine of the lock's Session. An
@@ -22,15 +21,15 @@ type Observer func(ctx context.Context, e Event)
 // An Event is what a [Limiter] has decided about a request, or the end of a
 // hold. It holds no id.
 //
-// Each Acquire and each [Limiter.Refuse] makes one event with one of the first
-// seven results. A hold ends with one event more, after that of its admission.
+// Each Acquire makes one event with one of the first seven results. A hold ends
+// with one event more, after that of its admission.
 //
 // An [AcquireAll] that is admitted makes an event of each level. One that is
 // rejected makes one event, of the level that has decided.
 //
-// Middlewares call Refuse for requests without an id. Package grpcmw also calls
-// it for a message that is sent before its stream is admitted. That happens
-// once for a stream, and does not depend on the end of the stream.
+// The middleware adds an event for each request without an id. Package grpcmw
+// also adds one for a message that is sent before its stream is admitted. That
+// happens once for a stream, and does not depend on the end of the stream.
 type Event struct {
 	Namespace sqllock.Namespace // of the Limiter
 	Limit     int               // how many requests the Limiter admits at a time for this id
@@ -61,30 +60,18 @@ const (
 	Lost     Result = "lost"     // the connection ended, or its Session was closed
 )
 
-// A Result counts under its number. Those of holds come first.
-const (
-	admitted = iota
-	released
-	lost
-	busy
-	waitTimeout
-	canceled
-	failedOpen
-	dryRun
-	failed
-	numResults
-)
+// results are all Results.
+var results = [...]Result{Admitted, Busy, WaitTimeout, Canceled, FailedOpen, DryRun, Failed, Released, Lost}
 
-// results are the Results by their numbers.
-var results = [numResults]Result{Admitted, Released, Lost, Busy, WaitTimeout, Canceled, FailedOpen, DryRun, Failed}
-
-// tell tells the Observers of e, which has this result.
-func (l *Limiter) tell(ctx context.Context, result int, e Event) {
-	if len(l.observers) == 0 {
-		return
-	}
-	e.Namespace, e.Result = l.ns, results[result]
+// record tells the Observers of e, and counts it as far as holds does not. If an
+// Observer panics, nothing is counted.
+func (l *Limiter) record(ctx context.Context, e Event) {
+	e.Namespace = l.ns
 	for _, observe := range l.observers {
 		observe(ctx, e)
 	}
+	if e.Waited > 0 {
+		l.queued.Observe(int64(e.Waited))
+	}
+	l.decided[e.Result].Add(1)
 }

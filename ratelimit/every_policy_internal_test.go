@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -45,7 +47,16 @@ func TestEveryPolicy(t *testing.T) {
 }
 
 // A chaosLocker is a Memory that is away at times.
-type chaosLocker struct{ *sqllock.Memory }
+type chaosLocker struct {
+	*sqllock.Memory
+	*inside.Groups
+}
+
+func newChaosLocker() chaosLocker {
+	c := chaosLocker{sqllock.NewMemory(), new(inside.Groups)}
+	*c.Groups = inside.GroupsBy(c.tryEach)
+	return c
+}
 
 // fails returns an error at times.
 func (c chaosLocker) fails() error {
@@ -66,11 +77,11 @@ func (c chaosLocker) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Loc
 	return c.Memory.TryLock(ctx, key)
 }
 
-func (c chaosLocker) TryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error) {
+func (c chaosLocker) tryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error) {
 	if err := c.fails(); err != nil {
 		return nil, err
 	}
-	return c.Memory.TryEach(ctx, groups)
+	return lockertest.TryEach(ctx, c.Memory, groups)
 }
 
 func (c chaosLocker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
@@ -93,7 +104,7 @@ type chaos struct {
 const chaosSecret = "the-id"
 
 func newChaos(t *testing.T) *chaos {
-	c := &chaos{t: t, lockers: [2]chaosLocker{{sqllock.NewMemory()}, {sqllock.NewMemory()}}}
+	c := &chaos{t: t, lockers: [2]chaosLocker{newChaosLocker(), newChaosLocker()}}
 	for i := range 4 {
 		var opts []Option
 		often := func(n int, opt Option) {
@@ -209,11 +220,11 @@ func (c *chaos) check() {
 		for _, r := range []Result{Admitted, Busy, WaitTimeout, Canceled, FailedOpen, DryRun, Failed} {
 			decided += s.Requests[r]
 		}
-		if s.Active != 0 || s.AtLimit != 0 || s.Queued != 0 || s.Requests[Admitted] != s.Requests[Released]+s.Requests[Lost] || len(l.holds.perID) != 0 {
-			c.t.Errorf("%s: %d active, %d at the limit, %d wait, %d ids; %v", l.ns, s.Active, s.AtLimit, s.Queued, len(l.holds.perID), s.Requests)
+		if s.Active != 0 || s.AtLimit != 0 || s.Queued != 0 || s.Requests[Admitted] != s.Requests[Released]+s.Requests[Lost] || len(l.holds.open) != 0 {
+			c.t.Errorf("%s: %d active, %d at the limit, %d wait, %d ids; %v", l.ns, s.Active, s.AtLimit, s.Queued, len(l.holds.open), s.Requests)
 		}
-		all := AtMost(l.slots, l.locks.(chaosLocker).Memory, l.ns)
-		for range l.slots {
+		all := AtMost(l.most, l.locks.(chaosLocker).Memory, l.ns)
+		for range l.most {
 			lock, err := all.Acquire(c.t.Context(), chaosSecret+"0")
 			if err != nil {
 				c.t.Errorf("%s: %v, want every place to be free", l.ns, err)
@@ -224,13 +235,9 @@ func (c *chaos) check() {
 	if lo := c.requests.Load() + c.levels.Load(); decided < uint64(lo) || decided > uint64(lo+4*c.panicked.Load()) {
 		c.t.Errorf("%d decisions of %d requests on %d levels more, and %d panics", decided, c.requests.Load(), c.levels.Load(), c.panicked.Load())
 	}
-	lines.mu.Lock()
-	defer lines.mu.Unlock()
-	for id := range lines.m {
-		for _, locks := range c.lockers {
-			if id.home == locks {
-				c.t.Error("a line is left")
-			}
+	for _, l := range c.limiters {
+		if len(l.lines.m) > 0 {
+			c.t.Error("a line is left")
 		}
 	}
 }

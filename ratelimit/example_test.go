@@ -93,24 +93,6 @@ func ExampleLimiter_Acquire_incorrect() {
 	// Output: ratelimit: export: key is busy
 }
 
-// If a middleware finds no id in a request, the Limiter decides. In a dry run
-// it admits the request.
-func ExampleLimiter_Refuse() {
-	errNoUser := errors.New("no user in the request")
-	ctx := context.Background()
-	observe := func(_ context.Context, e ratelimit.Event) { fmt.Printf("%s: %v\n", e.Result, e.Err) }
-
-	strict := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(observe))
-	fmt.Println(strict.Refuse(ctx, errNoUser))
-	trial := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(observe), ratelimit.WithDryRun())
-	fmt.Println(trial.Refuse(ctx, errNoUser))
-	// Output:
-	// error: no user in the request
-	// no user in the request
-	// dry_run: no user in the request
-	// <nil>
-}
-
 func ExampleLimiter_Limit() {
 	uploads := ratelimit.AtMost(2, sqllock.NewMemory(), "upload")
 	fmt.Println(uploads.Namespace(), uploads.Limit())
@@ -261,21 +243,4 @@ func ExampleWithKeySecret() {
 	defer lock.Unlock()
 	fmt.Println(err)
 	// Output: <nil>
-}
-
-// Code that may run inside of a request finds out whether that request has a
-// place already.
-func ExampleLimiter_Carried() {
-	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
-	lock, err := exports.Acquire(context.Background(), "user-1")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer lock.Unlock()
-	ctx, cancel := lock.Bind(context.Background())
-	defer cancel()
-
-	fmt.Println(exports.Carried(ctx, "user-1"), exports.Carried(ctx, "user-2"))
-	// Output: true false
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -132,9 +133,9 @@ func TestLimitChangesWhileWaiting(t *testing.T) {
 func TestLimitEndsWithTheCall(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
-	inside := must(t, ratelimit.AtMost(2, locks, "export", ratelimit.WithLimit(newPlan(1).limit)), "ada").Context()
+	under := must(t, ratelimit.AtMost(2, locks, "export", ratelimit.WithLimit(newPlan(1).limit)), "ada").Context()
 	must(t, ratelimit.AtMost(2, locks, "export"), "ada") // takes a place beyond that limit
-	if _, err := locks.TryEach(inside, [][]sqllock.Key{{sqllock.ID(7)}}); err != nil {
+	if _, err := lockertest.TryEach(under, locks, [][]sqllock.Key{{sqllock.ID(7)}}); err != nil {
 		t.Errorf("a free key, under the context of the lock: %v", err)
 	}
 }

@@ -25,32 +25,31 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/histogram"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A Limiter admits a number of requests at a time for each id. It is made
 // by [OneAtATime] or [AtMost], has nothing to close, and is safe for concurrent
 // use. Limiters of one namespace share their limit, in this process and others.
-// Each has [Stats] of its own.
+// Each has [Stats] and a line of waiting requests of its own.
 //
 // A Limiter rejects at once, unless there is [WithWait]. It fails closed,
 // unless there is [WithFailOpen]: it rejects a request if it cannot find out
 // whether the id is free.
 type Limiter struct {
-	locks sqllock.Locker
-	any   anyLocker  // locks, if it can acquire one of several keys in one call; otherwise nil
-	each  eachLocker // locks, if it can acquire a key of each of several groups in one call; otherwise nil
-	home  any        // locks, or the Limiter if locks cannot be compared: where its lines belong to
-	ns    sqllock.Namespace
-	keys  keyMaker
-	slots int // the highest limit of an id
+	inner // for the middleware
 
-	lastSlots atomic.Pointer[idSlots]
+	locks   sqllock.Locker
+	any     anyLocker      // locks, if it can acquire one of several keys in one call; otherwise nil
+	groups  *inside.Groups // of locks, if it can acquire a key of each of several groups in one call; otherwise nil
+	heldFor heldForLocker  // locks, if it knows how long others have held a key; otherwise nil
+	ns      sqllock.Namespace
+	keys    keyMaker
+	most    int // the highest limit of an id
 
-	heldFor    heldForLocker // locks, if it knows how long others have held a key; otherwise nil
 	maxWait    time.Duration // 0 to reject at once
 	maxWaiters int           // of each flow
-	waiters    atomic.Int64  // requests that wait now
 	maxHold    time.Duration
 	maxIDLen   int
 	failOpen   bool
@@ -58,15 +57,20 @@ type Limiter struct {
 	observers  []Observer
 	retryAfter func(learnt time.Duration) time.Duration // nil for the learnt time
 
-	limitOf     func(ctx context.Context, id string) int // nil: slots
+	limitOf     func(ctx context.Context, id string) int // nil: most
 	classOf     func(ctx context.Context) string         // nil: there are no classes
-	classes     []*class
-	classByName map[string]*class
+	classes     []*Class
+	classByName map[string]*Class
 
-	holds   holds
-	decided [numResults]atomic.Uint64 // decisions but Admitted, by result; holds counts the others
-	queued  *histogram.Histogram      // of the requests that waited: how long
+	lastSlots atomic.Pointer[idSlots]
+	lines     lines
+	holds     holds
+	decided   map[Result]*atomic.Uint64 // events by result; holds counts those of holds
+	queued    *histogram.Histogram      // of the requests that waited: how long
 }
+
+// inner lets the middleware call [inside.Refuse] and [inside.Carried].
+type inner = inside.Limit
 
 // OneAtATime returns a Limiter that admits one request at a time for each id.
 // ns separates its ids from those of other limiters. It may be in logs and in
@@ -96,22 +100,25 @@ func AtMost(n int, locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *
 }
 
 func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace, opts []Option) *Limiter {
-	switch {
-	case locks == nil, isNilPointer(locks):
+	switch v := reflect.ValueOf(locks); {
+	case locks == nil, v.Kind() == reflect.Pointer && v.IsNil(): // such as the *Session of an Open whose error was ignored
 		panic("ratelimit: " + caller + " needs a sqllock.Locker that is not nil")
 	case ns == "":
 		panic("ratelimit: " + caller + " needs a namespace that is not empty")
 	case strings.ContainsAny(string(ns), ":#"):
 		panic("ratelimit: " + caller + " needs a namespace that holds neither ':' nor '#'")
 	}
-	l := &Limiter{locks: locks, ns: ns, keys: ns, slots: n, maxIDLen: defaultMaxIDLen, queued: histogram.New(histogram.Seconds)}
-	l.holds.lengths = histogram.New(histogram.Seconds)
-	l.any, _ = locks.(anyLocker)
-	l.home = l
-	if reflect.ValueOf(locks).Comparable() {
-		l.home = locks
-		l.each, _ = locks.(eachLocker) // levels of one Locker are found by ==
+	l := &Limiter{
+		locks: locks, groups: inside.GroupsOf(locks), ns: ns, keys: ns, most: n, maxIDLen: defaultMaxIDLen,
+		lines:  lines{m: make(map[int64]*line)},
+		holds:  holds{open: make(map[int64]idHolds), ends: make(map[Result]uint64), lengths: histogram.New(histogram.Seconds)},
+		queued: histogram.New(histogram.Seconds), decided: make(map[Result]*atomic.Uint64),
 	}
+	for _, result := range results {
+		l.decided[result] = new(atomic.Uint64)
+	}
+	l.inner = inside.LimitBy(l.refuse, l.carried)
+	l.any, _ = locks.(anyLocker)
 	l.heldFor, _ = locks.(heldForLocker)
 	for _, opt := range opts {
 		opt(l)
@@ -119,19 +126,12 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 	return l
 }
 
-// isNilPointer reports whether locks is a nil pointer, such as the
-// *sqllock.Session of an Open whose error was ignored.
-func isNilPointer(locks sqllock.Locker) bool {
-	v := reflect.ValueOf(locks)
-	return v.Kind() == reflect.Pointer && v.IsNil()
-}
-
 // Namespace returns the namespace of l.
 func (l *Limiter) Namespace() sqllock.Namespace { return l.ns }
 
 // Limit returns how many requests l admits at a time for each id. With
 // [WithLimit] an id may have less.
-func (l *Limiter) Limit() int { return l.slots }
+func (l *Limiter) Limit() int { return l.most }
 
 // Acquire admits a request for id, or rejects it with an error:
 //
@@ -148,21 +148,19 @@ func (l *Limiter) Limit() int { return l.slots }
 // of ctx. With [WithFailOpen] and [WithDryRun] a request may be admitted with a
 // nil lock, whose methods are safe. No error holds id.
 func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error) {
-	if l.limitOf != nil || l.classOf != nil {
-		return l.acquireByPolicy(ctx, id)
-	}
-	p := place{l: l, limit: l.slots}
-	if err := l.checkID(id); err != nil {
+	p, err := l.newPlace(ctx, id)
+	if err != nil {
 		return nil, p.reject(ctx, err)
 	}
-	p.slots = l.slotKeys(id)
-	p.number = p.slots.first.Int64()
-	lock, err := l.tryUnlessAwaited(ctx, &p)
+	if want := p.withoutOvertaking(); want.none() {
+		err = sqllock.ErrHeld
+	} else {
+		p.lock, err = l.try(ctx, want)
+	}
 	switch {
 	case err == nil:
-		p.lock = lock
 		l.admit(ctx, &p)
-		return lock, nil
+		return p.lock, nil
 	case !errors.Is(err, sqllock.ErrHeld):
 		err = l.explain(err)
 	case l.maxWait > 0 && !l.dryRun:
@@ -171,62 +169,32 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 		err = p.busy()
 	}
 	if p.pass(ctx, err) {
-		p.count(ctx, p.instead, err)
+		p.record(ctx, p.instead, err)
 		return nil, nil
 	}
 	return nil, p.reject(ctx, err)
 }
 
-// tryUnlessAwaited tries for p, unless other requests of this process wait.
-func (l *Limiter) tryUnlessAwaited(ctx context.Context, p *place) (*sqllock.Lock, error) {
-	if waits.Load() > 0 && p.mayTry().none() {
-		return nil, sqllock.ErrHeld
-	}
-	return l.try(ctx, p.slots)
-}
-
-// acquireByPolicy is Acquire with WithLimit or WithClasses.
-func (l *Limiter) acquireByPolicy(ctx context.Context, id string) (*sqllock.Lock, error) {
-	s := stack{places: make([]place, 1)}
-	p := &s.places[0]
-	var err error
-	if *p, err = l.newPlace(ctx, id); err != nil {
-		return nil, p.reject(ctx, err)
-	}
-	err = s.acquire(ctx, nil)
-	return p.lock, err
-}
-
-// acquireFull is the rest of Acquire for a place that has been found full.
+// acquireFull is the rest of Acquire for a place that has been found full. It
+// is apart because it has p on the heap, which a rejection at once saves.
 func (l *Limiter) acquireFull(ctx context.Context, p place) (*sqllock.Lock, error) {
 	s := stack{places: []place{p}}
-	err := s.acquire(ctx, &s.places[0])
+	err := s.acquire(ctx, []*place{&s.places[0]}, sqllock.ErrHeld)
 	return s.places[0].lock, err
 }
 
-// Refuse is for a middleware that rejects a request before it has an id to
-// Acquire. It counts the rejection, reports err to the Observers and returns
-// err. In a dry run it returns nil: the request is admitted. ctx is that of the
-// request.
-func (l *Limiter) Refuse(ctx context.Context, err error) error {
-	p := place{l: l, limit: l.slots}
+// refuse is [inside.Refuse].
+func (l *Limiter) refuse(ctx context.Context, err error) error {
+	p := place{l: l, limit: l.most}
 	return p.reject(ctx, err)
 }
 
-// Carried reports whether ctx carries a lock of this limit for id that is still
-// held. A request with such a context has a place already, for example from a
-// middleware around. An Acquire under ctx needs another place. With
-// [OneAtATime] there is none, however long the request waits.
-//
-// Limiters of one namespace share their limit, so each reports the locks of the
-// others. Locks are compared by their keys: a lock of the same namespace counts
-// even if it is from another Locker. A lock of a dry run is not carried.
-// Carried needs no query.
-func (l *Limiter) Carried(ctx context.Context, id string) bool {
+// carried is [inside.Carried].
+func (l *Limiter) carried(ctx context.Context, id string) bool {
 	if _, ok := sqllock.FromContext(ctx); !ok || l.checkID(id) != nil {
 		return false
 	}
-	for _, key := range l.slotKeys(id).keys() { // a lock inside may have been given back
+	for _, key := range l.slotsOf(id).keys() { // a lock inside may have been given back
 		if lock, ok := sqllock.FromContext(ctx, key); ok && lock.Err() == nil {
 			return true
 		}

@@ -154,9 +154,6 @@ func TestMisusePanics(t *testing.T) {
 		{"WithKeySecret needs", func() { ratelimit.WithKeySecret([]byte{}) }},
 		{"WithObserver needs", func() { ratelimit.WithObserver(nil) }},
 		{"WithLimit needs a func", func() { ratelimit.WithLimit(nil) }},
-		{"WithLimit needs a Locker with TryEach", func() {
-			ratelimit.AtMost(2, onlyOne{locks}, "export", ratelimit.WithLimit(newPlan(1).limit))
-		}},
 		{"a func that is not nil", classes(nil, a)},
 		{"at least one Class", classes(classOf)},
 		{"a Name in each", classes(classOf, a, ratelimit.Class{})},

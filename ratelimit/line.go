@@ -2,196 +2,211 @@ package ratelimit
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// A line is the requests of this process that wait for one id, of one or more
-// Limiters of a namespace. It says in which order they are served, and bounds how
-// many of them wait. The first alone waits in the Locker, for all slots that it
-// may take. Meanwhile the first of each class with reserved places waits for
-// those.
+// lines are the lines of a Limiter, by the number of the id's first slot.
 //
-// The order is that of start-time fair queueing. A flow is the requests that
-// share a first level; all requests of a single limit are one flow. The nth
-// waiting request of a flow is for the nth round from now. So a flow with many
-// requests delays the first one of another flow by at most one of them.
+// Invariant: a line is in m exactly while a request waits in it. So memory is
+// bounded by the requests that wait.
+type lines struct {
+	waiting atomic.Int64 // requests in all lines, so that others need not look for them while there is none
+
+	mu sync.Mutex // protects m, each line in it, and their waiters; never held while calling out
+	m  map[int64]*line
+}
+
+// A line is the requests of this process that wait for one id of a Limiter. It
+// says in which order they are served, and bounds how many of them wait. The
+// first alone waits in the Locker, for all slots that it may take. Meanwhile the
+// first of each class with reserved places waits for those.
+//
+// A higher priority goes first. Within a priority the order is that of
+// start-time fair queueing. A flow is the requests that share a first level. All
+// requests of a single limit are one flow. The nth waiting request of a flow is
+// for the nth round from now. So a flow with many requests delays the first one
+// of another flow by at most one of them.
 //
 // Invariants:
 //
-//   - A line is in lines exactly while a request waits in it. So memory is
-//     bounded by the requests that wait.
 //   - A request is in at most one line, and holds no lock while it waits there.
-//   - flows and places have what waits, and nothing else.
-//   - Each waiter's turn is what the order of queue says: see deal.
+//   - flows has what waits, and nothing else.
+//   - What each waiter may take follows from the order of queue: see deal.
 type line struct {
-	rounds map[int]uint64   // by priority: the latest round of which a request was served
-	flows  map[turns]share  // of the rounds
-	places map[places]int   // that are taken
-	limits map[*Limiter]int // the latest result of each WithLimit; nil: there is none
-	queue  []*waiter        // in order of rank
+	queue  []*waiter // in the order of their turns
+	flows  map[flow]*share
+	served map[int]uint64 // by priority: the latest round of which a request was served
+	limit  int            // the latest result of WithLimit
 }
 
-// A flow is the requests that share their turns in a line: those of a single
-// limit, or those of stacks with this id on the first level.
-type flow struct {
-	stack  bool
-	number int64
-}
+// A flow is the number of the first slot of the first level. That of a single
+// limit is 0.
+type flow int64
 
-// turns and places are what a line counts by.
-type (
-	turns struct {
-		flow     flow
-		priority int
-	}
-	places struct {
-		flow    flow
-		limiter *Limiter
-	}
-)
-
-// A share is what a flow has of the rounds of a line.
+// A share is what a flow has of a line.
 type share struct {
 	waiting int
-	last    uint64 // the last round that ends with one of them
+	last    map[int]uint64 // by priority: the last round that ends with one of its requests
 }
-
-// A lineID names a line: by the number of the id's first slot, and by the
-// Locker, or by the Limiter if its Locker cannot be compared.
-type lineID struct {
-	home   any
-	number int64
-}
-
-// waits counts the waiters of all lines, so that a request need not look for them
-// while there is none.
-var waits atomic.Int64
-
-// lines are the lines of this process.
-var lines = struct {
-	mu sync.Mutex // protects m and every line in it; never held while calling out
-	m  map[lineID]*line
-}{m: make(map[lineID]*line)}
 
 // A ticket is the turn of a request in a line. The request keeps it while it
 // waits elsewhere, so it does not go to the end of the line when it comes back.
 type ticket struct {
 	line  *line
-	round uint64
-	kind  uint64 // among the requests of a round; one of the constants below
+	round uint64 // in which it is served
+	ends  uint64 // the round that is over then
 }
 
-// The kinds of tickets, in the order in which a round serves them.
-const (
-	fresh   = iota + 1 // no other request of its flow waits
-	bounced            // it had the lock of another level, and found this one full
-	behind             // others of its flow wait
-)
+// A waiter is a request in a line.
+type waiter struct {
+	lines *lines
+	line  *line
+	flow  flow
+	p     *place
 
-// The bits of a rank. A Priority is a signed number of priorityBits.
-const (
-	kindBits     = 2
-	priorityBits = 21
-	roundBits    = 64 - kindBits - priorityBits
-	maxPriority  = 1<<(priorityBits-1) - 1
-)
-
-// rank returns the place in line as a number: lower first, never 0.
-func (t *ticket) rank(priority int) uint64 {
-	round := min(t.round, 1<<roundBits-1)
-	return uint64(maxPriority-priority)<<(kindBits+roundBits) | round<<kindBits | t.kind
+	may     int                // how many of the slots of p, from the first, it may wait for in the Locker
+	calling bool               // it is in the func of WithLimit
+	absent  bool               // it has been there for long, and others go first
+	changed bool               // the func had another result for another request
+	checked time.Time          // when the func was called last
+	look    context.CancelFunc // ends its step: see next
 }
 
-// enterLine puts a request for p, of this flow, in the line of p, if the flow
-// has a place for it. It returns nil otherwise. The caller leaves the line with
-// leave.
-func (p *place) enterLine(f flow, hasBounced bool) *waiter {
-	lines.mu.Lock()
-	defer lines.mu.Unlock()
-	ln, mine := lines.m[p.lineID()], places{f, p.l}
+// enter puts a request for p, of flow f, in the line of p. It returns nil if the
+// flow has no place for it. hasBounced says that it had a lock of another level,
+// and found this one full. The caller leaves the line with leave.
+func (ls *lines) enter(p *place, f flow, hasBounced bool) *waiter {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln := ls.m[p.number]
+	if ln == nil {
+		ln = &line{flows: make(map[flow]*share), served: make(map[int]uint64), limit: p.limit}
+		ls.m[p.number] = ln
+	}
+	of := ln.flows[f]
 	switch {
-	case ln == nil:
-		ln = &line{rounds: make(map[int]uint64), flows: make(map[turns]share), places: make(map[places]int)}
-		lines.m[p.lineID()] = ln
-	case ln.places[mine] >= p.l.maxWaiters:
+	case of == nil:
+		of = &share{last: make(map[int]uint64)}
+		ln.flows[f] = of
+	case of.waiting >= p.l.maxWaiters:
 		return nil
 	}
-	t := turns{f, p.priority()}
 	if p.ticket.line != ln {
-		p.ticket = ln.newTicket(t, hasBounced)
+		p.ticket = ln.newTicket(of, p.priority(), hasBounced)
 	}
-	s := ln.flows[t]
-	ln.flows[t] = share{s.waiting + 1, max(s.last, p.ticket.ends())}
-	ln.places[mine]++
-	p.l.waiters.Add(1)
-	waits.Add(1)
-	w := &waiter{line: ln, p: p, flow: f, rank: p.ticket.rank(p.priority()), wake: make(chan struct{}, 1)}
-	i, _ := slices.BinarySearchFunc(ln.queue, w.rank+1, func(other *waiter, rank uint64) int { return cmp.Compare(other.rank, rank) })
+	of.waiting++
+	of.last[p.priority()] = max(of.last[p.priority()], p.ticket.ends)
+	ls.waiting.Add(1)
+	w := &waiter{lines: ls, line: ln, flow: f, p: p, checked: time.Now(), look: func() {}}
+	i, _ := slices.BinarySearchFunc(ln.queue, w, func(other, w *waiter) int {
+		return cmp.Or(cmp.Compare(w.p.priority(), other.p.priority()), cmp.Compare(other.p.ticket.round, w.p.ticket.round), -1)
+	})
 	ln.queue = slices.Insert(ln.queue, i, w)
-	if p.l.limitOf != nil {
-		if ln.limits == nil {
-			ln.limits = make(map[*Limiter]int)
-		}
-		if _, ok := ln.limits[p.l]; !ok {
-			ln.limits[p.l] = p.limit
-		}
-	}
 	ln.deal()
 	return w
 }
 
-// newTicket returns the ticket of another request of t. A request that has
-// bounced goes before those of other flows, but not before its own.
-func (ln *line) newTicket(t turns, hasBounced bool) ticket {
-	s := ln.flows[t]
-	last := max(s.last, ln.rounds[t.priority])
-	switch {
-	case hasBounced:
-		return ticket{ln, last, bounced}
-	case s.waiting == 0:
-		return ticket{ln, last + 1, fresh}
+// newTicket returns the ticket of another request of a flow. A request that has
+// bounced goes before those of other flows, but not before its own. It ends a
+// round, too: requests that bounce one after the other must not all be in front.
+func (ln *line) newTicket(of *share, priority int, hasBounced bool) ticket {
+	last := max(of.last[priority], ln.served[priority])
+	if hasBounced {
+		return ticket{ln, last, last + 1}
 	}
-	return ticket{ln, last + 1, behind}
-}
-
-// ends returns the round that is over once a request with t is served. Requests
-// that bounce one after the other must not all be in front.
-func (t *ticket) ends() uint64 {
-	if t.kind == bounced {
-		return t.round + 1
-	}
-	return t.round
+	return ticket{ln, last + 1, last + 1}
 }
 
 // leave takes a request out of its line. served says whether it has got a lock
 // there.
 func (w *waiter) leave(served bool) {
-	lines.mu.Lock()
-	defer lines.mu.Unlock()
-	p, ln := w.p, w.line
-	t, mine := turns{w.flow, p.priority()}, places{w.flow, p.l}
-	if s := ln.flows[t]; s.waiting > 1 {
-		ln.flows[t] = share{s.waiting - 1, s.last}
-	} else {
-		delete(ln.flows, t)
-	}
-	if ln.places[mine]--; ln.places[mine] == 0 {
-		delete(ln.places, mine)
-	}
-	if served {
-		ln.rounds[t.priority] = max(ln.rounds[t.priority], p.ticket.ends())
-	}
-	p.l.waiters.Add(-1)
-	waits.Add(-1)
-	if i := slices.Index(ln.queue, w); i >= 0 {
-		ln.queue = slices.Delete(ln.queue, i, i+1)
-	}
-	if ln.deal(); len(ln.queue) == 0 {
-		delete(lines.m, p.lineID())
+	w.update(func() {
+		w.look()
+		ln, of := w.line, w.line.flows[w.flow]
+		if of.waiting--; of.waiting == 0 {
+			delete(ln.flows, w.flow)
+		}
+		if priority := w.p.priority(); served {
+			ln.served[priority] = max(ln.served[priority], w.p.ticket.ends)
+		}
+		w.lines.waiting.Add(-1)
+		i := slices.Index(ln.queue, w)
+		if ln.queue = slices.Delete(ln.queue, i, i+1); len(ln.queue) == 0 {
+			delete(w.lines.m, w.p.number)
+		}
+	})
+}
+
+// update changes w or its place by f, and deals again.
+func (w *waiter) update(f func()) {
+	w.lines.mu.Lock()
+	defer w.lines.mu.Unlock()
+	f()
+	w.line.deal()
+}
+
+// deal says what each waiter may take. Those for which that has changed look
+// again. lines.mu is held.
+func (ln *line) deal() {
+	first := true
+	var ahead []*Class // with reserved slots
+	for _, w := range ln.queue {
+		may := 0
+		switch {
+		case w.absent:
+		case first:
+			first, may = false, w.p.slots.n()
+			ahead = append(ahead, w.p.class)
+		case w.p.slots.reserved > 0 && !slices.Contains(ahead, w.p.class):
+			may = w.p.slots.reserved
+			ahead = append(ahead, w.p.class)
+		}
+		if w.may != may {
+			w.may = may
+			w.look()
+		}
 	}
 }
 
-// lineID returns the name of the line of p.
-func (p *place) lineID() lineID { return lineID{p.l.home, p.number} }
+// withoutOvertaking returns the slots that a new request for p may try: it does
+// not overtake requests of its Limiter that wait. There may be none.
+func (p *place) withoutOvertaking() slots {
+	ls := &p.l.lines
+	if ls.waiting.Load() == 0 {
+		return p.slots
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	may := p.slots
+	if ln := ls.m[p.number]; ln != nil {
+		for _, w := range ln.queue {
+			switch {
+			case w.absent:
+			case w.p.class == p.class:
+				return slots{}
+			default:
+				may = p.slots.upTo(p.slots.reserved)
+			}
+		}
+	}
+	return may
+}
+
+// next returns how many slots w may wait for now, and whether it must look at
+// its limit before that. The step ends when w is to call next again.
+func (w *waiter) next(ctx context.Context) (step context.Context, may int, stale bool) {
+	w.lines.mu.Lock()
+	defer w.lines.mu.Unlock()
+	w.look() // ends the step before
+	until := w.p.l.maxWait
+	if w.p.l.limitOf != nil && w.may > 0 {
+		until = time.Until(w.checked.Add(recheck))
+		stale = w.changed || until <= 0
+	}
+	step, w.look = context.WithTimeout(ctx, until)
+	return step, w.may, stale
+}

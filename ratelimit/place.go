@@ -15,67 +15,58 @@ import (
 type place struct {
 	l      *Limiter
 	id     string
-	number int64   // of the id's first slot, which stands for the id
-	limit  int     // how many requests of the id are admitted at a time
-	slots  slotSet // those that the request may take
-	now    slotSet // those of them that it tries now
-	class  *class  // nil: the request has none
+	number int64  // of the id's first slot, which stands for the id
+	limit  int    // how many requests of the id are admitted at a time
+	class  *Class // nil: the request has none
+	slots  slots  // those that the request may take: of its class first, then the common ones
 
 	lock    *sqllock.Lock // nil: it is missing, or the level admits without one
-	instead int           // how the level admits without a lock: dryRun, failedOpen; 0: it does not
+	instead Result        // how the level admits without a lock: DryRun, FailedOpen; "": it does not
 	err     error         // of a level that admits without a lock: why
 	waited  time.Duration // on this level, in total
 	ticket  ticket
 }
 
 // newPlace returns the place that a request for id wants of l.
-func (l *Limiter) newPlace(ctx context.Context, id string) (place, error) {
-	p := place{l: l, id: id, limit: l.slots}
-	if err := l.checkID(id); err != nil {
+func (l *Limiter) newPlace(ctx context.Context, id string) (p place, err error) {
+	p = place{l: l, id: id, limit: l.most}
+	if err = l.checkID(id); err != nil {
 		return p, err
 	}
-	if err := p.classify(ctx); err != nil {
-		return p, l.explain(err)
+	if err = p.classify(ctx); err == nil {
+		err = p.findLimit(ctx)
 	}
-	if err := p.findLimit(ctx); err != nil {
+	if err != nil {
 		return p, l.explain(err)
 	}
 	p.choose()
-	p.spread()
+	if l.limitOf != nil {
+		l.lines.tellLimit(p.number, p.limit)
+	}
 	return p, nil
 }
 
-// choose sets the slots that the request may take: those reserved for its
-// class first, then those that are common.
+// choose sets the slots that the request may take.
 func (p *place) choose() {
-	all := p.l.slotKeys(p.id)
+	all := p.l.slotsOf(p.id)
 	p.number = all.first.Int64()
 	if p.l.limitOf != nil {
 		p.l.holds.limitIs(p.number, p.limit)
 	}
-	common, reserved := p.reserved()
-	if common == p.l.slots {
-		p.slots = all
-		return
-	}
-	chosen := reserved.before(all.keys(), common)
-	p.slots = slotSet{first: chosen[0], reserved: reserved[1] - reserved[0]}
-	if len(chosen) > 1 {
-		p.slots.all = chosen
-	}
+	p.slots = p.ofClass(all)
 }
 
 // missing reports whether the request still needs a lock of p.
-func (p *place) missing() bool { return p.lock == nil && p.instead == 0 }
+func (p *place) missing() bool { return p.lock == nil && p.instead == "" }
 
 // pass reports whether the level admits without a lock a request that err has
 // kept from it. From then on the place is not missing.
 func (p *place) pass(ctx context.Context, err error) bool {
 	switch {
 	case p.l.dryRun:
-		p.instead, p.err = dryRun, err
+		p.instead, p.err = DryRun, err
 	case p.l.failOpen && ctx.Err() == nil && errors.Is(err, sqllock.ErrUnavailable):
-		p.instead, p.err = failedOpen, err
+		p.instead, p.err = FailedOpen, err
 	default:
 		return false
 	}

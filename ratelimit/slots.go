@@ -21,82 +21,99 @@ type anyLocker interface {
 	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 }
 
-// A slotSet is the keys of an id's slots. A single key needs no allocation. The
-// zero value has none.
-type slotSet struct {
+// slots are keys of an id's slots. A single one needs no allocation. The zero
+// value has none.
+type slots struct {
 	first    sqllock.Key
 	all      []sqllock.Key // nil if there is one
 	reserved int           // so many at the beginning are reserved for a class
 }
 
-// none reports whether there is no slot.
-func (s slotSet) none() bool { return s.first == sqllock.Key{} && s.all == nil }
-
-// ofClass returns the slots that are reserved for a class.
-func (s slotSet) ofClass() slotSet {
-	switch {
-	case s.reserved == 0:
-		return slotSet{}
-	case s.reserved == 1:
-		return slotSet{first: s.first, reserved: 1}
-	}
-	return slotSet{first: s.first, all: s.all[:s.reserved:s.reserved], reserved: s.reserved}
-}
-
-// hashed is how many slots a Limiter has at least, to remember those of the
-// last id: each is a hash. A limit in total, with one id for all requests,
-// finds them again.
-const hashed = 8
-
-// An idSlots is the slots of an id.
-type idSlots struct {
-	id    string
-	slots slotSet
-}
-
-// slotKeys returns the keys of the slots of id. The caller must not change
-// them.
-func (l *Limiter) slotKeys(id string) slotSet {
-	if l.slots == 1 {
-		return slotSet{first: l.keys.SlotKey(id, 0)}
+// slotsOf returns the slots of id. The caller must not change them.
+func (l *Limiter) slotsOf(id string) slots {
+	if l.most == 1 {
+		return slots{first: l.keys.SlotKey(id, 0)}
 	}
 	if last := l.lastSlots.Load(); last != nil && last.id == id {
 		return last.slots
 	}
-	s := slotSet{all: make([]sqllock.Key, l.slots)}
-	for i := range s.all {
-		s.all[i] = l.keys.SlotKey(id, i)
+	all := make([]sqllock.Key, l.most)
+	for i := range all {
+		all[i] = l.keys.SlotKey(id, i)
 	}
-	s.first = s.all[0]
-	if l.slots >= hashed {
+	s := slots{first: all[0], all: all}
+	if l.most >= worthKeeping {
 		l.lastSlots.Store(&idSlots{strings.Clone(id), s})
 	}
 	return s
 }
 
+// worthKeeping is how many slots a Limiter has at least, to keep those of the
+// last id: each is a hash. A limit in total, with one id for all requests,
+// finds them again.
+const worthKeeping = 8
+
+// An idSlots is the slots of an id.
+type idSlots struct {
+	id    string
+	slots slots
+}
+
+// none reports whether there is no slot.
+func (s slots) none() bool { return s.first == sqllock.Key{} }
+
 // keys returns the keys of all slots.
-func (s slotSet) keys() []sqllock.Key {
+func (s slots) keys() []sqllock.Key {
 	if s.all == nil {
 		return []sqllock.Key{s.first}
 	}
 	return s.all
 }
 
+// n returns how many they are.
+func (s slots) n() int { return max(1, len(s.all)) }
+
+// upTo returns the first n slots.
+func (s slots) upTo(n int) slots {
+	switch {
+	case n == 0:
+		return slots{}
+	case n == 1:
+		s.all = nil
+	case n < len(s.all):
+		s.all = s.all[:n:n]
+	}
+	s.reserved = min(s.reserved, n)
+	return s
+}
+
 // try acquires a free slot, or fails with ErrHeld.
-func (l *Limiter) try(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
+func (l *Limiter) try(ctx context.Context, s slots) (lock *sqllock.Lock, err error) {
 	switch {
 	case s.all == nil:
 		return l.locks.TryLock(ctx, s.first)
 	case l.any != nil:
 		return l.any.TryAny(ctx, s.all...)
 	}
-	var err error
 	for _, key := range s.all {
-		var lock *sqllock.Lock
-		lock, err = l.locks.TryLock(ctx, key)
-		if !errors.Is(err, sqllock.ErrHeld) {
+		if lock, err = l.locks.TryLock(ctx, key); !errors.Is(err, sqllock.ErrHeld) {
 			return lock, err
 		}
 	}
 	return nil, err
+}
+
+// canWait reports whether the Locker can wait for one of these slots.
+func (l *Limiter) canWait(s slots) bool { return s.all == nil || l.any != nil }
+
+// wait waits for a free slot until ctx ends. If the Locker cannot wait, it tries
+// once.
+func (l *Limiter) wait(ctx context.Context, s slots) (*sqllock.Lock, error) {
+	switch {
+	case s.all == nil:
+		return l.locks.Lock(ctx, s.first)
+	case l.any != nil:
+		return l.any.LockAny(ctx, s.all...)
+	}
+	return l.try(ctx, s)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/shard"
@@ -99,6 +101,7 @@ func TestSlotsInOrder(t *testing.T) {
 // A counting locker counts the calls that a Memory gets.
 type counting struct {
 	*sqllock.Memory
+	inside.Groups
 	any, each int
 }
 
@@ -107,9 +110,9 @@ func (c *counting) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lo
 	return c.Memory.TryAny(ctx, keys...)
 }
 
-func (c *counting) TryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error) {
+func (c *counting) tryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error) {
 	c.each++
-	return c.Memory.TryEach(ctx, groups)
+	return lockertest.TryEach(ctx, c.Memory, groups)
 }
 
 func (c *counting) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
@@ -120,18 +123,19 @@ func (c *counting) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) 
 func TestOneCall(t *testing.T) {
 	t.Parallel()
 	c := &counting{Memory: sqllock.NewMemory()}
+	c.Groups = inside.GroupsBy(c.tryEach)
 	l := ratelimit.AtMost(3, c, "export")
 	fill(t, l, "ada", 3)
 	mustBeBusy(t, l, "ada")
 	if c.any != 4 || c.each != 0 {
-		t.Errorf("%d calls of TryAny and %d of TryEach, want one for each of 4 requests", c.any, c.each)
+		t.Errorf("%d calls of TryAny and %d for groups, want one for each of 4 requests", c.any, c.each)
 	}
 	locks, err := ratelimit.AcquireAll(t.Context(),
 		level(ratelimit.OneAtATime(c, "user"), "ada"),
 		level(ratelimit.AtMost(3, c, "tenant"), "acme"),
 		level(ratelimit.AtMost(50, c, "total"), "all"))
 	if err != nil || c.each != 1 || c.any != 4 {
-		t.Errorf("%v after %d calls of TryEach for a stack, want one", err, c.each)
+		t.Errorf("%v after %d calls for a stack, want one", err, c.each)
 	}
 	_ = locks.Unlock()
 }
@@ -149,10 +153,10 @@ func TestCarried(t *testing.T) {
 	defer cancel()
 	carried := func(step string, want, wantOther bool) {
 		t.Helper()
-		if l.Carried(ctx, "ada") != want || same.Carried(ctx, "ada") != want || other.Carried(ctx, "ada") != wantOther {
+		if inside.Carried(ctx, l, "ada") != want || inside.Carried(ctx, same, "ada") != want || inside.Carried(ctx, other, "ada") != wantOther {
 			t.Errorf("%s: carried is not %v, and %v for the other limit", step, want, wantOther)
 		}
-		if l.Carried(ctx, "eve") || l.Carried(ctx, "") || l.Carried(t.Context(), "ada") {
+		if inside.Carried(ctx, l, "eve") || inside.Carried(ctx, l, "") || inside.Carried(t.Context(), l, "ada") {
 			t.Errorf("%s: a place is carried for another id, or by another context", step)
 		}
 	}

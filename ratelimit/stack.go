@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -64,7 +66,7 @@ func AcquireAll(ctx context.Context, levels ...Level) (sqllock.Locks, error) {
 			return nil, p.reject(ctx, err)
 		}
 	}
-	if err := s.acquire(ctx, nil); err != nil {
+	if err := s.acquire(ctx, nil, nil); err != nil {
 		return nil, err
 	}
 	locks := make(sqllock.Locks, len(levels))
@@ -85,46 +87,81 @@ type stack struct {
 
 // has reports whether one of the first n places is for the id with this number.
 func (s *stack) has(number int64, n int) bool {
-	for i := range n {
-		if p := &s.places[i]; p.missing() && p.number == number {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.places[:n], func(p place) bool { return p.missing() && p.number == number })
 }
 
 // acquire acquires a lock of each place that is missing, and admits the
-// request. full is a place that has just been found full, or nil.
-func (s *stack) acquire(ctx context.Context, full *place) error {
-	var failed []*place
-	var err error = sqllock.ErrHeld
-	for {
-		if full == nil {
-			if failed, err = s.try(ctx); err == nil {
-				s.admit(ctx)
-				return nil
-			}
-		} else {
-			failed, full = []*place{full}, nil
-		}
-		if errors.Is(err, sqllock.ErrHeld) {
-			if full, err = s.wait(ctx, failed[0]); err == nil {
-				err = sqllock.ErrHeld // of full
-				continue
-			}
-			if full != nil {
-				failed, full = []*place{full}, nil
-			}
-		} else {
+// request. failed are places for which that has just failed with err, if there
+// are any.
+func (s *stack) acquire(ctx context.Context, failed []*place, err error) error {
+	if failed == nil {
+		failed, err = s.try(ctx)
+	}
+	for err != nil {
+		if !errors.Is(err, sqllock.ErrHeld) {
 			err = failed[0].l.explain(err)
+		} else if failed, err = s.wait(ctx, failed[0]); err == nil || errors.Is(err, sqllock.ErrHeld) {
+			continue
 		}
 		for _, p := range failed {
 			if !p.pass(ctx, err) {
-				s.giveBack()
 				return p.reject(ctx, err)
 			}
 		}
+		failed, err = s.try(ctx)
 	}
+	s.admit(ctx)
+	return nil
+}
+
+// try acquires the places that are missing, without waiting. If that fails, it
+// gives back all places. failed are those that err concerns: the one that is
+// full, or those that one call has asked for.
+func (s *stack) try(ctx context.Context) (failed []*place, err error) {
+	want := make([]slots, len(s.places))
+	for i := range s.places {
+		p := &s.places[i]
+		if want[i] = p.slots; s.last == nil && p.missing() {
+			want[i] = p.withoutOvertaking()
+		}
+		if p.missing() && want[i].none() {
+			return []*place{p}, sqllock.ErrHeld // and s has not waited, so it has no place yet
+		}
+	}
+	for i := range s.places {
+		if p := &s.places[i]; p.missing() {
+			if failed, err = s.tryTogether(ctx, i, want); err != nil {
+				s.giveBack()
+				return failed, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+// tryTogether acquires the place i, and in the same call those behind it that
+// are missing and have its Locker. It acquires all or none.
+func (s *stack) tryTogether(ctx context.Context, i int, want []slots) (failed []*place, err error) {
+	first := &s.places[i]
+	places, groups := []*place{first}, [][]sqllock.Key{want[i].keys()}
+	for j := i + 1; j < len(s.places) && first.l.groups != nil; j++ {
+		if p := &s.places[j]; p.missing() && p.l.groups == first.l.groups {
+			places, groups = append(places, p), append(groups, want[j].keys())
+		}
+	}
+	if len(places) == 1 {
+		first.lock, err = first.l.try(ctx, want[i])
+		return places, err
+	}
+	locks, err := inside.TryEach[sqllock.Key, sqllock.Locks](ctx, first.l.groups, groups)
+	var full *inside.FullError
+	if errors.As(err, &full) {
+		return places[full.Level : full.Level+1], err
+	}
+	for k, lock := range locks {
+		places[k].lock = lock
+	}
+	return places, err
 }
 
 // admit begins the hold of each lock, and counts the request on each level. If
@@ -141,7 +178,7 @@ func (s *stack) admit(ctx context.Context) {
 		if p.lock != nil {
 			p.l.admit(ctx, p)
 		} else {
-			p.count(ctx, p.instead, p.err)
+			p.record(ctx, p.instead, p.err)
 		}
 	}
 	told = true
@@ -156,11 +193,5 @@ func (s *stack) giveBack() {
 			p.lock = nil
 		}
 	}
-	switch len(locks) {
-	case 0:
-	case 1:
-		_ = locks[0].Unlock()
-	default:
-		_ = locks.Unlock()
-	}
+	_ = locks.Unlock()
 }

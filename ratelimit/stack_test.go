@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -130,7 +131,7 @@ func TestAcquireAllBadInput(t *testing.T) {
 func TestAcquireAllPolicies(t *testing.T) {
 	away := failing(sqllock.ErrUnavailable)
 	open, dry := ratelimit.WithFailOpen(), ratelimit.WithDryRun()
-	free, held, together := sqllock.NewMemory(), failing(sqllock.ErrHeld), eachAway{sqllock.NewMemory()}
+	free, held, together := sqllock.NewMemory(), failing(sqllock.ErrHeld), newEachAway()
 	type one struct {
 		locks sqllock.Locker
 		id    string
@@ -191,11 +192,16 @@ func TestAcquireAllPolicies(t *testing.T) {
 	}
 }
 
-// eachAway is a Locker whose TryEach finds the database away.
-type eachAway struct{ *sqllock.Memory }
+// eachAway is a Locker that finds the database away when it is asked for several
+// groups.
+type eachAway struct {
+	*sqllock.Memory
+	*inside.Groups
+}
 
-func (eachAway) TryEach(context.Context, [][]sqllock.Key) (sqllock.Locks, error) {
-	return nil, sqllock.ErrUnavailable
+func newEachAway() eachAway {
+	groups := inside.GroupsBy(func(context.Context, [][]sqllock.Key) (sqllock.Locks, error) { return nil, sqllock.ErrUnavailable })
+	return eachAway{sqllock.NewMemory(), &groups}
 }
 
 // stacked calls AcquireAll in a goroutine, and returns once that waits or has

@@ -11,25 +11,18 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The pause between two attempts at the slots of a Locker that cannot wait for
-// several keys, or that is away. It doubles from pollMin to pollMax. A random
-// part, up to a half, is subtracted.
-const (
-	pollMin = 2 * time.Millisecond
-	pollMax = 50 * time.Millisecond
-)
-
 // wait waits for p, which is full, if its level allows that. Then s has all its
-// places, or next is the place that was full instead, or that err is about.
-func (s *stack) wait(ctx context.Context, p *place) (next *place, err error) {
+// places. Otherwise failed are the places that err concerns. ErrHeld is that of
+// another place, which is full now.
+func (s *stack) wait(ctx context.Context, p *place) (failed []*place, err error) {
 	l := p.l
 	left := l.maxWait - p.waited
 	if left <= 0 || l.dryRun {
-		return nil, p.busy()
+		return []*place{p}, p.busy()
 	}
-	w := p.enterLine(s.flow(), s.last != nil && s.last != p)
+	w := l.lines.enter(p, s.flow(), s.last != nil && s.last != p)
 	if w == nil {
-		return nil, p.busy()
+		return []*place{p}, p.busy()
 	}
 	defer func() { w.leave(p.lock != nil) }()
 	if s.last == nil {
@@ -46,77 +39,89 @@ func (s *stack) wait(ctx context.Context, p *place) (next *place, err error) {
 // flow returns what the places for waiting belong to.
 func (s *stack) flow() flow {
 	if len(s.places) == 1 {
-		return flow{}
+		return 0
 	}
-	return flow{stack: true, number: s.places[0].number}
+	return flow(s.places[0].number)
 }
 
 // takeTurns waits for the place of w until bounded ends. When it is the turn of s
 // and it has got a slot, s tries for its other places.
-func (s *stack) takeTurns(ctx, bounded context.Context, w *waiter) (next *place, err error) {
-	p, l := w.p, w.p.l
-	var away error
-	awayAt, pause, checked := p, pollMin, time.Now()
+func (s *stack) takeTurns(ctx, bounded context.Context, w *waiter) (failed []*place, err error) {
+	p, pause := w.p, pollMin
+	away, awayAt := error(nil), p
 	for bounded.Err() == nil {
-		until := l.maxWait // look at the limit again
-		if l.limitOf != nil {
-			if w.takeChanged() || time.Since(checked) >= recheck {
-				if err := w.updateLimit(ctx); err != nil {
-					return nil, l.explain(err)
-				}
-				checked = time.Now()
+		step, may, stale := w.next(bounded)
+		switch {
+		case may == 0:
+			<-step.Done()
+			continue
+		case stale:
+			if err := w.updateLimit(ctx); err != nil {
+				return []*place{p}, p.l.explain(err)
 			}
-			until = time.Until(checked.Add(recheck))
-		}
-		now := w.turnNow()
-		if now == noTurn {
-			w.sleep(bounded, until)
+			continue
+		case !p.l.canWait(p.slots.upTo(may)) && !pause.wait(step):
 			continue
 		}
-		full := p
-		err := w.lockSlot(bounded, now, until)
-		if err == nil {
-			full, err = s.tryOthers(bounded, p)
+		if p.lock, err = p.l.wait(step, p.slots.upTo(may)); err == nil {
+			failed, err = s.tryOthers(bounded, p)
+		} else {
+			failed = []*place{p}
 		}
 		switch {
 		case err == nil:
 			return nil, nil
-		case errors.Is(err, sqllock.ErrHeld) && full != p:
-			return full, nil
-		case errors.Is(err, sqllock.ErrHeld):
-			away = nil
-		case isEnd(err) && !isAway(err):
-			away = nil
-		case isEnd(err), errors.Is(err, sqllock.ErrUnavailable):
-			away, awayAt = overdue{err}, full
-			w.sleep(bounded, min(pause-rand.N(pause/2), until)) //nolint:gosec // so that processes do not come together
-			pause = min(2*pause, pollMax)
+		case errors.Is(err, sqllock.ErrHeld) && failed[0] != p:
+			return failed, err
+		case errors.Is(err, sqllock.ErrUnavailable), isEnd(err) && isAway(err):
+			away, awayAt = overdue{err}, failed[0]
+			pause.wait(step)
+		case errors.Is(err, sqllock.ErrHeld), isEnd(err):
+			away, awayAt = nil, p
 		default:
-			return full, full.l.explain(err)
+			return failed, failed[0].l.explain(err)
 		}
 	}
-	if away != nil {
-		return awayAt, awayAt.waitError(ctx, bounded, fmt.Errorf("%w: %w", away, bounded.Err()))
-	}
-	return nil, p.waitError(ctx, bounded, bounded.Err())
+	return []*place{awayAt}, awayAt.waitError(ctx, away)
 }
 
 // tryOthers tries for all places, with the slot of p that s has. If another place
 // is full, it tries once more without that slot: two requests that each have what
 // the other one needs must not go on like that.
-func (s *stack) tryOthers(ctx context.Context, p *place) (full *place, err error) {
-	failed, err := s.try(ctx)
-	if errors.Is(err, sqllock.ErrHeld) {
-		full = failed[0]
-		failed, err = s.try(ctx)
+func (s *stack) tryOthers(ctx context.Context, p *place) (failed []*place, err error) {
+	full, err := s.try(ctx)
+	if !errors.Is(err, sqllock.ErrHeld) {
+		return full, err
 	}
-	switch {
-	case err == nil:
-		return nil, nil
-	case full == nil || failed[0] != p:
-		full = failed[0]
+	failed, err = s.try(ctx)
+	if errors.Is(err, sqllock.ErrHeld) && failed[0] == p {
+		return full, err
 	}
-	return full, err
+	return failed, err
+}
+
+// A backoff is the pause between two attempts at the slots of a Locker that
+// cannot wait for several keys, or that is away. It doubles from pollMin to
+// pollMax.
+type backoff time.Duration
+
+const (
+	pollMin = backoff(2 * time.Millisecond)
+	pollMax = backoff(50 * time.Millisecond)
+)
+
+// wait pauses, less a random part of up to a half, so that processes do not come
+// together. It reports false if ctx ends first.
+func (b *backoff) wait(ctx context.Context) bool {
+	timer := time.NewTimer(time.Duration(*b - rand.N(*b/2))) //nolint:gosec // no secret
+	defer timer.Stop()
+	*b = min(2**b, pollMax)
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // isEnd reports whether err is of a context that has ended.
@@ -130,85 +135,27 @@ func isAway(err error) bool {
 		errors.Is(err, sqllock.ErrCapacity) || errors.Is(err, sqllock.ErrNotExclusive)
 }
 
-// lockSlot waits in the Locker for a slot of the place of w, until it has another
-// turn, or its limit is due to be looked at again after d.
-func (w *waiter) lockSlot(bounded context.Context, now turn, d time.Duration) (err error) {
-	p, l := w.p, w.p.l
-	slots := p.slots
-	if now == reservedOnly {
-		slots = slots.ofClass()
-	}
-	if l.limitOf != nil {
-		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeout(bounded, d)
-		defer cancel()
-	}
-	w.atLocker(bounded, now, func(ctx context.Context) {
-		switch {
-		case slots.all == nil:
-			p.lock, err = l.locks.Lock(ctx, slots.first)
-		case l.any != nil:
-			p.lock, err = l.any.LockAny(ctx, slots.all...)
-		default:
-			p.lock, err = l.poll(ctx, slots)
-		}
-	})
-	return err
-}
-
-// waitError returns what err, of a wait, means to the caller, whose context is
-// ctx. bounded is the context of the wait, and the caller must not see its
-// error.
-func (p *place) waitError(ctx, bounded context.Context, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil && !errors.Is(err, ctx.Err()): // ctx ended just after bounded
-		return p.l.explain(ctx.Err())
-	case ctx.Err() != nil || bounded.Err() == nil || !errors.Is(err, bounded.Err()):
+// waitError returns the error of a wait that has ended, for a caller with this
+// ctx. away is why the database has granted nothing; nil: it was busy.
+func (p *place) waitError(ctx context.Context, away error) error {
+	switch err := ctx.Err(); {
+	case err != nil && away != nil:
+		return p.l.explain(fmt.Errorf("%w: %w", away, err))
+	case err != nil:
 		return p.l.explain(err)
-	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, sqllock.ErrConfig), errors.Is(err, sqllock.ErrCapacity):
-		return p.l.explain(overdue{err})
-	default:
-		return p.busy()
+	case away != nil:
+		return p.l.explain(away)
 	}
+	return p.busy()
 }
 
-// overdue is the error of a wait that reached maxWait while the database was
-// away, or had no room for another lock. It does not match the error with which
-// the wait ended, which would look like the caller's.
+// overdue is the error of a wait while the database was away, or had no room for
+// another lock. It does not match the error with which the wait ended, which
+// would look like the caller's.
 type overdue struct{ err error }
 
 func (o overdue) Error() string { return o.err.Error() }
 
 func (o overdue) Is(target error) bool {
 	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(o.err, target)
-}
-
-// poll tries the slots again and again. Like [sqllock.Session.Lock] it goes on
-// while the database is away.
-func (l *Limiter) poll(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
-	var away error
-	for pause := pollMin; ; pause = min(2*pause, pollMax) {
-		timer := time.NewTimer(pause - rand.N(pause/2))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, errors.Join(away, ctx.Err())
-		}
-		lock, err := l.try(ctx, s)
-		switch {
-		case err == nil:
-			return lock, nil
-		case errors.Is(err, sqllock.ErrHeld):
-			away = nil
-		case ctx.Err() == nil && errors.Is(err, sqllock.ErrUnavailable):
-			away = err
-		case errors.Is(err, ctx.Err()):
-			return nil, errors.Join(away, err)
-		default:
-			return nil, err
-		}
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -71,7 +72,7 @@ func BenchmarkStack(b *testing.B) {
 						_ = lock.Unlock()
 						return
 					}
-					locks, err := s.TryEach(context.Background(), groups[caller])
+					locks, err := lockertest.TryEach(context.Background(), s, groups[caller])
 					if errors.Is(err, sqllock.ErrHeld) {
 						rejected.Add(1)
 					} else if err != nil {

@@ -47,19 +47,6 @@ var (
 	ErrConfig = session.ErrConfig
 )
 
-// A GroupError reports that a group of TryEach had no key that was free. It
-// matches ErrHeld.
-type GroupError struct {
-	Group int // its index, from 0
-}
-
-func (e *GroupError) Error() string {
-	return fmt.Sprintf("sqllock: no key of group %d is free", e.Group)
-}
-
-// Is makes errors.Is(err, ErrHeld) hold.
-func (e *GroupError) Is(target error) bool { return target == ErrHeld }
-
 // ErrFenced is the error of [Fence] for a lock that is stale where the
 // transaction writes. Either a transaction of a later holder has been fenced
 // there, or the server there is not the one that granted the lock, or it has

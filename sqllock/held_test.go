@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -82,7 +83,7 @@ func TestHeldByTwoReaders(t *testing.T) {
 func TestHeldOfDetachedLock(t *testing.T) {
 	t.Parallel()
 	lock := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
-	lock.DetachContexts()
+	inside.Detach(lock)
 	ctx, unbind := lock.Bind(t.Context())
 	defer unbind()
 	if sqllock.Held(ctx, sqllock.ID(1)) {

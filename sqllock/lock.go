@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/keytable"
 	"github.com/latchkey-go/latchkey/internal/session"
 )
@@ -29,7 +29,7 @@ type Lock struct {
 	home home
 	tx   *txHolder // of a TxLocker's lock; else nil
 
-	detached atomic.Bool // Bind ignores the lock
+	detachable // Bind ignores the lock once it is detached
 
 	mu       sync.Mutex // protects what follows; never held while calling out
 	finished bool       // Unlock has its result
@@ -44,10 +44,17 @@ type attached struct {
 	work  *lockContext   // of Context
 	bound []*lockContext // made by Bind and not cancelled yet
 	hooks []func(cause error)
+	one   struct { // memory for the first of each: most locks have one
+		bound [1]*lockContext
+		hooks [1]func(cause error)
+	}
 
 	result error         // of Unlock
 	done   chan struct{} // closed when finished; made by who waits for it
 }
+
+// detachable lets package ratelimit call [inside.Detach].
+type detachable = inside.Detachable
 
 // A home is what the locks of one locker have in common.
 type home struct {
@@ -76,6 +83,7 @@ func (hm home) lockOf(ctx context.Context, h *keytable.Hold, key Key) *Lock {
 func (l *Lock) attach() *attached {
 	if l.more == nil {
 		l.more = new(attached)
+		l.more.bound, l.more.hooks = l.more.one.bound[:0], l.more.one.hooks[:0]
 	}
 	return l.more
 }
@@ -210,17 +218,17 @@ func (l *Lock) endContexts(how keytable.End) {
 		return
 	}
 	more = l.attach()
-	ended := append([]*lockContext(nil), more.work)
+	work, bound := more.work, []*lockContext(nil)
 	if how != keytable.Released {
 		more.cause = cmp.Or(more.cause, endCauses[how])
-		ended = append(ended, more.bound...)
-		more.bound = nil
+		bound, more.bound = more.bound, nil
 	}
 	l.mu.Unlock()
-	for _, c := range ended {
-		if c != nil {
-			c.cancel(endCauses[how])
-		}
+	if work != nil {
+		work.cancel(endCauses[how])
+	}
+	for _, c := range bound {
+		c.cancel(endCauses[how])
 	}
 }
 

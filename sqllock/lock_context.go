@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
@@ -39,10 +40,10 @@ func (l *Lock) Context() context.Context {
 // it, so a request may go on after it has released its lock early.
 //
 // The caller must call cancel when the work is done, as with
-// context.WithCancel. On a nil *Lock, and after DetachContexts, Bind is
-// context.WithCancel, and a lock that ctx carries stays.
+// context.WithCancel. On a nil *Lock, and on that of a Limiter in a dry run, Bind
+// is context.WithCancel, and a lock that ctx carries stays.
 func (l *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
-	if l == nil || l.detached.Load() {
+	if l == nil || inside.IsDetached(&l.detachable) {
 		return context.WithCancel(ctx)
 	}
 	c := newLockContext(ctx, l)
@@ -130,15 +131,6 @@ func carrier(ctx context.Context) *lockContext {
 // CarriedLock returns the lock of c. It is for internal/rpclimit, whose contexts
 // get their locks after their children were made.
 func (c *lockContext) CarriedLock() *Lock { return c.lock }
-
-// DetachContexts makes Bind ignore the lock from now on. It is for a limiter in
-// a dry run, whose locks must not affect any request. Contexts that were bound
-// before stay as they are.
-func (l *Lock) DetachContexts() {
-	if l != nil {
-		l.detached.Store(true)
-	}
-}
 
 // FromContext returns the lock that ctx carries, and whether there is one. A
 // context of [Lock.Bind] or [Lock.Context] carries one, and so does that of a

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -33,15 +34,15 @@ func TestNilLock(t *testing.T) {
 	unaffected(t, "a nil lock", outer, lock)
 }
 
-// Detaching the contexts of a lock leaves contexts of Bind alone.
-func TestDetachContexts(t *testing.T) {
+// A lock that is detached leaves contexts of Bind alone.
+func TestDetached(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
 	outer := mustLock(t, locks, sqllock.ID(1))
 	defer outer.Unlock()
 	lock := mustLock(t, locks, sqllock.ID(2))
 	defer lock.Unlock()
-	lock.DetachContexts()
+	inside.Detach(lock)
 	unaffected(t, "a detached lock", outer, lock)
 }
 

@@ -82,8 +82,8 @@ func underLock(ctx context.Context, held interface {
 // Those of [Session.TryLockAll] and LockAll have one lock for each key, in the
 // order of the keys' numbers. This order is the same for every caller, so use
 // it to call [Fence] for all of them. Keys that are equal in the database have
-// one lock. Those of [Session.TryEach] have one lock for each group, in the
-// order of the groups.
+// one lock. Those of ratelimit.AcquireAll have one lock for each level, in the
+// order of the levels.
 //
 // Each lock can also be used and released separately. The methods are safe for
 // concurrent use. Those of a nil Locks do nothing: there is no lock to lose.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/keytable"
 	"github.com/latchkey-go/latchkey/internal/session"
 )
@@ -15,11 +16,13 @@ import (
 // value is not usable.
 type Memory struct {
 	home
+	groups
 }
 
 // NewMemory returns a Memory without locks.
 func NewMemory() *Memory {
-	return &Memory{home{table: keytable.New(keytable.Config{Now: session.Now, NewHold: newHold, HandOver: keytable.Forever})}}
+	hm := home{table: keytable.New(keytable.Config{Now: session.Now, NewHold: newHold, HandOver: keytable.Forever})}
+	return &Memory{home: hm, groups: inside.GroupsBy(hm.tryEach)}
 }
 
 // TryLock acquires key, or returns ErrHeld or the error of ctx.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/session"
 )
 
@@ -33,5 +34,7 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Session{home{table: engine.Table, session: engine}, o.named}, nil
+	s := &Session{home: home{table: engine.Table, session: engine}, named: o.named}
+	s.groups = inside.GroupsBy(s.tryEach)
+	return s, nil
 }

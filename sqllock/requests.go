@@ -70,7 +70,7 @@ func (hm home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Loc
 		levels[i] = ids[i : i+1]
 	}
 	locks, err := hm.acquireEach(ctx, w, levels, func(level int, _ keytable.ID) Key { return distinct[level] })
-	var full *GroupError
+	var full *keytable.FullError
 	if errors.As(err, &full) {
 		return nil, ErrHeld
 	}
@@ -82,11 +82,7 @@ func (hm home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Loc
 func (hm home) acquireEach(ctx context.Context, w keytable.Want, levels [][]keytable.ID, keyOf func(level int, id keytable.ID) Key) (Locks, error) {
 	w.Label = string(keyOf(0, levels[0][0]).namespace)
 	holds, err := hm.table.AcquireEach(ctx, w, levels)
-	var full *keytable.FullError
-	switch {
-	case errors.As(err, &full):
-		return nil, &GroupError{Group: full.Level}
-	case err != nil:
+	if err != nil {
 		return nil, callError(ctx, err)
 	}
 	locks := make(Locks, len(holds))

@@ -35,6 +35,7 @@ import (
 // value is not usable.
 type Session struct {
 	home
+	groups
 	named Dialect // of WithDialect
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
@@ -49,7 +50,7 @@ func (i *Interceptor) identified(ctx context.Context, call Call, id *identificat
 		return nil
 	}
 	rejection := i.keyRejection(ctx, l, call, err)
-	if l.Refuse(ctx, err) == nil {
+	if inside.Refuse(ctx, l, err) == nil {
 		return nil
 	}
 	return rejection

@@ -81,7 +81,8 @@ func ExampleNewStack() {
 	})
 	handler := connect.NewUnaryHandler("/export.v1.ExportService/Export",
 		func(ctx context.Context, _ *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
-			fmt.Println("it has a place of ada:", perUser.Carried(ctx, "ada"), "and one of all:", inAll.Carried(ctx, "all"))
+			innermost, _ := sqllock.FromContext(ctx) // of the last level
+			fmt.Println("it has a place of ada:", sqllock.Held(ctx, perUser.Namespace().Key("ada")), "and one of", innermost.Key().Namespace())
 			return connect.NewResponse(wrapperspb.String("done")), nil
 		}, connect.WithInterceptors(interceptor))
 	server := httptest.NewServer(authenticate(handler))
@@ -95,7 +96,7 @@ func ExampleNewStack() {
 	fmt.Println(err)
 
 	// Output:
-	// it has a place of ada: true and one of all: true
+	// it has a place of ada: true and one of exports-in-all
 	// <nil>
 }
 

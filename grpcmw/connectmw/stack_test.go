@@ -11,6 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -24,7 +25,7 @@ func TestStack(t *testing.T) {
 		locks := sqllock.NewMemory()
 		perUser, total := ratelimit.OneAtATime(locks, "user"), ratelimit.AtMost(2, locks, "total")
 		w := func(ctx context.Context) error {
-			if !perUser.Carried(ctx, alice) || !total.Carried(ctx, "all") {
+			if !inside.Carried(ctx, perUser, alice) || !inside.Carried(ctx, total, "all") {
 				return errors.New("a lock is missing")
 			}
 			return nil

@@ -6,6 +6,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/internal/rpclimit"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -108,7 +109,7 @@ func (s *stream) admit(ctx context.Context, rejection error) (places.Held, error
 func (s *stream) sendsEarly(ctx context.Context) error {
 	early := connect.NewError(connect.CodeFailedPrecondition, errors.New(earlyText))
 	for _, l := range s.pending {
-		if err := l.Refuse(ctx, early); err != nil {
+		if err := inside.Refuse(ctx, l, early); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/handoff"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -115,10 +116,10 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return nil
 	}
 	if err != nil {
-		_ = m.limiter.Refuse(r.Context(), err) // for its Observer: a dry run rejects too, without a key nothing can be done once
+		_ = inside.Refuse(r.Context(), m.limiter, err) // for its Observer: a dry run rejects too, without a key nothing can be done once
 		return err
 	}
-	if m.limiter.Carried(r.Context(), asked.lockID()) {
+	if inside.Carried(r.Context(), m.limiter, asked.lockID()) {
 		m.report(r, slog.LevelError, twiceText, slog.Int("limit", m.limiter.Limit()))
 	}
 	lock, err := m.limiter.Acquire(r.Context(), asked.lockID())
@@ -182,6 +183,6 @@ func run(ctx context.Context, w *recorder, r *http.Request, asked payload, next 
 func (m *Middleware) inFlight(r *http.Request) error {
 	m.log.WarnContext(context.WithoutCancel(r.Context()), "idempotency: rejected a request that the lock had admitted next to another with its key", "route", r.Pattern)
 	err := &ratelimit.BusyError{Namespace: string(m.limiter.Namespace()), RetryAfter: claimTimeout}
-	_ = m.limiter.Refuse(r.Context(), err)
+	_ = inside.Refuse(r.Context(), m.limiter, err)
 	return err
 }

@@ -111,11 +111,11 @@ func useSets(ctx context.Context, t *testing.T, key func(int) sqllock.Key, a, b 
 	if err := busy(t, "TryLockAll of the other", err); err != nil {
 		return err
 	}
-	each, err := b.TryEach(ctx, [][]sqllock.Key{{key(5), key(6)}, {key(2), key(7)}})
+	each, err := lockertest.TryEach(ctx, b, [][]sqllock.Key{{key(5), key(6)}, {key(2), key(7)}})
 	if err != nil {
 		return at("TryEach", err)
 	}
-	_, err = a.TryEach(ctx, [][]sqllock.Key{{key(8)}, {key(2), key(7)}})
+	_, err = lockertest.TryEach(ctx, a, [][]sqllock.Key{{key(8)}, {key(2), key(7)}})
 	if err := busy(t, "TryEach of the other", err); err != nil {
 		return err
 	}

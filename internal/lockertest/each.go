@@ -8,22 +8,22 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// eachLocker is a locker that acquires one key of each of several groups.
-type eachLocker interface {
-	sqllock.Locker
-	TryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error)
+// TryEach is [inside.TryEach] of locks.
+func TryEach(ctx context.Context, locks sqllock.Locker, groups [][]sqllock.Key) (sqllock.Locks, error) {
+	return inside.TryEach[sqllock.Key, sqllock.Locks](ctx, inside.GroupsOf(locks), groups)
 }
 
 // twoEach is twoAny for groups.
-func twoEach(t *testing.T, fleet Fleet) (a, b eachLocker, ok bool) {
-	a, ok = fleet.New(t).(eachLocker)
-	if _, isSharded := a.(interface{ Index(sqllock.Key) int }); !ok || isSharded { // it needs all keys on one shard
+func twoEach(t *testing.T, fleet Fleet) (a, b sqllock.Locker, ok bool) {
+	a = fleet.New(t)
+	if _, isSharded := a.(interface{ Index(sqllock.Key) int }); inside.GroupsOf(a) == nil || isSharded { // it needs all keys on one shard
 		return nil, nil, false
 	}
-	return a, fleet.New(t).(eachLocker), true
+	return a, fleet.New(t), true
 }
 
 // newKeys returns n keys that no other test uses.
@@ -47,28 +47,28 @@ func tryEach(t *testing.T, fleet Fleet) {
 	rejected(t, b, t.Context(), groups, 0)
 	rejected(t, a, t.Context(), groups, 0)
 	second := mustEach(t, b, t.Context(), [][]sqllock.Key{newKeys(t, 1), tenant, all})
-	for _, l := range []eachLocker{a, b} {
+	for _, l := range []sqllock.Locker{a, b} {
 		rejected(t, l, t.Context(), [][]sqllock.Key{newKeys(t, 1), tenant, all}, 1)
 	}
 	mustUnlockAll(t, first)
 	mustUnlockAll(t, mustEach(t, b, t.Context(), groups)) // a rejection has left nothing behind
 	var taken []sqllock.Locks
 	for range len(all) - 1 {
-		l := []eachLocker{a, b}[len(taken)%2]
+		l := []sqllock.Locker{a, b}[len(taken)%2]
 		taken = append(taken, mustEach(t, l, t.Context(), [][]sqllock.Key{all, newKeys(t, 1)}))
 	}
-	for _, l := range []eachLocker{a, b} {
+	for _, l := range []sqllock.Locker{a, b} {
 		rejected(t, l, t.Context(), [][]sqllock.Key{newKeys(t, 1), all}, 1)
 	}
 	for _, locks := range append(taken, second) {
 		mustUnlockAll(t, locks)
 	}
-	if _, err := a.TryEach(t.Context(), nil); err == nil || errors.Is(err, sqllock.ErrHeld) {
+	if _, err := TryEach(t.Context(), a, nil); err == nil || errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("TryEach without groups: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := a.TryEach(ctx, groups); !errors.Is(err, context.Canceled) {
+	if _, err := TryEach(ctx, a, groups); !errors.Is(err, context.Canceled) {
 		t.Errorf("TryEach with an ended context: %v", err)
 	}
 }
@@ -84,15 +84,15 @@ func eachContention(t *testing.T, fleet Fleet) {
 	tenants, all := [][]sqllock.Key{newKeys(t, 2), newKeys(t, 3)}, newKeys(t, 9)
 	var (
 		wg      sync.WaitGroup
-		inside  [3]atomic.Int32
+		within  [3]atomic.Int32
 		granted atomic.Int32
 	)
 	for i := range callers {
-		l, user, tenant := []eachLocker{a, b}[i%2], newKeys(t, 1), i/2%2
+		l, user, tenant := []sqllock.Locker{a, b}[i%2], newKeys(t, 1), i/2%2
 		wg.Go(func() {
 			for range fleet.rounds(3, 24) {
 				groups := [][]sqllock.Key{user, tenants[tenant], all}
-				locks, err := l.TryEach(t.Context(), groups)
+				locks, err := TryEach(t.Context(), l, groups)
 				if errors.Is(err, sqllock.ErrHeld) {
 					continue
 				}
@@ -102,12 +102,12 @@ func eachContention(t *testing.T, fleet Fleet) {
 				}
 				granted.Add(1)
 				for g, n := range map[int]int{tenant: len(tenants[tenant]), 2: len(all)} {
-					if got := int(inside[g].Add(1)); got > n {
+					if got := int(within[g].Add(1)); got > n {
 						t.Errorf("%d hold %d keys", got, n)
 					}
 				}
-				inside[tenant].Add(-1)
-				inside[2].Add(-1)
+				within[tenant].Add(-1)
+				within[2].Add(-1)
 				mustUnlockAll(t, locks)
 			}
 		})
@@ -130,17 +130,17 @@ func eachLimitContention(t *testing.T, fleet Fleet) {
 	if !ok {
 		return
 	}
-	lockers, slots := []eachLocker{a, b}, newKeys(t, 4)
+	lockers, slots := []sqllock.Locker{a, b}, newKeys(t, 4)
 	var (
 		wg     sync.WaitGroup
-		inside [2]atomic.Int32 // those of each limit
+		within [2]atomic.Int32 // those of each limit
 	)
 	for i := range callers {
 		l, which := lockers[i%2], i/2%2
 		limit := []int{4, 3}[which]
 		wg.Go(func() {
 			for range fleet.rounds(6, 32) {
-				locks, err := l.TryEach(t.Context(), [][]sqllock.Key{slots[:limit]})
+				locks, err := TryEach(t.Context(), l, [][]sqllock.Key{slots[:limit]})
 				if errors.Is(err, sqllock.ErrHeld) {
 					continue
 				}
@@ -148,11 +148,11 @@ func eachLimitContention(t *testing.T, fleet Fleet) {
 					t.Errorf("TryEach: %v", err)
 					return
 				}
-				mine := int(inside[which].Add(1))
-				if all := int(inside[0].Load() + inside[1].Load()); mine > limit || all > 4 {
+				mine := int(within[which].Add(1))
+				if all := int(within[0].Load() + within[1].Load()); mine > limit || all > 4 {
 					t.Errorf("%d of a limit of %d, and %d of 4", mine, limit, all)
 				}
-				inside[which].Add(-1)
+				within[which].Add(-1)
 				mustUnlockAll(t, locks)
 			}
 		})
@@ -167,9 +167,9 @@ func eachLimitContention(t *testing.T, fleet Fleet) {
 }
 
 // mustEach acquires one key of each group.
-func mustEach(t *testing.T, l eachLocker, ctx context.Context, groups [][]sqllock.Key) sqllock.Locks {
+func mustEach(t *testing.T, l sqllock.Locker, ctx context.Context, groups [][]sqllock.Key) sqllock.Locks {
 	t.Helper()
-	locks, err := l.TryEach(ctx, groups)
+	locks, err := TryEach(ctx, l, groups)
 	if err != nil || len(locks) != len(groups) {
 		t.Fatalf("TryEach of free groups: %d locks, %v", len(locks), err)
 	}
@@ -182,11 +182,11 @@ func mustEach(t *testing.T, l eachLocker, ctx context.Context, groups [][]sqlloc
 }
 
 // rejected fails the test unless TryEach reports that group full is full.
-func rejected(t *testing.T, l eachLocker, ctx context.Context, groups [][]sqllock.Key, full int) {
+func rejected(t *testing.T, l sqllock.Locker, ctx context.Context, groups [][]sqllock.Key, full int) {
 	t.Helper()
-	locks, err := l.TryEach(ctx, groups)
-	var group *sqllock.GroupError
-	if !errors.As(err, &group) || group.Group != full || !errors.Is(err, sqllock.ErrHeld) {
+	locks, err := TryEach(ctx, l, groups)
+	var group *inside.FullError
+	if !errors.As(err, &group) || group.Level != full || !errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("TryEach with group %d full: %d locks, %v", full, len(locks), err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -41,7 +42,7 @@ func cardinality(t *testing.T, start func(*testing.T) Subject) {
 		_, _ = dry.Acquire(ctx, id)
 		cancel()
 		_, _ = held.Acquire(ctx, id)
-		_ = held.Refuse(ctx, ratelimit.ErrBadID)
+		_ = inside.Refuse(ctx, held, ratelimit.ErrBadID)
 		dbtest.Unlock(t, outer)
 		dbtest.Unlock(t, lock)
 		return strconv.FormatInt(free.Namespace().Key(id).Int64(), 10)

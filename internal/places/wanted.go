@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -88,13 +89,13 @@ func (w *Wanted) EndedBy(ctx context.Context, held Held) *ratelimit.Limiter {
 // or nil. The first is in ctx already, or among those that are wanted.
 func (w *Wanted) Twice(ctx context.Context) *ratelimit.Limiter {
 	if w.all == nil {
-		if w.first.Limiter != nil && w.first.Limiter.Carried(ctx, w.first.ID) {
+		if w.first.Limiter != nil && inside.Carried(ctx, w.first.Limiter, w.first.ID) {
 			return w.first.Limiter
 		}
 		return nil
 	}
 	for i, level := range w.all {
-		if level.Limiter.Carried(ctx, level.ID) {
+		if inside.Carried(ctx, level.Limiter, level.ID) {
 			return level.Limiter
 		}
 		for _, before := range w.all[:i] {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -172,7 +174,7 @@ func (c call) acquire(ctx context.Context, s *sqllock.Session, keys []sqllock.Ke
 	case opLockAll:
 		return s.LockAll(ctx, keys...)
 	case opTryEach:
-		return s.TryEach(ctx, groups(keys))
+		return lockertest.TryEach(ctx, s, groups(keys))
 	default:
 		return one(s.TryLock(ctx, keys[0]))
 	}
@@ -211,7 +213,7 @@ func (c call) timely(w *world, began time.Duration) {
 func (c call) denied(w *world, s *sqllock.Session, keys []sqllock.Key, arrived int, began time.Duration, err error) {
 	var (
 		failure *dialect.Failure
-		full    *sqllock.GroupError
+		full    *inside.FullError
 	)
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {

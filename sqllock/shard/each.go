@@ -3,35 +3,26 @@ package shard
 import (
 	"context"
 	"errors"
-	"slices"
 
-	"github.com/latchkey-go/latchkey/internal/waiting"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// eachLocker is a Locker that can take one key of each of several groups, as
-// [*sqllock.Session] and [*sqllock.Memory] can.
-type eachLocker interface {
-	TryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error)
-}
+// groups lets package ratelimit acquire one key of each of several groups in
+// one call, or none: see [inside.TryEach].
+type groups = inside.Groups
 
 var (
-	errSeveralShards = errors.New("shard: TryEach needs all keys on one shard: choose the shard by the tenant, and keep its levels there")
-	errNoEach        = errors.New("shard: TryEach needs shards that are Sessions")
+	errSeveralShards = errors.New("shard: several levels need all keys on one shard: choose the shard by the tenant, and keep its levels there")
+	errNoEach        = errors.New("shard: several levels need shards that are Sessions")
 )
 
-// TryEach acquires one key of each group, or none, like [sqllock.Session.TryEach].
-// All keys must belong to one shard: several databases cannot take all keys or
-// none in one statement. Otherwise the error says so.
-func (s *Locker) TryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error) {
+// tryEach acquires one key of each group, or none. All keys must belong to one
+// shard: several databases cannot take all keys or none in one statement.
+// Otherwise the error says so.
+func (s *Locker) tryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error) {
 	shard := -1
-	all := slices.Clone(groups)
-	for _, numbers := range waiting.TermsOf(ctx).Beyond {
-		for _, number := range numbers {
-			all = append(all, []sqllock.Key{sqllock.ID(number)})
-		}
-	}
-	for _, keys := range all {
+	for _, keys := range groups {
 		for _, key := range keys {
 			of := s.Index(key)
 			if shard >= 0 && of != shard {
@@ -40,9 +31,9 @@ func (s *Locker) TryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.L
 			shard = of
 		}
 	}
-	each, ok := s.shards[max(shard, 0)].Locker.(eachLocker)
-	if !ok {
+	each := inside.GroupsOf(s.shards[max(shard, 0)].Locker)
+	if each == nil {
 		return nil, errNoEach
 	}
-	return each.TryEach(ctx, groups)
+	return inside.TryEach[sqllock.Key, sqllock.Locks](ctx, each, groups)
 }

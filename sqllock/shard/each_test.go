@@ -4,11 +4,13 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
-// TryEach works while all keys are on one shard, and otherwise takes none.
+// A call for groups works while all keys are on one shard, and otherwise takes none.
 func TestTryEach(t *testing.T) {
 	a, b := sqllock.NewMemory(), sqllock.NewMemory()
 	s := shard.New(a, b)
@@ -17,19 +19,19 @@ func TestTryEach(t *testing.T) {
 		of[i] = []sqllock.Key{keyOf(s, i, 0), keyOf(s, i, 1), keyOf(s, i, 2)}
 	}
 	for _, keys := range of {
-		locks, err := s.TryEach(t.Context(), [][]sqllock.Key{keys[:1], keys[1:]})
+		locks, err := lockertest.TryEach(t.Context(), s, [][]sqllock.Key{keys[:1], keys[1:]})
 		if err != nil || len(locks) != 2 {
 			t.Fatalf("keys of one shard: %v", err)
 		}
-		var full *sqllock.GroupError
-		if _, err := s.TryEach(t.Context(), [][]sqllock.Key{keys[1:], keys[:1]}); !errors.As(err, &full) || full.Group != 1 {
+		var full *inside.FullError
+		if _, err := lockertest.TryEach(t.Context(), s, [][]sqllock.Key{keys[1:], keys[:1]}); !errors.As(err, &full) || full.Level != 1 {
 			t.Errorf("a full group: %v", err)
 		}
 		if err := locks.Unlock(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.TryEach(t.Context(), [][]sqllock.Key{of[0][:1], of[1][:1]}); err == nil || errors.Is(err, sqllock.ErrHeld) {
+	if _, err := lockertest.TryEach(t.Context(), s, [][]sqllock.Key{of[0][:1], of[1][:1]}); err == nil || errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("keys of two shards: %v", err)
 	}
 	for i, keys := range of {
@@ -37,7 +39,7 @@ func TestTryEach(t *testing.T) {
 			t.Errorf("a key stayed behind: %v", err)
 		}
 	}
-	if _, err := s.TryEach(t.Context(), nil); err == nil {
+	if _, err := lockertest.TryEach(t.Context(), s, nil); err == nil {
 		t.Error("no groups: no error")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -34,6 +35,7 @@ import (
 // Invariant: the list never changes, so a Locker needs no mutex of its own.
 type Locker struct {
 	shards []member
+	groups
 }
 
 // A member is one shard of a Locker.
@@ -70,6 +72,7 @@ func New(lockers ...sqllock.Locker) *Locker {
 		s.shards[i] = member{Locker: l, seed: mix(golden * uint64(i+1))}
 		s.shards[i].several, _ = l.(several)
 	}
+	s.groups = inside.GroupsBy(s.tryEach)
 	return s
 }
 

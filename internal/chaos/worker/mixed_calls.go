@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -94,7 +95,9 @@ func (c *mixed) groups(a *call) {
 		a.places = append(a.places, place{key: g[0].Int64()})
 	}
 	a.kind, a.waits = history.Groups, false
-	a.request = func(ctx context.Context) (sqllock.Locks, error) { return c.w.session.TryEach(ctx, groups) }
+	a.request = func(ctx context.Context) (sqllock.Locks, error) { 
+		return inside.TryEach[sqllock.Key, sqllock.Locks](ctx, inside.GroupsOf(c.w.session), groups)
+	}
 }
 
 func (c *mixed) limit(a *call) {

@@ -6,45 +6,39 @@ import (
 	"slices"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
-// TryEach acquires one key of each group, or none. Locks[i] is of groups[i]. It
-// is for several limits at once: one for a user, three for the user's tenant,
-// fifty in all.
+// groups lets package ratelimit acquire one key of each of several groups in
+// one call, or none: see [inside.TryEach].
+type groups = inside.Groups
+
+// tryEach acquires one key of each group, or none. Locks[i] is of groups[i].
 //
-// If a group has no free key, TryEach returns a *[GroupError], which matches
-// ErrHeld: every key of the group was seen held. Its other errors are those of
-// TryLock, and ErrCapacity for more groups than WithMaxHeld allows. Without
-// groups, with an empty group, with a key in two groups, or with a key of
-// [Pair] it fails. The same key twice in one group counts once.
-//
-// The groups are tried in their order. Of two calls with the same groups in the
-// same order one goes on, so all callers should have one order. Which key of a
-// group a call gets is not defined.
+// If every key of a group was seen held, the error is a *[inside.FullError],
+// which matches ErrHeld. Its other errors are those of TryLock, and ErrCapacity
+// for more groups than WithMaxHeld allows. Without groups, with an empty group,
+// with a key in two groups, or with a key of [Pair] it fails. The same key
+// twice in one group counts once.
 //
 // A call never holds a part of its groups while it waits. It does not overtake
 // a caller of this process that waits for a key. With lease tables and MariaDB,
 // a rejected call may hold some keys for a moment, and a second round trip
 // releases them. Meanwhile other callers find these keys held.
-func (s *Session) TryEach(ctx context.Context, groups [][]Key) (Locks, error) {
+func (s *Session) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
 	if err := s.useSecrets(ctx, slices.Concat(groups...), false); err != nil {
 		return nil, err
 	}
 	return s.home.tryEach(ctx, groups)
 }
 
-// TryEach acquires one key of each group, or none, like [Session.TryEach].
-func (m *Memory) TryEach(ctx context.Context, groups [][]Key) (Locks, error) {
-	return m.home.tryEach(ctx, groups)
-}
-
 // Why groups cannot be acquired.
 var (
-	errNoGroups   = errors.New("sqllock: TryEach needs a group at least")
-	errEmptyGroup = errors.New("sqllock: each group of TryEach needs a key at least")
-	errTwoGroups  = errors.New("sqllock: a key is in two groups of TryEach")
-	errPairGroups = errors.New("sqllock: TryEach takes keys of a Namespace or of ID, not of Pair")
+	errNoGroups   = errors.New("sqllock: a call needs a group at least")
+	errEmptyGroup = errors.New("sqllock: each group needs a key at least")
+	errTwoGroups  = errors.New("sqllock: a key is in two groups")
+	errPairGroups = errors.New("sqllock: groups are of keys of a Namespace or of ID, not of Pair")
 )
 
 func (hm home) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
