@@ -3,9 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
-	"slices"
 
-	"github.com/latchkey-go/latchkey/internal/waiting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -25,13 +23,7 @@ var (
 // none in one statement. Otherwise the error says so.
 func (s *Locker) TryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error) {
 	shard := -1
-	all := slices.Clone(groups)
-	for _, numbers := range waiting.TermsOf(ctx).Beyond {
-		for _, number := range numbers {
-			all = append(all, []sqllock.Key{sqllock.ID(number)})
-		}
-	}
-	for _, keys := range all {
+	for _, keys := range groups {
 		for _, key := range keys {
 			of := s.Index(key)
 			if shard >= 0 && of != shard {
