@@ -159,6 +159,9 @@ func (t *Table) settleGroup(g *Group) {
 	if g.tries > 0 {
 		t.rejectSeen(g)
 	}
+	if g.read > 0 && g.keys[0].joinable() { // a waiter that stood before readers has left
+		t.admit(g.keys[0])
+	}
 	if g.line.first == nil {
 		g.wide = false
 		t.drop(g)

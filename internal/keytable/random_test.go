@@ -38,6 +38,12 @@ func (*holder) EndContexts(keytable.End) {}
 func (*holder) CallHooks(keytable.End)   {}
 func (*holder) Name() string             { return "" }
 
+func newHold() *keytable.Hold {
+	h := new(holder)
+	h.hold.Holder = h
+	return &h.hold
+}
+
 var start = time.Now()
 
 func newProcess(t *testing.T, db *database, delay func() time.Duration, keys int) *process {
@@ -49,12 +55,7 @@ func newProcess(t *testing.T, db *database, delay func() time.Duration, keys int
 			default:
 			}
 		},
-		Now: func() time.Duration { return time.Since(start) + 1 },
-		NewHold: func() *keytable.Hold {
-			h := new(holder)
-			h.hold.Holder = h
-			return &h.hold
-		},
+		Now: func() time.Duration { return time.Since(start) + 1 }, NewHold: newHold,
 		HandOver: time.Second, YieldFor: 60 * time.Millisecond,
 	})
 	return p
