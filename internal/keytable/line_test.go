@@ -133,3 +133,38 @@ func (db *database) free(number int64) {
 	defer db.mu.Unlock()
 	delete(db.holder, keytable.ID{Number: number})
 }
+
+// A lifeline of which a test says whether it has expired.
+type lifeline struct{ over bool }
+
+func (l *lifeline) Expired() bool { return l.over }
+func (l *lifeline) Over() bool    { return l.over }
+func (l *lifeline) LoseLease()    {}
+
+// A key passes to the next in line without a statement only while its lease
+// lasts.
+func TestHandOver(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newProcess(t, &database{holder: make(map[keytable.ID]any)}, func() time.Duration { return time.Millisecond }, 10)
+			life := new(lifeline)
+			p.owner.Life = life
+			ctx, cancel := context.WithCancel(t.Context())
+			go p.run(ctx)
+			first := call(t, p.table, waits)
+			time.Sleep(10 * time.Millisecond)
+			if !first.has() {
+				t.Fatal("a free key was not granted")
+			}
+			second, before := call(t, p.table, waits), p.batches
+			life.over = over
+			first.release(p.table)
+			time.Sleep(500 * time.Millisecond)
+			if !second.has() || p.batches > before != over {
+				t.Errorf("the lease has passed: %v; the next in line has the key: %v, after %d statements", over, second.has(), p.batches-before)
+			}
+			cancel()
+			synctest.Wait()
+		})
+	}
+}
