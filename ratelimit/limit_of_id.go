@@ -7,8 +7,7 @@ import (
 
 // WithLimit gives each id a limit of its own, which is the result of limit for
 // it. More than the number of [AtMost] counts as that number. So let AtMost have
-// the highest limit that an id may get, and no more: each request also asks
-// about the places above its own limit. 1,024 of them are the most.
+// the highest limit that an id may get.
 //
 // limit is called for each request, in its goroutine. While the request waits,
 // limit is called again: every 100 ms, and when it had another result for
@@ -16,8 +15,9 @@ import (
 // requests run:
 //
 //   - A higher one admits requests that wait.
-//   - A lower one admits no request until enough of those that run have ended.
-//     It ends none.
+//   - A lower one ends none of those that run. Places above it that are still
+//     held do not count: until they end, at most as many requests run as the old
+//     limit allows.
 //
 // All instances should come to the same limit. Otherwise each request is
 // admitted by the limit that its own instance knows.
@@ -26,9 +26,6 @@ import (
 // the task of an authorization in front. If limit panics, the caller of Acquire
 // gets the panic. If it blocks, its own request waits, and no other. limit must
 // be safe for concurrent use. The ctx is that of the request.
-//
-// A request for an id below the highest limit needs one more round trip after
-// it has waited.
 //
 // WithLimit panics if limit is nil. OneAtATime and AtMost panic if the Locker
 // has no TryEach. [sqllock.Session] and [sqllock.Memory] have it.

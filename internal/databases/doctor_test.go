@@ -96,11 +96,6 @@ func TestDoctorPlanted(t *testing.T) {
 		{"MariaDB: a fence without transactions", "tables", lockdoctor.Error, "ENGINE = InnoDB", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_fence ENGINE = Aria")},
 		{"MariaDB: a column of another type", "tables", lockdoctor.Error, "watermark.Schema", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_watermarks MODIFY mark INT")},
 		{"MariaDB: no column", "tables", lockdoctor.Error, "FenceSchema", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_fence DROP lsn")},
-		{"MariaDB: another secret", "secrets", lockdoctor.Error, "the same secret", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
-			o := mariadb(t)
-			mustLock(t, process(t, o), sqllock.Namespace("export").Keyed([]byte("theirs")).Key("user"))
-			return open(t, o.Driver, o.DSN), []lockdoctor.Option{lockdoctor.WithKeyedNamespace(sqllock.Namespace("export").Keyed([]byte("ours")))}
-		}},
 		{"MariaDB: more instances than connections", "connections", lockdoctor.Warning, "Raise max_connections", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
 			return on(mariadb(t), lockdoctor.WithFleet(100, 1))(t)
 		}},

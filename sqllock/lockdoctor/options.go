@@ -63,10 +63,10 @@ func WithFleet(instances, locks int) Option {
 }
 
 // WithKeyedNamespace makes Check find out whether another Session on the
-// database uses the namespace of n with another secret. For this Check opens a
-// Session and requests a random key of n, so it is a user of the secret for a
-// moment. Like every Session it makes its tables if they are missing, on SQLite
-// and MariaDB, and with WithLeaseTable. The option may be given several times.
+// database uses the namespace of n with another secret. Only PostgreSQL's
+// advisory locks show that. For this Check opens a Session and requests a random
+// key of n, so it is a user of the secret for a moment. The option may be given
+// several times.
 //
 // WithKeyedNamespace panics if n is not of Keyed.
 func WithKeyedNamespace(n sqllock.KeyedNamespace) Option {

@@ -15,14 +15,13 @@ func secrets(ctx context.Context, s *subject) Result {
 	if len(s.namespaces) == 0 {
 		return skipped("no namespace was given (WithKeyedNamespace)")
 	}
-	if s.dialect != sqllock.SQLite && !s.leaseTable && s.lacksTwo() {
+	if s.dialect != sqllock.PostgreSQL || s.leaseTable {
+		return skipped("only the advisory locks of PostgreSQL show which secret is in use")
+	}
+	if s.lacksTwo() {
 		return skipped(noProof)
 	}
-	opts := []sqllock.Option{sqllock.WithLogger(slog.New(slog.DiscardHandler)), sqllock.WithMaxConns(1)}
-	if s.leaseTable {
-		opts = append(opts, sqllock.WithLeaseTable())
-	}
-	probe, err := sqllock.Open(ctx, s.db, opts...)
+	probe, err := sqllock.Open(ctx, s.db, sqllock.WithLogger(slog.New(slog.DiscardHandler)), sqllock.WithMaxConns(1))
 	if err != nil {
 		return failed(err)
 	}
