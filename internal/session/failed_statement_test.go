@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,9 +24,16 @@ func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
 type server struct {
 	held []dialect.Key
 	fail error // the next statement with a key to try fails with it, half-way
+
+	opens  atomic.Int32
+	refuse atomic.Pointer[dialect.Failure] // of Open; nil: it succeeds
 }
 
 func (s *server) Open(context.Context, *sql.DB, dialect.Settings) (dialect.Session, error) {
+	s.opens.Add(1)
+	if failure := s.refuse.Load(); failure != nil {
+		return nil, failure
+	}
 	return s, nil
 }
 
@@ -176,4 +184,40 @@ func TestLateResponse(t *testing.T) {
 			t.Errorf("the lock ended as %v, want Lost", hold.Ended())
 		}
 	})
+}
+
+// A Session whose login is rejected tries again soon, and less and less often,
+// so that a server that counts such logins has few to count. While the server is
+// only away it tries about each second.
+func TestAttemptsWhileAway(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		failure     *dialect.Failure
+		least, most int // attempts within ten minutes
+	}{
+		{"rejected", &dialect.Failure{Kind: dialect.Gone, Reason: "the password", Permanent: true}, 60, 135},
+		{"away", &dialect.Failure{Kind: dialect.Gone, Reason: "starting"}, 600, 1250},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inSession(t, func(t *testing.T, s *Session, of *server) {
+				before := int(of.opens.Load())
+				of.refuse.Store(tt.failure)
+				of.fail = &dialect.Failure{Kind: dialect.Gone, Reason: "the connection was closed"}
+				_, _ = try(t, s, 1)
+				time.Sleep(time.Second)
+				if n := int(of.opens.Load()) - before; n < 4 {
+					t.Errorf("%d attempts in the first second, want 4 at least", n)
+				}
+				time.Sleep(10 * time.Minute)
+				if n := int(of.opens.Load()) - before; n < tt.least || n > tt.most {
+					t.Errorf("%d attempts in ten minutes, want %d to %d", n, tt.least, tt.most)
+				}
+				of.refuse.Store(nil)
+				time.Sleep(backoffRejected)
+				if err := release(s, mustTry(t, s, 1)); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
