@@ -1,14 +1,16 @@
 // Package internal_test checks that imports follow one road:
 //
-//	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
+//	httpmw, grpcmw → ratelimit → sqllock → internal/session → internal/dialect
+//	                                       internal/session → internal/keytable
 //
-// sqllock and ratelimit count by internal/histogram. httpmw and grpcmw share
-// internal/joinkey, internal/places and internal/wiring, and ratelimit reports
-// to them and asks sqllock by internal/waiting. grpcmw and grpcmw/connectmw
-// share internal/rpclimit. sqllock and internal/dialect/dbconn look at sockets by
-// internal/peek. httpmw/idempotency is in front of httpmw.
-// The two share internal/handoff and internal/rejection. Only idempotency asks a
-// database, by internal/dialect/choose, dbconn and errcode (docs/decisions/0015).
+// sqllock speaks to the key table, too. internal/session and ratelimit count by
+// internal/histogram. httpmw and grpcmw share internal/joinkey, internal/places
+// and internal/wiring, and ratelimit reports to httpmw by internal/waiting. grpcmw
+// and grpcmw/connectmw share internal/rpclimit. internal/session and
+// internal/dialect/dbconn look at sockets by internal/peek. httpmw/idempotency is
+// in front of httpmw.
+// The two share internal/handoff and internal/rejection. Only idempotency reads
+// the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
 // ratelimit/otellatchkey, ratelimit/promlatchkey and sqllock/pgxlatchkey use public
 // packages only, so that a program may combine any of their versions
 // (docs/decisions/0029).
@@ -65,9 +67,11 @@ var mayImport = map[string][]string{
 	},
 	"internal/handoff":   {"sqllock"},
 	"internal/histogram": {},
+	"internal/inside":    {"internal/keytable"},
 	"internal/joinkey":   {},
+	"internal/keytable":  {},
 	"internal/peek":      {},
-	"internal/places":    {"ratelimit", "sqllock"},
+	"internal/places":    {"ratelimit", "sqllock", "internal/inside"},
 	"internal/rejection": {},
 	"internal/rpclimit": {
 		"ratelimit",
@@ -76,21 +80,31 @@ var mayImport = map[string][]string{
 		"google.golang.org/genproto/googleapis/rpc",
 		"google.golang.org/protobuf",
 	},
+	"internal/session": {
+		"internal/bound", // longer bounds in tests
+		"internal/dialect",
+		"internal/dialect/choose",
+		"internal/dialect/dbconn",
+		"internal/dialect/errcode",
+		"internal/dialect/postgres", // for the registry, which only PostgreSQL has
+		"internal/histogram",
+		"internal/keytable",
+		"internal/peek",
+	},
 	"internal/subprocess": {},
 	"internal/waiting":    {},
 	"internal/wiring":     {},
 	"sqllock": {
 		"internal/bound", // longer bounds in tests
 		"internal/dialect",
-		"internal/dialect/choose",
 		"internal/dialect/errcode",
 		"internal/dialect/leasetable",
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 		"internal/dialect/usertx",
-		"internal/histogram",
-		"internal/peek",
-		"internal/waiting", // the terms of a Limiter, by context
+		"internal/inside",
+		"internal/keytable",
+		"internal/session",
 	},
 	"sqllock/cmd/latchkey": { // the command brings the drivers
 		"sqllock",
@@ -129,9 +143,9 @@ var mayImport = map[string][]string{
 		"internal/dialect/postgres",
 	},
 	"sqllock/pgxlatchkey": {"sqllock", "github.com/jackc/pgx"}, // for users of pgx's own interface
-	"sqllock/shard":       {"sqllock", "internal/waiting"},
+	"sqllock/shard":       {"internal/inside", "sqllock"},
 	"sqllock/watermark":   {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
-	"ratelimit":           {"sqllock", "internal/histogram", "internal/waiting"},
+	"ratelimit":           {"sqllock", "internal/inside", "internal/histogram", "internal/waiting"},
 	"ratelimit/otellatchkey": {
 		"ratelimit",
 		"sqllock",
@@ -147,6 +161,7 @@ var mayImport = map[string][]string{
 		"github.com/prometheus/client_golang/prometheus",
 	},
 	"httpmw": {
+		"internal/inside",
 		"ratelimit",
 		"sqllock",
 		"internal/handoff",
@@ -157,6 +172,7 @@ var mayImport = map[string][]string{
 		"internal/wiring",
 	},
 	"httpmw/idempotency": {
+		"internal/inside",
 		"httpmw",
 		"internal/bound", // longer bounds in tests
 		"ratelimit",
@@ -170,6 +186,7 @@ var mayImport = map[string][]string{
 		"internal/wiring",
 	},
 	"grpcmw": {
+		"internal/inside",
 		"ratelimit",
 		"sqllock",
 		"internal/joinkey",
@@ -181,6 +198,7 @@ var mayImport = map[string][]string{
 		"github.com/grpc-ecosystem/go-grpc-middleware/v2",
 	},
 	"grpcmw/connectmw": {
+		"internal/inside",
 		"ratelimit",
 		"sqllock",
 		"internal/joinkey",
@@ -320,6 +338,13 @@ func TestOffence(t *testing.T) {
 		{"sqllock/deeper/a.go", module + "/sqllock", true},
 		{"sqllock/election/a.go", module + "/sqllock", true},
 		{"sqllock/election/a.go", module + "/sqllock/shard", false},
+		{"ratelimit/a.go", module + "/internal/keytable", false},
+		{"ratelimit/a.go", module + "/internal/session", false},
+		{"internal/keytable/a.go", module + "/internal/dialect", false},
+		{"internal/keytable/a.go", module + "/internal/session", false},
+		{"internal/session/a.go", module + "/internal/keytable", true},
+		{"internal/session/a.go", module + "/sqllock", false},
+		{"internal/dialect/a.go", module + "/internal/session", false},
 		{"internal/dialect/a.go", module + "/internal/dialect/postgres", false},
 		{"internal/dialect/postgres/a.go", module + "/internal/dialect", true},
 		{"httpmw/a.go", module + "/sqllockother", false},

@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// systemRows has the files of the public packages, and of internal/peek below them, that differ between systems.
+// systemRows has the files of the public packages, and of the engine below them, that differ between systems.
 // Each is with the beginning of its row in the table of docs/production.md.
 var systemRows = map[string]string{
 	"internal/peek/peek_unix.go":          "a closed connection is noticed",
 	"internal/peek/peek_other.go":         "a closed connection is noticed",
 	"sqllock/lockdoctor/session.go":       "a closed connection is noticed",
-	"sqllock/clock_linux.go":              "`Lock.Err` after the machine was suspended",
-	"sqllock/clock_other.go":              "`Lock.Err` after the machine was suspended",
+	"internal/session/clock_linux.go":     "`Lock.Err` after the machine was suspended",
+	"internal/session/clock_other.go":     "`Lock.Err` after the machine was suspended",
 	"sqllock/lockdoctor/network_linux.go": "the doctor finds a SQLite file on a network file system",
 	"sqllock/lockdoctor/network_other.go": "the doctor finds a SQLite file on a network file system",
 
@@ -54,7 +54,7 @@ func TestSystemsTable(t *testing.T) {
 		}
 	}
 	var found []string
-	for _, dir := range []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal/peek"} {
+	for _, dir := range []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal/peek", "internal/session"} {
 		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -86,10 +86,10 @@ func OneAtATime(locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *Lim
 // ns.Key(id). So the old holder counts while a fleet changes from OneAtATime to
 // AtMost.
 //
-// A [sqllock.Session] tries all slots in one round trip. A shard.Locker needs
-// one round trip for each database, until one grants. A Locker without TryAny
-// needs one for each slot that is held. n should be small: a rejection has
-// tried n keys.
+// A [sqllock.Session] tries the slots of an id in one round trip for all callers
+// that want one. A shard.Locker needs one round trip for each database, until one
+// grants. A Locker without TryAny needs one for each slot that is held. n should
+// be small: before a rejection each of the n keys was tried.
 //
 // AtMost panics like OneAtATime, and if n is not positive.
 func AtMost(n int, locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *Limiter {

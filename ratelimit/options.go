@@ -133,9 +133,10 @@ func WithMaxIDLen(n int) Option {
 // 64-bit key collides with that of a victim. WithKeySecret keeps a copy of
 // secret.
 //
-// Every instance needs the same secret. An instance on a [sqllock.Session] uses
-// its secret from the first request until it ends. Meanwhile another instance
-// with a different secret is rejected with [sqllock.ErrNotExclusive]: see
+// Every instance needs the same secret. On PostgreSQL's advisory locks an
+// instance uses its secret from the first request until it ends. Meanwhile
+// another instance with a different secret is rejected with
+// [sqllock.ErrNotExclusive]. Other databases check nothing: see
 // [sqllock.Namespace.Keyed].
 //
 // WithKeySecret panics if secret is empty.

@@ -95,12 +95,13 @@ func (n Namespace) SlotKey(id string, i int) Key {
 // collides with a victim's.
 //
 // Every process of a fleet needs the same secret. With different secrets two
-// processes make different keys of one name, and both are granted. So a
-// [Session] checks this. It returns ErrNotExclusive for the keys of n while
-// another Session on the same database uses n with another secret. A Session
-// uses a secret from its first key under it until it is closed or its process
-// ends, with traffic or without. To change a secret, or to introduce one, stop
-// all processes first.
+// processes make different keys of one name, and both are granted. So on
+// PostgreSQL's advisory locks each connection of a [Session] checks this once.
+// The Session returns ErrNotExclusive for the keys of n while another Session on
+// the same database uses n with another secret. A Session uses a secret from its
+// first key under it until it is closed or its process ends, with traffic or
+// without. Lease tables, MariaDB, MySQL and SQLite have no such check. To change
+// a secret, or to introduce one, stop all processes first.
 //
 // Keyed keeps a copy of secret. It panics if secret is empty.
 func (n Namespace) Keyed(secret []byte) KeyedNamespace {

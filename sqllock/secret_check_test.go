@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -66,7 +67,9 @@ func TestAnotherSecret(t *testing.T) {
 		if err := errors.Join(first.Close(), second.Close()); err != nil {
 			t.Fatal(err)
 		}
-		lock, err = newcomer.Lock(t.Context(), wrong.Key("ann"))
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		lock, err = newcomer.Lock(ctx, wrong.Key("ann"))
 		if err != nil {
 			t.Fatalf("after the others have closed: %v", err)
 		}

@@ -10,15 +10,16 @@ import (
 // The locks of a Session. Each method makes a request and leaves the rest to
 // the key table.
 
-// TryLock acquires key without waiting.
+// TryLock acquires key without waiting. It returns within 0.9 s, plus as much
+// for the first key under a secret.
 //
 // It returns ErrHeld at once if another caller holds key, in this process or
 // elsewhere, or waits for it in this process. Other errors are these:
-//   - ErrUnavailable: the database does not respond within a second.
+//   - ErrUnavailable: the database does not respond in that time.
 //   - ErrConfig: the Session lost its connection, and the server rejects a new
 //     one.
 //   - ErrCapacity: there is no room for another lock.
-//   - ErrNotExclusive: another process uses the namespace with another secret
+//   - ErrNotExclusive: another Session uses the namespace with another secret
 //     (see [Namespace.Keyed]), or locks do not exclude on this server.
 //   - ErrClosed: the Session was closed.
 //   - The error of ctx.
@@ -35,8 +36,11 @@ func (s *Session) TryLock(ctx context.Context, key Key) (*Lock, error) {
 //
 // In one process the first to come is the first to be served. An Unlock hands
 // the key to the next waiter at once. After a second of that the key goes
-// through the database, so that other processes get their turn. Across
-// processes there is no order.
+// through the database, so that other processes get their turn.
+//
+// While another process holds key, the Session tries all keys that its callers
+// wait for together, every 2 to 50 ms. It sends at most about 50 such statements
+// a second, however many keys wait. Across processes there is no order.
 //
 // Lock goes on waiting while the database is away. It returns ErrClosed, or the
 // error of ctx. The latter also matches the reason why no lock was granted, if

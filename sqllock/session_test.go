@@ -119,8 +119,10 @@ func TestClose(t *testing.T) {
 		lock := take(t, s, 0, 1)[0]
 		work := lock.Context()
 		waiter := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
 		go func() {
-			_, err := s.Lock(context.Background(), sqllock.ID(0))
+			_, err := s.Lock(ctx, sqllock.ID(0))
 			waiter <- err
 		}()
 		lockertest.Eventually(t, "a caller waits", func() bool { return s.Stats().Waiting == 1 })

@@ -166,7 +166,6 @@ var serverFaults = []serverFault{
 		noRelease: true, refused: sqllock.ErrConfig, refusedSays: "42501",
 	},
 	{name: "EXECUTE on pg_stat_get_activity revoked", do: revoked("pg_stat_get_activity"), undo: granted("pg_stat_get_activity")},
-	{name: "EXECUTE on pg_notify revoked", do: revoked("pg_notify"), undo: granted("pg_notify")},
 	{name: "EXECUTE on pg_lock_status revoked", do: revoked("pg_lock_status"), undo: granted("pg_lock_status")},
 	{name: "ACCESS EXCLUSIVE on the registry", do: locked("kit.latchkey_heartbeats, kit.latchkey_waits"), undo: (*tenant).unlock},
 	{name: "default_transaction_read_only", do: database(readOnly), undo: database(noReadOnly)},

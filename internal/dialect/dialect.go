@@ -1,5 +1,5 @@
-// Package dialect is the interface between the engine in sqllock and a
-// database.
+// Package dialect is the interface between the engine, in internal/session, and
+// a database.
 //
 // The engine is the same for every kind of database. It opens a Session by a
 // Dialect, sends it one Batch after the other, and reads Failures. The packages

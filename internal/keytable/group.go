@@ -160,8 +160,8 @@ func (t *Table) settleGroup(g *Group) {
 	if g.tries > 0 {
 		t.rejectSeen(g)
 	}
-	if k := g.keys[0]; g.read > 0 && k.phase == held && k.mode == Shared && !k.owner.expired() {
-		t.admit(k)
+	if g.read > 0 && g.keys[0].joinable() { // a waiter that stood before readers has left
+		t.admit(g.keys[0])
 	}
 	if g.line.first == nil {
 		g.wide = false

@@ -143,6 +143,9 @@ func (k *State) nextInLine() *Request {
 	return r
 }
 
+// joinable reports whether readers hold k, and others may join them.
+func (k *State) joinable() bool { return k.phase == held && k.mode == Shared && !k.owner.expired() }
+
 // admit makes those readers in front of the line share k, which readers hold.
 func (t *Table) admit(k *State) {
 	blocked := false

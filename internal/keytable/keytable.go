@@ -172,5 +172,6 @@ func (t *Table) serve() {
 			}
 		}
 		t.complete(t.owner, &t.local, t.config.Now())
+		t.settle()
 	}
 }

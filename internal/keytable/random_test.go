@@ -38,6 +38,12 @@ func (*holder) EndContexts(keytable.End) {}
 func (*holder) CallHooks(keytable.End)   {}
 func (*holder) Name() string             { return "" }
 
+func newHold() *keytable.Hold {
+	h := new(holder)
+	h.hold.Holder = h
+	return &h.hold
+}
+
 var start = time.Now()
 
 func now() time.Duration { return time.Since(start) + 1 }
@@ -51,12 +57,8 @@ func newProcess(t *testing.T, db *database, delay func() time.Duration, keys int
 			default:
 			}
 		},
-		Now: now,
-		NewHold: func() *keytable.Hold {
-			h := new(holder)
-			h.hold.Holder = h
-			return &h.hold
-		},
+		Now:      now,
+		NewHold:  newHold,
 		HandOver: time.Second, YieldFor: 60 * time.Millisecond,
 	})
 	return p

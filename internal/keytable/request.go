@@ -160,7 +160,7 @@ func (t *Table) takeOver(k *State, r *Request) bool {
 	case k.phase == releasing && t.away == nil && t.mayPass(k):
 		t.answer(k, nil)
 		k.acquired = t.config.Now()
-	case k.phase == held && r.Mode == Shared && !k.owner.expired():
+	case r.Mode == Shared && k.joinable():
 	default:
 		return false
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/inside"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -223,7 +223,7 @@ func (c call) denied(w *world, s *sqllock.Session, keys []sqllock.Key, arrived i
 		w.judgeDenial(c, keys, keys, arrived, began)
 		return
 	case errors.As(err, &full) && c.Op == opTryEach && !w.plan.Async:
-		w.judgeDenial(c, keys, groups(keys)[full.Group], arrived, began)
+		w.judgeDenial(c, keys, groups(keys)[full.Level], arrived, began)
 		return
 	case err == sqllock.ErrHeld, full != nil && c.Op == opTryEach:
 	case ended, errors.As(err, &failure):

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -216,7 +217,7 @@ func TestCallsByResult(t *testing.T) {
 			return second(s.LockAll(background, ids(2)...))
 		}, results{granted: 1}},
 		{"one of each group", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(s.TryEach(background, [][]sqllock.Key{ids(2), ids(1, 3)}))
+			return second(lockertest.TryEach(background, s, [][]sqllock.Key{ids(2), ids(1, 3)}))
 		}, results{granted: 1}},
 		{"a set, after a wait", func(s *sqllock.Session, _ *stage, one *sqllock.Lock) error {
 			time.AfterFunc(time.Second, func() { _ = one.Unlock() })
@@ -232,7 +233,7 @@ func TestCallsByResult(t *testing.T) {
 			return second(s.TryLockAll(background, ids(1, 2)...))
 		}, results{denied: 1}},
 		{"a full group", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(s.TryEach(background, [][]sqllock.Key{ids(2), ids(1)}))
+			return second(lockertest.TryEach(background, s, [][]sqllock.Key{ids(2), ids(1)}))
 		}, results{denied: 1}},
 		{"its context ended before", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			return second(s.TryLock(ended, sqllock.ID(2)))
@@ -244,7 +245,7 @@ func TestCallsByResult(t *testing.T) {
 			return second(s.LockAll(ended, ids(2, 3)...))
 		}, results{canceled: 1}},
 		{"the context of groups ended before", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(s.TryEach(ended, [][]sqllock.Key{ids(2)}))
+			return second(lockertest.TryEach(ended, s, [][]sqllock.Key{ids(2)}))
 		}, results{canceled: 1}},
 		{"it waited without success", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			return soon(func(ctx context.Context) error { return second(s.Lock(ctx, sqllock.ID(1))) })
@@ -262,14 +263,16 @@ func TestCallsByResult(t *testing.T) {
 		}, results{failed: 1}},
 		{"no keys", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error { return second(s.LockAll(background)) }, results{failed: 1}},
 		{"any of no keys", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error { return second(s.TryAny(background)) }, results{failed: 1}},
-		{"no groups", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error { return second(s.TryEach(background, nil)) }, results{failed: 1}},
+		{"no groups", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
+			return second(lockertest.TryEach(background, s, nil))
+		}, results{failed: 1}},
 		{"closed", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			_ = s.Close()
 			return second(s.TryLock(background, sqllock.ID(2)))
 		}, results{failed: 1}},
 		{"groups, and closed", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			_ = s.Close()
-			return second(s.TryEach(background, [][]sqllock.Key{ids(2)}))
+			return second(lockertest.TryEach(background, s, [][]sqllock.Key{ids(2)}))
 		}, results{failed: 1}},
 	}
 	for _, tt := range tests {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -130,13 +131,15 @@ func TestTryEachReturnsAfterALostReply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
 				st.conn(0).hooks(once(hooks[0]), once(hooks[1]))
-				call := begin(func() (sqllock.Locks, error) { return s.TryEach(t.Context(), [][]sqllock.Key{ids(1), wide}) })
+				call := begin(func() (sqllock.Locks, error) {
+					return lockertest.TryEach(t.Context(), s, [][]sqllock.Key{ids(1), wide})
+				})
 				wantReturned(t, "TryEach", call, sqllock.ErrUnavailable)
 				time.Sleep(ticks)
 				if st.held() != 0 || s.Stats().Held != 0 {
 					t.Errorf("%d locks are left at the server, %d here", st.held(), s.Stats().Held)
 				}
-				locks, err := s.TryEach(t.Context(), [][]sqllock.Key{ids(1), wide})
+				locks, err := lockertest.TryEach(t.Context(), s, [][]sqllock.Key{ids(1), wide})
 				wantErr(t, "a later TryEach", err, nil)
 				wantErr(t, "Unlock", locks.Unlock(), nil)
 			})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -171,7 +172,9 @@ func TestEachCallChecksTheSecret(t *testing.T) {
 			"LockAny":    func(ctx context.Context) error { return second(s.LockAny(ctx, sqllock.ID(1), k)) },
 			"TryLockAll": func(ctx context.Context) error { return second(s.TryLockAll(ctx, sqllock.ID(1), k)) },
 			"LockAll":    func(ctx context.Context) error { return second(s.LockAll(ctx, sqllock.ID(1), k)) },
-			"TryEach":    func(ctx context.Context) error { return second(s.TryEach(ctx, [][]sqllock.Key{ids(1), {k}})) },
+			"TryEach": func(ctx context.Context) error {
+				return second(lockertest.TryEach(ctx, s, [][]sqllock.Key{ids(1), {k}}))
+			},
 		} {
 			ctx, cancel := context.WithTimeout(background, 10*time.Second+100*time.Millisecond)
 			wantErr(t, name, call(ctx), sqllock.ErrNotExclusive)

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -161,8 +163,8 @@ func TestLocksTellOfAny(t *testing.T) {
 // wantFull fails the test unless the call has reported that group is full.
 func wantFull(t *testing.T, call <-chan called, group int) {
 	t.Helper()
-	var full *sqllock.GroupError
-	if got := returned(t, "TryEach", call); !errors.As(got.err, &full) || full.Group != group {
+	var full *inside.FullError
+	if got := returned(t, "TryEach", call); !errors.As(got.err, &full) || full.Level != group {
 		t.Fatalf("got %v, want group %d to be full", got.err, group)
 	}
 }
@@ -199,7 +201,7 @@ func TestTryEachTooLargeAlone(t *testing.T) {
 		st.conn(0).hooks(hook, nil)
 		busy := beginTry(t.Context(), s, sqllock.ID(9)) // its statement is under way
 		each := func(groups ...[]sqllock.Key) <-chan called {
-			return begin(func() (sqllock.Locks, error) { return s.TryEach(t.Context(), groups) })
+			return begin(func() (sqllock.Locks, error) { return lockertest.TryEach(t.Context(), s, groups) })
 		}
 		large, small := each(ids(1), ids(2), ids(3), ids(4)), each(ids(1))
 		resume()
@@ -219,10 +221,10 @@ func TestTryEachBadGroups(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scripted(t, func(t *testing.T, s *sqllock.Session, _ *stage) {
-				if _, err := s.TryEach(t.Context(), groups); err == nil || errors.Is(err, sqllock.ErrHeld) || errors.Is(err, sqllock.ErrUnavailable) {
+				if _, err := lockertest.TryEach(t.Context(), s, groups); err == nil || errors.Is(err, sqllock.ErrHeld) || errors.Is(err, sqllock.ErrUnavailable) {
 					t.Errorf("got %v", err)
 				}
-				locks, err := s.TryEach(t.Context(), [][]sqllock.Key{ids(1), ids(2, 3)})
+				locks, err := lockertest.TryEach(t.Context(), s, [][]sqllock.Key{ids(1), ids(2, 3)})
 				wantErr(t, "a call that makes sense", err, nil)
 				wantErr(t, "Unlock", locks.Unlock(), nil)
 			})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -114,7 +115,9 @@ func TestTryLockDoesNotPassWaiters(t *testing.T) {
 		st.giveUp(sqllock.ID(1))
 		wantErr(t, "TryLock beside a waiter", second(s.TryLock(background, sqllock.ID(1))), sqllock.ErrHeld)
 		wantErr(t, "TryAny beside a waiter", second(s.TryAny(background, ids(1)...)), sqllock.ErrHeld)
-		each := begin(func() (sqllock.Locks, error) { return s.TryEach(background, [][]sqllock.Key{ids(2), ids(1)}) })
+		each := begin(func() (sqllock.Locks, error) {
+			return lockertest.TryEach(background, s, [][]sqllock.Key{ids(2), ids(1)})
+		})
 		wantFull(t, each, 1)
 		time.Sleep(pollMost)
 		mustUnlock(t, granted(t, "Lock", waiting))

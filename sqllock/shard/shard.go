@@ -29,8 +29,9 @@ import (
 // After a change of the list they do not: Fence replaces a row of another
 // system without comparison.
 //
-// A Session notices another one with a different secret for the same namespace
-// ([sqllock.Namespace.Keyed]). It does so only on a shard that both use.
+// On PostgreSQL a Session notices another one with a different secret for the
+// same namespace ([sqllock.Namespace.Keyed]). It does so only on a shard that
+// both use.
 //
 // Invariant: the list never changes, so a Locker needs no mutex of its own.
 type Locker struct {

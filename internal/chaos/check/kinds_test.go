@@ -109,7 +109,7 @@ func place(slot int64, most int, events []history.Event) []history.Event {
 	return events
 }
 
-// A limit that goes down admits no more until enough have ended.
+// A limit that goes down counts among the calls that know it.
 func TestLimits(t *testing.T) {
 	two := join(place(1, 2, turn(1, 1, 1, 9)), place(2, 2, turn(2, 2, 2, 6)))
 	judge(t, []judged{
@@ -120,6 +120,7 @@ func TestLimits(t *testing.T) {
 		{"the limit went down, and two are held", join(two, place(3, 1, turn(3, 3, 3, 5))), ErrOverLimit},
 		{"the limit went down, and one is held", join(two, place(3, 1, turn(3, 3, 7, 8))), nil},
 		{"the limit went down, and one more is held than the old one", join(two, place(3, 1, turn(3, 3, 3, 8)), place(4, 1, turn(4, 4, 4, 5))), ErrOverLimit},
+		{"the limit went down, and two know that", join(place(1, 3, turn(1, 1, 1, 9)), place(2, 1, turn(2, 2, 2, 6)), place(3, 1, turn(3, 3, 3, 5))), ErrOverLimit},
 		{"the limit went down, and none is held", join(two, place(3, 1, turn(3, 3, 10, 11))), nil},
 		{"the limit went down during a call that was admitted before", join(
 			place(1, 1, list(granted(1, 1, 4, 4.1), unlocked(1, 1, 5, 7, 8, 9, history.OK))),

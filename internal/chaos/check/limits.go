@@ -20,10 +20,9 @@ type OverLimit struct {
 // limits checks that no limit is exceeded, whether it moves or not. It looks at
 // each moment at which a place began to be held.
 //
-// Each place was admitted under the limit that its call knew, and is one of so
-// many. So the number of places is at most the highest Most of those that are
-// held. After a limit was lowered, places above it that are still held do not
-// count against it: until they end, the old limit is the highest.
+// A call that knew a limit of m has one of the first m places. So of the places
+// held at one moment, at most m have calls that knew a limit of m or less. After a
+// limit was lowered, places above it that are still held do not count.
 //
 // Places that count are certainly held: their Err was nil at that moment or
 // later. One that is missing here makes the number smaller, so it raises no
@@ -49,16 +48,24 @@ func (s *sweep) limits(rs *records) {
 	slices.SortFunc(s.report.OverLimit, func(a, b OverLimit) int { return cmp.Compare(a.At, b.At) })
 }
 
-// atLimit compares places that are held when l begins to be with their limit.
+// atLimit compares places that are held when l begins to be with the limits that
+// their calls knew.
 func (s *sweep) atLimit(l *lock, places []*lock) {
-	most := 0
-	for _, v := range places {
-		most = max(most, v.Most)
+	highest := 0
+	for _, p := range places {
+		highest = max(highest, p.Most)
+		within := 0
+		for _, v := range places {
+			if v.Most <= p.Most {
+				within++
+			}
+		}
+		if within > p.Most {
+			s.report.OverLimit = append(s.report.OverLimit, OverLimit{l.Limit, l.Lock, l.From, within, p.Most})
+			return
+		}
 	}
-	switch {
-	case len(places) > most:
-		s.report.OverLimit = append(s.report.OverLimit, OverLimit{l.Limit, l.Lock, l.From, len(places), most})
-	case len(places) == most:
+	if len(places) == highest {
 		s.report.Full++
 	}
 }

@@ -1,0 +1,50 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/keytable"
+	"github.com/latchkey-go/latchkey/internal/session"
+)
+
+// An expired lifeline belongs to a connection whose loss another goroutine is
+// about to announce.
+type expired struct{}
+
+func (expired) Expired() bool { return true }
+func (expired) Over() bool    { return true }
+func (expired) LoseLease()    {}
+
+// The context of a lock has ended as soon as Lock.Err reports the loss, though
+// the goroutine that announces the loss has not come to it.
+func TestContextEndsWithItsLock(t *testing.T) {
+	t.Parallel()
+	woken := make(chan struct{}, 8)
+	hm := home{table: keytable.New(keytable.Config{Wake: func() { woken <- struct{}{} }, Now: session.Now, NewHold: newHold})}
+	go func() {
+		<-woken
+		var b keytable.Batch
+		owner := &keytable.Owner{Life: expired{}}
+		hm.table.Prepare(owner, keytable.Limits{Keys: 1, Grants: 1, Most: 1}, &b)
+		b.Looks[0].Won = append(b.Looks[0].Won, 0)
+		hm.table.Complete(owner, &b, session.Now())
+	}()
+	lock, err := hm.acquire(t.Context(), keytable.Want{}, ID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, cancel := lock.Bind(t.Context())
+	defer cancel()
+	child, cancelChild := context.WithCancel(bound)
+	defer cancelChild()
+	for name, ctx := range map[string]context.Context{"Context": lock.Context(), "Bind": bound} {
+		if err := ctx.Err(); err == nil || !errors.Is(context.Cause(ctx), ErrLost) {
+			t.Errorf("%s: Err is %v, with the cause %v, after the lease", name, err, context.Cause(ctx))
+		}
+	}
+	if child.Err() == nil {
+		t.Error("a child context has not ended")
+	}
+}
