@@ -19,32 +19,22 @@ type ConnectSettings struct {
 // ConnectSettingsOf reads the settings that conn, of pgx v5 or lib/pq, was made
 // with. known is false for another driver.
 func ConnectSettingsOf(conn *sql.Conn) (s ConnectSettings, known bool) {
-	_ = conn.Raw(func(c any) error {
-		defer func() {
-			if recover() != nil { // a driver that looks like one we know, and is not
-				s, known = ConnectSettings{}, false
-			}
-		}()
-		c = unwrap(c)
-		if s, known = pgxSettings(c); !known {
-			s, known = pqSettings(c)
+	return inside(conn, func(c any) (ConnectSettings, bool) {
+		if s, known := pgxSettings(c); known {
+			return s, true
 		}
-		return nil
+		return pqSettings(c)
 	})
-	return s, known
 }
 
 // pgxSettings reads the exported fields of the configuration of pgx. A fallback
 // is another host, or the same one with or without TLS.
 func pgxSettings(c any) (s ConnectSettings, known bool) {
-	config := pgxConn(c)
-	if config.IsValid() {
-		config = result(config.MethodByName("Config"))
-	}
+	config := pgxConfig(c)
 	if !config.IsValid() {
 		return s, false
 	}
-	config = config.Elem().FieldByName("Config")
+	config = config.FieldByName("Config")
 	s.Timeout = time.Duration(config.FieldByName("ConnectTimeout").Int())
 	s.AnyServer = config.FieldByName("ValidateConnect").IsNil()
 	type address struct {

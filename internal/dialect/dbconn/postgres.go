@@ -9,25 +9,17 @@ import (
 // HandshakePID returns the id of the server process as the protocol's handshake
 // told it (BackendKeyData), if the driver shows it. A proxy invents its own id.
 func HandshakePID(conn *sql.Conn) (pid int64, known bool) {
-	_ = conn.Raw(func(c any) error {
-		defer func() {
-			if recover() != nil {
-				known = false
-			}
-		}()
-		c = unwrap(c)
+	return inside(conn, func(c any) (int64, bool) {
 		if v := pgConn(c); v.IsValid() {
 			if v = result(v.MethodByName("PID")); v.IsValid() && v.CanUint() {
-				pid, known = int64(v.Uint()), true
-				return nil
+				return int64(v.Uint()), true
 			}
 		}
 		if v := pqField(c, "pid", "processID"); v.IsValid() && v.CanInt() {
-			pid, known = v.Int(), true
+			return v.Int(), true
 		}
-		return nil
+		return 0, false
 	})
-	return pid, known
 }
 
 // pgConn returns what Conn().PgConn() of pgx v5's stdlib.Conn returns, and the
@@ -43,49 +35,45 @@ func pgConn(c any) reflect.Value {
 // IsIdle reports whether conn is in no transaction, if the driver shows the
 // status that comes with each response.
 func IsIdle(conn *sql.Conn) (idle, known bool) {
-	_ = conn.Raw(func(c any) error {
-		defer func() {
-			if recover() != nil { // a driver that looks like one we know, and is not
-				idle, known = false, false
-			}
-		}()
-		c = unwrap(c)
+	return inside(conn, func(c any) (idle, known bool) {
 		const ready = 'I'
 		if v := pqField(c, "txnStatus"); v.IsValid() && v.CanUint() {
-			idle, known = v.Uint() == ready, true
-			return nil
+			return v.Uint() == ready, true
 		}
-		if v := pgConn(c); v.IsValid() {
-			if conn, ok := reflect.TypeAssert[interface{ TxStatus() byte }](v); ok {
-				idle, known = conn.TxStatus() == ready, true
-			}
+		v := pgConn(c)
+		if !v.IsValid() {
+			return false, false
 		}
-		return nil
+		pgx, ok := reflect.TypeAssert[interface{ TxStatus() byte }](v)
+		return ok && pgx.TxStatus() == ready, ok
 	})
-	return idle, known
 }
 
 // PgxQueryMode returns the query mode of a connection of pgx v5, by its name in
 // pgx.
 func PgxQueryMode(conn *sql.Conn) (mode string, known bool) {
-	_ = conn.Raw(func(c any) error {
-		defer func() {
-			if recover() != nil { // a driver that looks like pgx, and is not
-				known = false
-			}
-		}()
-		config := pgxConn(unwrap(c))
-		if config.IsValid() {
-			config = result(config.MethodByName("Config"))
-		}
+	return inside(conn, func(c any) (string, bool) {
+		config := pgxConfig(c)
 		if !config.IsValid() {
-			return nil
+			return "", false
 		}
-		text, ok := reflect.TypeAssert[fmt.Stringer](config.Elem().FieldByName("DefaultQueryExecMode"))
-		if ok {
-			mode, known = text.String(), true
+		text, ok := reflect.TypeAssert[fmt.Stringer](config.FieldByName("DefaultQueryExecMode"))
+		if !ok {
+			return "", false
 		}
-		return nil
+		return text.String(), true
 	})
-	return mode, known
+}
+
+// pgxConfig returns the configuration of a connection of pgx v5, and the zero
+// Value for another driver's connection.
+func pgxConfig(c any) reflect.Value {
+	config := pgxConn(c)
+	if config.IsValid() {
+		config = result(config.MethodByName("Config"))
+	}
+	if config.IsValid() {
+		config = config.Elem()
+	}
+	return config
 }

@@ -17,22 +17,21 @@ import (
 
 // SocketOf finds the socket under conn. It uses find if that is not nil, and
 // otherwise looks inside known drivers. It returns nil if there is none.
-func SocketOf(conn *sql.Conn, find func(any) net.Conn) (socket net.Conn) {
-	_ = conn.Raw(func(c any) error {
-		defer func() {
-			if recover() != nil { // a driver that looks like one we know, and is not
-				socket = nil
-			}
-		}()
-		if find != nil {
+func SocketOf(conn *sql.Conn, find func(any) net.Conn) net.Conn {
+	if find != nil {
+		var socket net.Conn
+		_ = conn.Raw(func(c any) error {
+			defer func() { _ = recover() }() // of the user's function
 			socket = find(c)
 			return nil
+		})
+		return socket
+	}
+	socket, _ := inside(conn, func(c any) (net.Conn, bool) {
+		if socket := pgxSocket(c); socket != nil {
+			return socket, true
 		}
-		c = unwrap(c)
-		if socket = pgxSocket(c); socket == nil {
-			socket = unexportedSocket(c)
-		}
-		return nil
+		return unexportedSocket(c), true
 	})
 	return socket
 }

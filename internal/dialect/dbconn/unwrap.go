@@ -1,10 +1,28 @@
 package dbconn
 
 import (
+	"database/sql"
 	"database/sql/driver"
 	"reflect"
 	"unsafe"
 )
+
+// inside calls look with the driver's connection of conn, without its wrappers. It
+// returns what look returns, or zero and false if look panics. A driver may look
+// like one that we know, and be another.
+func inside[T any](conn *sql.Conn, look func(c any) (T, bool)) (value T, known bool) {
+	_ = conn.Raw(func(c any) error {
+		defer func() {
+			if recover() != nil {
+				var none T
+				value, known = none, false
+			}
+		}()
+		value, known = look(unwrap(c))
+		return nil
+	})
+	return value, known
+}
 
 // unwrap removes the layers of tracing wrappers from a driver's connection.
 // Some wrappers have a method Raw. Others have a field with the inner

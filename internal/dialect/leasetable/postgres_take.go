@@ -3,6 +3,7 @@ package leasetable
 import (
 	"context"
 	"database/sql"
+	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
@@ -45,66 +46,73 @@ func (t *postgresTables) release(ctx context.Context, s *stamp, b *dialect.Batch
 }
 
 // take takes the free keys of b. It frees the keys of dead sessions once and
-// then tries again. It also tries again for groups whose chosen key another
-// session took.
+// then tries again. It also tries again if another session took a key, at the
+// same moment, that a look had chosen.
 func (t *postgresTables) take(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error {
-	w := newCandidates(b)
-	reaped := false
-	for {
-		stale, err := t.takeOnce(ctx, s, w, reserved)
+	what := newTaking(b)
+	for reaped := false; ; {
+		stale, contested, err := t.takeOnce(ctx, s, what, reserved)
 		if err != nil {
 			return err
 		}
-		if stale && !reaped {
+		reap := stale && !reaped
+		if !reap && !(contested && len(b.Looks) > 0) || len(what.missing()) == 0 {
+			what.respond(b)
+			return nil
+		}
+		if reap {
 			if err := t.reap(ctx); err != nil {
 				return err
 			}
 			reaped = true
-		} else if !w.contested {
-			break
-		}
-		if !w.again() {
-			break
 		}
 	}
-	w.respond(b)
-	return nil
 }
 
-// takeOnce inserts the first free keys of each group that wants more. It reports
-// whether a key that is taken belongs to a dead session.
+// takeQuery inserts the first free keys of each look that wants more. Its columns
+// are the keys that were taken, whether fewer were taken than chosen, and whether
+// a key that is taken belongs to a dead session.
 //
 // It does not try to insert a key that has a row. So it never waits for a
 // session that is just releasing one, and all sessions insert in one order.
-func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *candidates, reserved *reservedTokens) (stale bool, err error) {
-	var chosen, won sql.NullString
-	dest := []any{&chosen, &won, &stale}
-	query := t.me(s) + `,
-	wanted AS (SELECT g, want, s, k, n FROM ` + w.unnest() + `),
+const takeQuery = `,
+	wanted AS (SELECT g, want, s, k, n FROM KEYS),
 	ranked AS (SELECT want, s, k, n, row_number() OVER (PARTITION BY g ORDER BY n) AS rank FROM wanted, me
-		WHERE NOT EXISTS (SELECT 1 FROM ` + t.schema + `latchkey_locks AS l WHERE l.key_space = s AND l.key_id = k)),
-	free AS (SELECT s, k, n FROM ranked WHERE rank <= want),
-	won AS (INSERT INTO ` + t.schema + `latchkey_locks (key_space, key_id, session, acquired)
+		WHERE NOT EXISTS (SELECT 1 FROM SCHEMA.latchkey_locks AS l WHERE l.key_space = s AND l.key_id = k)),
+	free AS (SELECT s, k FROM ranked WHERE rank <= want),
+	won AS (INSERT INTO SCHEMA.latchkey_locks (key_space, key_id, session, acquired)
 		SELECT s, k, me.id, pg_catalog.clock_timestamp() FROM (SELECT DISTINCT s, k FROM free) AS f, me ORDER BY s, k
 		ON CONFLICT (key_space, key_id) DO NOTHING RETURNING key_space, key_id)`
-	columns := `, (SELECT pg_catalog.string_agg(n::text, ',') FROM free),
-		(SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM won),
-		EXISTS (SELECT 1 FROM wanted
-			JOIN ` + t.schema + `latchkey_locks AS l ON l.key_space = s AND l.key_id = k
-			LEFT JOIN ` + t.schema + `latchkey_sessions AS o ON o.id = l.session
-			WHERE o.id IS NULL OR o.expires <= pg_catalog.clock_timestamp())`
+
+const takeColumns = `, (SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM won),
+	(SELECT pg_catalog.count(*) FROM free) > (SELECT pg_catalog.count(*) FROM won),
+	EXISTS (SELECT 1 FROM wanted
+		JOIN SCHEMA.latchkey_locks AS l ON l.key_space = s AND l.key_id = k
+		LEFT JOIN SCHEMA.latchkey_sessions AS o ON o.id = l.session
+		WHERE o.id IS NULL OR o.expires <= pg_catalog.clock_timestamp())`
+
+// takeOnce carries out takeQuery.
+func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, what taking, reserved *reservedTokens) (stale, contested bool, err error) {
+	var won sql.NullString
+	dest := []any{&won, &contested, &stale}
+	query, columns := takeQuery, takeColumns
 	var system, epoch, number, life sql.NullInt64
 	if t.logged {
 		query += message(`(SELECT pg_catalog.count(*) AS n FROM won) AS w WHERE n > 0`) // after all that was won
 		columns += messageColumns
 		dest = append(dest, &system, &epoch, &number, &life)
 	}
-	if err := t.run(ctx, s, query+alive+columns, dest...); err != nil {
-		return false, err
+	query = strings.NewReplacer("KEYS", what.unnest(), "SCHEMA.", t.schema).Replace(query + alive + columns)
+	if err := t.run(ctx, s, t.me(s)+query, dest...); err != nil {
+		return false, false, err
 	}
 	if number.Valid {
 		token := dialect.Token{System: system.Int64, Epoch: epoch.Int64, Number: number.Int64, Here: postgres.Here(life.Int64), Outlives: true}
 		reserved.reserve(token, messageSize)
 	}
-	return stale, w.took(chosen.String, won.String)
+	keys, err := postgres.ParseKeys(won.String)
+	if err == nil {
+		err = what.took(keys)
+	}
+	return stale, contested, err
 }

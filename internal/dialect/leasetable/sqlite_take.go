@@ -3,8 +3,8 @@ package leasetable
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
@@ -25,7 +25,7 @@ var errNotAll = errors.New("not all that was to be given back was held")
 // exchangeOnce carries out b in one transaction. With exact it finds out which
 // keys of a release were not held.
 func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens, exact bool) error {
-	w := newCandidates(b)
+	what := newTaking(b)
 	given := b.Release
 	var block dialect.Token
 	err := t.renewed(ctx, s, func(tx *sqliteTx) {
@@ -34,11 +34,11 @@ func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *dialect.Ba
 		} else {
 			tx.giveBack(s, b.Release)
 		}
-		tx.take(s, b, w)
-		if w.again() && tx.reap(w.missing()) {
-			tx.take(s, b, w)
+		tx.take(s, what, len(b.Try))
+		if keys := what.missing(); len(keys) > 0 && tx.reap(keys) {
+			tx.take(s, what, len(b.Try))
 		}
-		if w.any() {
+		if what.any() {
 			block = tx.reserve(tokenBlock)
 		}
 	})
@@ -49,7 +49,7 @@ func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *dialect.Ba
 		reserved.reserve(block, tokenBlock)
 	}
 	notGiven(b, given)
-	w.respond(b)
+	what.respond(b)
 	return nil
 }
 
@@ -60,7 +60,7 @@ const giveBack = `DELETE FROM main.latchkey_locks WHERE session = ? AND key_spac
 // them.
 func (tx *sqliteTx) giveBack(s *stamp, keys []dialect.Key) {
 	for _, of := range bySpace(keys) {
-		if n := tx.exec(giveBack, s.id, of.space, of.ids); tx.err == nil && n < int64(of.n) {
+		if n := tx.exec(giveBack, s.id, of.space, of.ids); tx.err == nil && n < int64(len(of.keys)) {
 			tx.err = errNotAll
 		}
 	}
@@ -74,84 +74,46 @@ func (tx *sqliteTx) giveBackExactly(s *stamp, keys []dialect.Key) (given []diale
 	return given
 }
 
-// take takes the first free keys for each group that wants more.
-func (tx *sqliteTx) take(s *stamp, b *dialect.Batch, w *candidates) {
+// take takes the first free keys for each look that wants more. The first tries
+// of them are for one key each, and share a statement.
+func (tx *sqliteTx) take(s *stamp, what taking, tries int) {
 	const insert = `INSERT INTO main.latchkey_locks (key_space, key_id, session, acquired) SELECT ?, value, ?, ` + sqliteMillis + ` FROM json_each(?) `
-	tries := w.groups[:len(b.Try)]
-	for _, of := range bySpace(stillOpen(tries)) {
-		n := tx.exec(insert+`WHERE true ON CONFLICT DO NOTHING`, of.space, s.id, of.ids)
-		if tx.err == nil && n == int64(of.n) {
-			allWon(tries, of.space)
-			continue
+	for _, of := range bySpace(what[:tries].missing()) {
+		taken := of.keys
+		if n := tx.exec(insert+`WHERE true ON CONFLICT DO NOTHING`, of.space, s.id, of.ids); n < int64(len(of.keys)) {
+			taken = tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE session = ? AND key_space = ?
+				AND key_id IN (SELECT value FROM json_each(?))`, s.id, of.space, of.ids)
 		}
-		someWon(tries, tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE session = ? AND key_space = ?
-			AND key_id IN (SELECT value FROM json_each(?))`, s.id, of.space, of.ids))
+		tx.note(what[:tries].took(taken))
 	}
-	for i := range w.groups[len(tries):] {
-		g := &w.groups[len(tries)+i]
-		for _, of := range bySpace(g.left()) {
-			for _, k := range tx.keys(insert+`WHERE NOT EXISTS (SELECT 1 FROM main.latchkey_locks WHERE key_space = ? AND key_id = value)
-				ORDER BY key LIMIT ? RETURNING key_space, key_id`, of.space, s.id, of.ids, of.space, g.want-len(g.won)) {
-				g.won = append(g.won, slices.Index(g.keys, k))
-			}
+	for i := tries; i < len(what); i++ {
+		l := what[i : i+1]
+		for _, of := range bySpace(l.missing()) {
+			tx.note(l.took(tx.keys(insert+`WHERE NOT EXISTS (SELECT 1 FROM main.latchkey_locks WHERE key_space = ? AND key_id = value)
+				ORDER BY key LIMIT ? RETURNING key_space, key_id`, of.space, s.id, of.ids, of.space, l[0].Want-len(l[0].Won))))
 		}
 	}
 }
 
-// stillOpen returns the keys of tries that are not taken.
-func stillOpen(tries []group) (keys []dialect.Key) {
-	for i := range tries {
-		if tries[i].open() {
-			keys = append(keys, tries[i].keys[0])
-		}
-	}
-	return keys
-}
-
-// allWon notes that all remaining keys of a space are taken.
-func allWon(tries []group, space dialect.Space) {
-	for i := range tries {
-		if tries[i].keys[0].Space == space && tries[i].open() {
-			tries[i].won = append(tries[i].won, 0)
-		}
-	}
-}
-
-// someWon notes which keys are taken.
-func someWon(tries []group, taken []dialect.Key) {
-	was := make(map[dialect.Key]bool, len(taken))
-	for _, k := range taken {
-		was[k] = true
-	}
-	for i := range tries {
-		if k := tries[i].keys[0]; was[k] {
-			tries[i].won = append(tries[i].won, 0)
-			delete(was, k)
-		}
-	}
-}
-
-// keysOfSpace are the keys of one space, as a JSON list of their ids.
+// keysOfSpace are the keys of one space, and their ids as a JSON list.
 type keysOfSpace struct {
 	space dialect.Space
+	keys  []dialect.Key
 	ids   string
-	n     int
 }
 
 // bySpace sorts keys by their spaces.
-func bySpace(keys []dialect.Key) (of []keysOfSpace) {
+func bySpace(keys []dialect.Key) (all []keysOfSpace) {
 	for _, space := range []dialect.Space{dialect.Bigint, dialect.TwoInts} {
-		text, n := []byte{'['}, 0
+		of, ids := keysOfSpace{space: space}, []string(nil)
 		for _, k := range keys {
 			if k.Space == space {
-				text = append(strconv.AppendInt(text, k.ID, 10), ',')
-				n++
+				of.keys, ids = append(of.keys, k), append(ids, strconv.FormatInt(k.ID, 10))
 			}
 		}
-		if n > 0 {
-			text[len(text)-1] = ']'
-			of = append(of, keysOfSpace{space, string(text), n})
+		if of.ids = "[" + strings.Join(ids, ",") + "]"; len(ids) > 0 {
+			all = append(all, of)
 		}
 	}
-	return of
+	return all
 }

@@ -18,6 +18,13 @@ type sqliteTx struct {
 	err  error // the first
 }
 
+// note notes an error that is not of a statement.
+func (tx *sqliteTx) note(err error) {
+	if tx.err == nil {
+		tx.err = err
+	}
+}
+
 // exec returns the number of rows that the statement has changed.
 func (tx *sqliteTx) exec(statement string, args ...any) int64 {
 	if tx.err != nil {

@@ -45,8 +45,8 @@ type part struct {
 
 var parts = append(keyParts(),
 	part{tryLooks, looksQuery, ""},
-	part{tryLevels, levelsQuery(), ""},
-	part{tryFirsts, firstsQuery(), ""},
+	part{tryLevels, levelsQuery, ""},
+	part{tryFirsts, firstsQuery, ""},
 	part{trySets, setsQuery, ""})
 
 // looksQuery is the part tryLooks. Each element of the parameter is a look, a:
@@ -107,7 +107,7 @@ func (f form) query() string {
 // formOf returns the form that b needs. ok is false if b needs several
 // statements.
 func formOf(b *dialect.Batch) (f form, ok bool) {
-	f, ok = stackForms(b)
+	f, ok = stackPart(b)
 	for _, k := range b.Release {
 		f |= releaseKeys << k.Space
 	}
@@ -174,7 +174,7 @@ func readPart(b *dialect.Batch, f, part form, column driver.Value) error {
 		}
 		return err
 	case part&tryStacks != 0:
-		return readStacks(b, part, f, column)
+		return readStacks(b.Stacks, part, column)
 	}
 	numbers, err := parseArray(column)
 	if err != nil {

@@ -30,30 +30,24 @@ func HoldAges(ctx context.Context, db *sql.DB, tables Registry, process int64, k
 	if stats := db.Stats(); stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
 		return nil, dbconn.ErrNoConnection
 	}
-	conn, err := dbconn.Lend(ctx, db)
-	if err != nil {
-		return nil, dialect.Fail(err)
-	}
-	defer conn.Close()
-	if err := Tidy(ctx, conn); err != nil {
-		return nil, dialect.Fail(err)
-	}
-	rows, err := conn.QueryContext(ctx, strings.Replace(holdAges, "TABLE", tables.Heartbeats.Name, 1),
-		idsOf(keys, dialect.Bigint), idsOf(keys, dialect.TwoInts), process)
-	if err != nil {
-		return nil, dialect.Fail(err)
-	}
-	defer rows.Close()
-	ages := make(map[dialect.Key]time.Duration)
-	for rows.Next() {
-		var key dialect.Key
-		var micros int64
-		if err := rows.Scan(&key.Space, &key.ID, &micros); err != nil {
-			return nil, dialect.Fail(err)
+	return onPool(ctx, db, func(conn *sql.Conn) (map[dialect.Key]time.Duration, error) {
+		rows, err := conn.QueryContext(ctx, strings.Replace(holdAges, "TABLE", tables.Heartbeats.Name, 1),
+			idsOf(keys, dialect.Bigint), idsOf(keys, dialect.TwoInts), process)
+		if err != nil {
+			return nil, err
 		}
-		ages[key] = max(time.Duration(micros)*time.Microsecond, 0)
-	}
-	return ages, dialect.Fail(rows.Err())
+		defer rows.Close()
+		ages := make(map[dialect.Key]time.Duration)
+		for rows.Next() {
+			var key dialect.Key
+			var micros int64
+			if err := rows.Scan(&key.Space, &key.ID, &micros); err != nil {
+				return nil, err
+			}
+			ages[key] = max(time.Duration(micros)*time.Microsecond, 0)
+		}
+		return ages, rows.Err()
+	})
 }
 
 // idsOf returns the ids of those keys that are in space, as a text of an array.

@@ -108,6 +108,17 @@ func Inspect(ctx context.Context, conn *sql.Conn, schema string) (*Inspection, e
 	return registry.inspect(ctx, conn)
 }
 
+// InspectAgain is Inspect for a database in which an earlier Inspection has found
+// the tables of r. It needs one query. It fails if the server is a standby now.
+//
+// After a failure of kind Statement the tables may have changed: use Inspect.
+func (r Registry) InspectAgain(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
+	if err := Tidy(ctx, conn); err != nil {
+		return nil, dialect.Fail(err)
+	}
+	return r.inspect(ctx, conn)
+}
+
 // findRegistry finds the registry's tables. It fails on a standby and on an old
 // server.
 func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registry, err error) {
@@ -122,7 +133,7 @@ func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registr
 	}
 	switch {
 	case standby:
-		return r, dialect.Refuse("this is a standby, whose advisory locks are its own: ask the primary (target_session_attrs=read-write)")
+		return r, errStandby
 	case version < 140000:
 		return r, fmt.Errorf("the server is older than PostgreSQL 14: %w", errors.ErrUnsupported)
 	}
@@ -136,14 +147,18 @@ func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registr
 	}, nil
 }
 
-// inspect reads everything in one statement.
+var errStandby = dialect.Refuse("this is a standby, whose advisory locks are its own: ask the primary (target_session_attrs=read-write)")
+
+// inspect reads everything in one statement. The server may be a standby by now.
 func (r Registry) inspect(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
-	text, err := readWithoutChange(ctx, conn, r.inspectQuery())
+	text, err := readWithoutChange(ctx, conn, "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN '' ELSE ("+r.inspectQuery()+") END")
 	switch state := errcode.SQLState(err); {
 	case state == errcode.UndefinedTable, state == errcode.UndefinedColumn, state == errcode.UndefinedFunction:
 		return nil, foreignTable(state)
 	case err != nil:
 		return nil, dialect.Fail(err)
+	case text == "":
+		return nil, errStandby
 	}
 	i := &Inspection{Registry: r}
 	if err := json.Unmarshal([]byte(text), i); err != nil {

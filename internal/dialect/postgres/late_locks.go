@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
@@ -34,16 +33,7 @@ func (r Registry) Terminate(ctx context.Context, db *sql.DB, l LateLock) (bool, 
 	if !r.Heartbeats.Readable {
 		return false, nil
 	}
-	conn, err := dbconn.Live(ctx, db)
-	if err != nil {
-		return false, dialect.Fail(err)
-	}
-	defer conn.Close()
-	if err := Tidy(ctx, conn); err != nil {
-		return false, dialect.Fail(err)
-	}
-	ended, err := Holds(ctx, conn, r.terminateIfLate(l))
-	return ended, dialect.Fail(err)
+	return onPool(ctx, db, func(conn *sql.Conn) (bool, error) { return Holds(ctx, conn, r.terminateIfLate(l)) })
 }
 
 // terminateIfLate returns the condition of Terminate. It is a CASE, since only
@@ -79,14 +69,10 @@ func moment(t time.Time) string {
 // Sweep passes over rows that are locked. It waits for at most 100 ms for a
 // table that is locked.
 func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limit int) (swept int64, err error) {
-	conn, err := dbconn.Live(ctx, db)
-	if err != nil {
-		return 0, dialect.Fail(err)
-	}
-	defer conn.Close()
-	if err := Tidy(ctx, conn); err != nil {
-		return 0, dialect.Fail(err)
-	}
+	return onPool(ctx, db, func(conn *sql.Conn) (int64, error) { return r.sweep(ctx, conn, age, limit) })
+}
+
+func (r Registry) sweep(ctx context.Context, conn *sql.Conn, age time.Duration, limit int) (swept int64, err error) {
 	for _, s := range []struct {
 		table RegistryTable
 		dead  string
@@ -100,7 +86,7 @@ func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limi
 			continue // the next time
 		}
 		if err != nil {
-			return swept, dialect.Fail(err)
+			return swept, err
 		}
 	}
 	return swept, nil

@@ -63,21 +63,16 @@ type WaitingKey struct {
 // them in the search_path of db's connections. The error is a *Failure or that
 // of ctx.
 func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, error) {
-	conn, err := dbconn.Live(ctx, db)
-	if err != nil {
-		return Registry{}, dialect.Fail(err)
-	}
-	defer conn.Close()
-	if err := Tidy(ctx, conn); err != nil {
-		return Registry{}, dialect.Fail(err)
-	}
-	r, err := findRegistry(ctx, conn, schema)
-	if err == nil {
-		r.UTF8, err = Holds(ctx, conn, "pg_catalog.current_setting('server_encoding') = 'UTF8'")
-	}
+	r, err := onPool(ctx, db, func(conn *sql.Conn) (Registry, error) {
+		r, err := findRegistry(ctx, conn, schema)
+		if err == nil {
+			r.UTF8, err = Holds(ctx, conn, "pg_catalog.current_setting('server_encoding') = 'UTF8'")
+		}
+		return r, err
+	})
 	switch {
 	case err != nil:
-		return r, dialect.Fail(err)
+		return r, err
 	case r.Heartbeats.Untrusted || r.Waits.Untrusted:
 		return r, &dialect.Failure{Kind: dialect.Statement, State: errcode.UndefinedTable,
 			Reason: "the tables latchkey_heartbeats or latchkey_waits in the search_path belong to somebody else than this role, the database's owner or a superuser: name their schema if you trust their owner"}

@@ -4,14 +4,14 @@ import "github.com/latchkey-go/latchkey/internal/dialect"
 
 // A check with class c and fingerprint p is the shared advisory lock (c, p). A
 // session that holds it is a user of the check.
-const (
-	// useSecret takes the check, unless another session has the class with
-	// another fingerprint. Then it gives back what the session may have. It
-	// reports whether there is a conflict.
-	//
-	// One look at pg_locks decides, before anything is taken. A session that has
-	// the check does not take it a second time.
-	useSecret = `SELECT pg_catalog.pg_backend_pid(), CASE
+//
+// useSecret takes the check, unless another session has the class with
+// another fingerprint. Then it gives back what the session may have. It
+// reports whether there is a conflict.
+//
+// One look at pg_locks decides, before anything is taken. A session that has
+// the check does not take it a second time.
+const useSecret = `SELECT pg_catalog.pg_backend_pid(), CASE
 		WHEN other AND mine THEN pg_catalog.pg_advisory_unlock_shared(c, p)
 		WHEN other THEN true
 		WHEN mine THEN false
@@ -23,27 +23,15 @@ const (
 		AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))
 		AND l.classid = (c::bigint & 4294967295)::oid
 		GROUP BY c, p) AS seen`
-)
 
 // UseSecret implements dialect.SecretChecker. It looks and takes, and then looks
 // again. So a session with another secret does not disturb those that have one.
 // Of two that come at the same moment, at least one sees the other.
 func (s *session) UseSecret(c dialect.SecretCheck) (conflict bool, err error) {
-	if conflict, err = s.askAbout(c, useSecret); err != nil || conflict {
-		return conflict, err
+	for range 2 {
+		if err = s.row(useSecret, []any{c.Class, c.Fingerprint}, &conflict); err != nil || conflict {
+			break
+		}
 	}
-	return s.askAbout(c, useSecret)
-}
-
-// askAbout returns the result of one of the statements above.
-func (s *session) askAbout(c dialect.SecretCheck, statement string) (result bool, err error) {
-	var pid int64
-	err = s.conn.QueryRowContext(s.statements.ctx, statement, c.Class, c.Fingerprint).Scan(&pid, &result)
-	if err != nil {
-		return false, dialect.Fail(err)
-	}
-	if pid != s.pid {
-		return false, errOtherProcess
-	}
-	return result, nil
+	return conflict && err == nil, dialect.Fail(err)
 }

@@ -67,6 +67,17 @@ func (s *session) exchangeRaw(c any) error {
 	return readResponse(s.batch, f, row[1:])
 }
 
+// row scans the one row of query, whose first column is the id of the server
+// process. dest are for the others. The error is the driver's or a *Failure.
+func (s *session) row(query string, args []any, dest ...any) error {
+	var pid int64
+	err := s.conn.QueryRowContext(s.statements.ctx, query, args...).Scan(append([]any{&pid}, dest...)...)
+	if err == nil && pid != s.pid {
+		err = errOtherProcess
+	}
+	return err
+}
+
 // heldQuery lists the session's advisory locks. Secret checks are among them,
 // as shared locks.
 //
@@ -83,15 +94,9 @@ const heldQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.strin
 
 // Held implements dialect.Session.
 func (s *session) Held() ([]dialect.Key, error) {
-	var (
-		pid  int64
-		list string
-	)
-	if err := s.conn.QueryRowContext(s.statements.ctx, heldQuery).Scan(&pid, &list); err != nil {
+	var list string
+	if err := s.row(heldQuery, nil, &list); err != nil {
 		return nil, dialect.Fail(err)
-	}
-	if pid != s.pid {
-		return nil, errOtherProcess
 	}
 	return ParseKeys(list)
 }

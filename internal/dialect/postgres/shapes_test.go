@@ -25,7 +25,7 @@ func holds(t *testing.T, s dialect.Session, want []dialect.Key) {
 
 // A batch of any shape is carried out, even if too many other shapes have been
 // prepared and its own has no statement. It then uses the statement with all
-// parts.
+// parts for keys and looks.
 func TestEveryShapeIsCarriedOut(t *testing.T) {
 	eachDriver(t, func(t *testing.T, db *sql.DB) {
 		s := connect(t, db)
@@ -73,8 +73,9 @@ func TestEveryShapeIsCarriedOut(t *testing.T) {
 			}
 			holds(t, s, held)
 		}
-		if n := len(s.statements.prepared); n != maxPrepared+1 {
-			t.Errorf("%d statements are prepared, want %d", n, maxPrepared+1)
+		const kinds = 4 // no stacks, or one of three parts that carry them
+		if n := len(s.statements.prepared); n <= maxPrepared || n > maxPrepared+kinds {
+			t.Errorf("%d statements are prepared, want more than %d, and %d more at most", n, maxPrepared, kinds)
 		}
 	})
 }

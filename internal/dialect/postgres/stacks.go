@@ -8,9 +8,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// The parts of the statement that carry stacks. In each of them the parameter a
-// is one array. The response has nothing for a stack that got the first key of
-// each level, as most do.
+// The parts of the statement that carry stacks. A batch uses one of them. Its
+// parameter a is one array. The response has nothing for a stack that got the
+// first key of each level, as most do.
 
 // maxLevels is how many levels a stack may have in the parts tryLevels and
 // tryFirsts.
@@ -29,50 +29,46 @@ const maxLevels = 4
 // how far behind the first key of each level the key is that was taken. Of a
 // stack that has failed the number is negative, and the level that has failed
 // follows.
-func levelsQuery() string {
-	query, first, back, got, failed := "SELECT generate_series(1, a[1]) AS r", "", "", "", "1"
-	for level := 1; level <= maxLevels; level++ {
-		w, before := "w"+strconv.Itoa(level), "w"+strconv.Itoa(level-1)
-		from, to := "a[8*r-8+"+strconv.Itoa(2*level)+"]", "a[8*r-7+"+strconv.Itoa(2*level)+"]"
-		take := " WHEN " + from + " = 0 THEN 1 WHEN pg_try_advisory_lock(a[" + from + "]) THEN " + from + " WHEN " + from + " = " + to + " THEN 0" +
-			" ELSE coalesce((SELECT i FROM (SELECT generate_series(" + from + " + 1, " + to + ") AS i) AS c WHERE pg_try_advisory_lock(a[i]) LIMIT 1), 0) END AS " + w
-		if level == 1 {
-			take = "CASE" + take
-		} else {
-			take = "CASE WHEN " + before + " = 0 THEN 0" + take
-			first, got, back = first+" AND ", got+", ", back+" AND "
-		}
-		query = "SELECT *, " + take + " FROM (" + query + ") AS q" + strconv.Itoa(level) + " OFFSET 0"
-		first += w + " = greatest(" + from + ", 1)"
-		got += w + " - " + from
-		back += "CASE WHEN " + w + " > 1 THEN pg_advisory_unlock(a[" + w + "]) ELSE true END"
-		failed += " + (" + w + " > 0)::int"
-	}
-	return inArray("ARRAY(SELECT unnest(CASE WHEN w" + strconv.Itoa(maxLevels) + " > 0 THEN ARRAY[r, " + got + "] WHEN " + back +
-		" THEN ARRAY[-r, " + failed + ", 0, 0, 0] END) FROM (" + query + ") AS levels WHERE NOT (" + first + "))::text")
-}
+var levelsQuery = inArray(`ARRAY(SELECT unnest(CASE
+		WHEN w4 > 0 THEN ARRAY[r, w1 - a[8*r-6], w2 - a[8*r-4], w3 - a[8*r-2], w4 - a[8*r]]
+		WHEN CASE WHEN w1 > 1 THEN pg_advisory_unlock(a[w1]) ELSE true END
+			AND CASE WHEN w2 > 1 THEN pg_advisory_unlock(a[w2]) ELSE true END
+			AND CASE WHEN w3 > 1 THEN pg_advisory_unlock(a[w3]) ELSE true END
+			THEN ARRAY[-r, 1 + (w1 > 0)::int + (w2 > 0)::int + (w3 > 0)::int, 0, 0, 0] END)
+	FROM (SELECT *, CASE WHEN w3 = 0 THEN 0 WHEN a[8*r] = 0 THEN 1
+			WHEN pg_try_advisory_lock(a[a[8*r]]) THEN a[8*r] WHEN a[8*r] = a[8*r+1] THEN 0
+			ELSE coalesce((SELECT i FROM (SELECT generate_series(a[8*r] + 1, a[8*r+1]) AS i) AS c WHERE pg_try_advisory_lock(a[i]) LIMIT 1), 0) END AS w4
+		FROM (SELECT *, CASE WHEN w2 = 0 THEN 0 WHEN a[8*r-2] = 0 THEN 1
+				WHEN pg_try_advisory_lock(a[a[8*r-2]]) THEN a[8*r-2] WHEN a[8*r-2] = a[8*r-1] THEN 0
+				ELSE coalesce((SELECT i FROM (SELECT generate_series(a[8*r-2] + 1, a[8*r-1]) AS i) AS c WHERE pg_try_advisory_lock(a[i]) LIMIT 1), 0) END AS w3
+			FROM (SELECT *, CASE WHEN w1 = 0 THEN 0 WHEN a[8*r-4] = 0 THEN 1
+					WHEN pg_try_advisory_lock(a[a[8*r-4]]) THEN a[8*r-4] WHEN a[8*r-4] = a[8*r-3] THEN 0
+					ELSE coalesce((SELECT i FROM (SELECT generate_series(a[8*r-4] + 1, a[8*r-3]) AS i) AS c WHERE pg_try_advisory_lock(a[i]) LIMIT 1), 0) END AS w2
+				FROM (SELECT *, CASE
+						WHEN pg_try_advisory_lock(a[a[8*r-6]]) THEN a[8*r-6] WHEN a[8*r-6] = a[8*r-5] THEN 0
+						ELSE coalesce((SELECT i FROM (SELECT generate_series(a[8*r-6] + 1, a[8*r-5]) AS i) AS c WHERE pg_try_advisory_lock(a[i]) LIMIT 1), 0) END AS w1
+					FROM (SELECT generate_series(1, a[1]) AS r) AS q1 OFFSET 0) AS q2 OFFSET 0) AS q3 OFFSET 0) AS q4 OFFSET 0) AS levels
+	WHERE NOT (w1 = a[8*r-6] AND w2 = greatest(a[8*r-4], 1) AND w3 = greatest(a[8*r-2], 1) AND w4 = greatest(a[8*r], 1)))::text`)
 
 // firstsQuery is the part tryFirsts, for stacks with one key for each level,
 // which needs no subquery. a begins with the number of stacks. For each stack
 // there follow the number of its levels, and a key for each of maxLevels. The
 // response has a number for each stack that has failed: maxLevels + 1 times the
 // stack's number, from 1, plus the number of the level, from 1.
-func firstsQuery() string {
-	key := func(level int) string { return "(a[5*r-3+" + strconv.Itoa(level) + "])" }
-	cases, back := "", ""
-	for level := 1; level <= maxLevels; level++ {
-		failed := strconv.Itoa(level)
-		if level > 1 {
-			cases += " WHEN a[5*r-3] = " + strconv.Itoa(level-1) + " THEN 0"
-			failed = "CASE WHEN " + back + " THEN " + failed + " END"
-			back += " AND "
-		}
-		cases += " WHEN NOT pg_try_advisory_lock" + key(level) + " THEN " + failed
-		back += "pg_advisory_unlock" + key(level)
-	}
-	return inArray("ARRAY(SELECT 5*r + failed FROM (SELECT r, CASE" + cases + " ELSE 0 END AS failed FROM (SELECT generate_series(1, a[1]) AS r) AS q OFFSET 0) AS e" +
-		" WHERE failed IS DISTINCT FROM 0)::text")
-}
+var firstsQuery = inArray(`ARRAY(SELECT 5*r + failed FROM (SELECT r, CASE
+			WHEN NOT pg_try_advisory_lock(a[5*r-2]) THEN 1
+			WHEN a[5*r-3] = 1 THEN 0
+			WHEN NOT pg_try_advisory_lock(a[5*r-1]) THEN CASE WHEN pg_advisory_unlock(a[5*r-2]) THEN 2 END
+			WHEN a[5*r-3] = 2 THEN 0
+			WHEN NOT pg_try_advisory_lock(a[5*r]) THEN CASE WHEN pg_advisory_unlock(a[5*r-2]) AND pg_advisory_unlock(a[5*r-1]) THEN 3 END
+			WHEN a[5*r-3] = 3 THEN 0
+			WHEN NOT pg_try_advisory_lock(a[5*r+1]) THEN CASE WHEN pg_advisory_unlock(a[5*r-2]) AND pg_advisory_unlock(a[5*r-1]) AND pg_advisory_unlock(a[5*r]) THEN 4 END
+			ELSE 0 END AS failed
+		FROM (SELECT generate_series(1, a[1]) AS r) AS q OFFSET 0) AS e
+	WHERE failed IS DISTINCT FROM 0)::text`)
+
+// inArray replaces a by the parameter.
+func inArray(query string) string { return strings.ReplaceAll(query, "a[", "(%N::bigint[])[") }
 
 // setsQuery is the part trySets, for stacks with one key for each of any number
 // of levels, in either space. Each element of the parameter is a stack, a: its
@@ -86,71 +82,39 @@ var setsQuery = `ARRAY(SELECT CASE WHEN missing = 0 THEN 0 ELSE missing + 0 * (
 			WHERE NOT CASE WHEN a[i] = 0 THEN pg_try_advisory_lock(a[i + 1]) ELSE pg_try_advisory_lock` + twoInts("a[i + 1]") + ` END LIMIT 1), 0) AS missing
 			FROM (SELECT g::bigint[] AS a FROM unnest(%N::text[]) g OFFSET 0) AS sets OFFSET 0) AS v)::text`
 
-// inArray replaces a by the parameter.
-func inArray(query string) string { return strings.ReplaceAll(query, "a[", "(%N::bigint[])[") }
-
-// stackForm returns the part that carries s, or 0: no part does.
-func stackForm(s *dialect.Stack) form {
-	single, bigint := true, true
-	for _, keys := range s.Levels {
-		single = single && len(keys) == 1
-		bigint = bigint && keys[0].Space == dialect.Bigint
+// stackPart returns the part that carries the stacks of b, or 0 if there are
+// none. ok is false if no part carries all of them.
+func stackPart(b *dialect.Batch) (part form, ok bool) {
+	few, single := true, true
+	for i := range b.Stacks {
+		few = few && len(b.Stacks[i].Levels) <= maxLevels
+		for _, keys := range b.Stacks[i].Levels {
+			few, single = few && keys[0].Space == dialect.Bigint, single && len(keys) == 1
+		}
 	}
-	switch few := len(s.Levels) <= maxLevels && bigint; {
+	switch {
+	case len(b.Stacks) == 0:
+		return 0, true
 	case few && single:
-		return tryFirsts
+		return tryFirsts, true
 	case few:
-		return tryLevels
-	case single:
-		return trySets
+		return tryLevels, true
 	}
-	return 0
-}
-
-// stackForms returns the parts that carry the stacks of b. ok is false if some
-// stack needs several statements. A batch with stacks of both kinds for few
-// levels has tryLevels alone.
-func stackForms(b *dialect.Batch) (parts form, ok bool) {
-	for i := range b.Stacks {
-		part := stackForm(&b.Stacks[i])
-		if part == 0 {
-			return 0, false
-		}
-		parts |= part
-	}
-	if parts&tryLevels != 0 {
-		parts &^= tryFirsts
-	}
-	return parts, true
-}
-
-// stacksOf calls f with each stack of b that a part of f carries.
-func stacksOf(b *dialect.Batch, part, all form, f func(*dialect.Stack)) {
-	for i := range b.Stacks {
-		of := stackForm(&b.Stacks[i])
-		if of == tryFirsts && all&tryLevels != 0 {
-			of = tryLevels
-		}
-		if of == part {
-			f(&b.Stacks[i])
-		}
-	}
+	return trySets, single
 }
 
 // appendStacks appends the parameter of a part.
-func appendStacks(text []byte, b *dialect.Batch, part, all form) []byte {
-	n := 0
-	stacksOf(b, part, all, func(*dialect.Stack) { n++ })
+func appendStacks(text []byte, stacks []dialect.Stack, part form) []byte {
 	text = append(text, '{')
 	if part != trySets {
-		text = appendNumber(text, int64(n))
+		text = appendNumber(text, int64(len(stacks)))
 	}
-	at := int64(1 + 2*maxLevels*n) // of the next key of tryLevels, from 0
-	stacksOf(b, part, all, func(s *dialect.Stack) {
+	at := int64(1 + 2*maxLevels*len(stacks)) // of the next key of tryLevels, from 0
+	for i := range stacks {
+		s := &stacks[i]
 		switch part {
 		case trySets:
-			text = appendSet(append(text, '"'), s)
-			text = append(text, `",`...)
+			text = append(appendSet(append(text, '"'), s), `",`...)
 		case tryFirsts:
 			text = appendNumber(text, int64(len(s.Levels)))
 			for level := range maxLevels {
@@ -166,15 +130,15 @@ func appendStacks(text []byte, b *dialect.Batch, part, all form) []byte {
 				text = appendNumber(appendNumber(text, first), last)
 			}
 		}
-	})
-	if part == tryLevels {
-		stacksOf(b, part, all, func(s *dialect.Stack) {
-			for _, keys := range s.Levels {
-				for _, k := range keys {
+	}
+	for i := range stacks {
+		for _, keys := range stacks[i].Levels {
+			for _, k := range keys {
+				if part == tryLevels {
 					text = appendNumber(text, k.ID)
 				}
 			}
-		})
+		}
 	}
 	return closeArray(text)
 }
@@ -190,19 +154,18 @@ func firstKey(s *dialect.Stack, level int) int64 {
 }
 
 // readStacks reads the response of a part.
-func readStacks(b *dialect.Batch, part, all form, column driver.Value) error {
+func readStacks(stacks []dialect.Stack, part form, column driver.Value) error {
 	numbers, err := parseArray(column)
 	if err != nil {
 		return err
 	}
-	var stacks []*dialect.Stack
-	stacksOf(b, part, all, func(s *dialect.Stack) {
+	for i := range stacks {
+		s := &stacks[i]
 		s.Failed, s.Won = -1, s.Won[:0]
 		for range s.Levels {
 			s.Won = append(s.Won, 0)
 		}
-		stacks = append(stacks, s)
-	})
+	}
 	switch part {
 	case trySets:
 		return readSets(stacks, numbers)
@@ -221,7 +184,7 @@ func fail(s *dialect.Stack, level int64) error {
 	return nil
 }
 
-func readSets(stacks []*dialect.Stack, numbers []int64) error {
+func readSets(stacks []dialect.Stack, numbers []int64) error {
 	if len(numbers) != len(stacks) {
 		return dialect.ErrNonsense
 	}
@@ -229,27 +192,27 @@ func readSets(stacks []*dialect.Stack, numbers []int64) error {
 		if n == 0 {
 			continue
 		}
-		if err := fail(stacks[i], n); err != nil {
+		if err := fail(&stacks[i], n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func readFirsts(stacks []*dialect.Stack, numbers []int64) error {
+func readFirsts(stacks []dialect.Stack, numbers []int64) error {
 	for _, n := range numbers {
 		r := n / (maxLevels + 1)
 		if r < 1 || r > int64(len(stacks)) {
 			return dialect.ErrNonsense
 		}
-		if err := fail(stacks[r-1], n%(maxLevels+1)); err != nil {
+		if err := fail(&stacks[r-1], n%(maxLevels+1)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func readLevels(stacks []*dialect.Stack, numbers []int64) error {
+func readLevels(stacks []dialect.Stack, numbers []int64) error {
 	for ; len(numbers) > maxLevels; numbers = numbers[1+maxLevels:] {
 		r, failed := numbers[0], false
 		if r < 0 {
@@ -258,7 +221,7 @@ func readLevels(stacks []*dialect.Stack, numbers []int64) error {
 		if r < 1 || r > int64(len(stacks)) {
 			return dialect.ErrNonsense
 		}
-		s := stacks[r-1]
+		s := &stacks[r-1]
 		if failed {
 			if err := fail(s, numbers[1]); err != nil {
 				return err

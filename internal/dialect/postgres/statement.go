@@ -24,16 +24,16 @@ type statements struct {
 	row  [1 + 2*spaces + 4]driver.Value // a column for each part, after the first
 }
 
-// maxPrepared bounds the number of prepared forms. Each costs the server 20 to
-// 130 KiB.
+// maxPrepared is how many forms are prepared as they come. After that there are at
+// most four more, which serve all batches. Each costs the server 20 to 130 KiB.
 const maxPrepared = 32
 
 // exchange sends the statement for b, which has this form, on conn. It returns
 // the row and its form: that of b or, once maxPrepared forms are prepared, the
-// form with all parts.
+// form with all parts for keys and looks.
 func (s *statements) exchange(conn driver.Conn, b *dialect.Batch, f form) ([]driver.Value, form, error) {
 	if s.prepared[f] == nil && len(s.prepared) >= maxPrepared {
-		f = single - 1
+		f = f&tryStacks | (tryLevels - 1)
 	}
 	stmt := s.prepared[f]
 	if stmt == nil {
@@ -66,7 +66,7 @@ func (s *statements) argsOf(f form, b *dialect.Batch) []driver.NamedValue {
 			s.text = appendLooks(s.text[:0], b.Looks)
 			arg.Value = string(s.text)
 		case part.form&tryStacks != 0:
-			s.text = appendStacks(s.text[:0], b, part.form, f)
+			s.text = appendStacks(s.text[:0], b.Stacks, part.form)
 			arg.Value = string(s.text)
 		case f&single != 0:
 			arg.Value = keys[0].ID

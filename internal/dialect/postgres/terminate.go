@@ -56,16 +56,9 @@ func (s *session) Terminate(left []dialect.Process) (there []dialect.Process, er
 		pids[i], starts[i] = strconv.FormatInt(p.PID, 10), strconv.FormatInt(p.Start, 10)
 	}
 	array := func(numbers []string) string { return "{" + strings.Join(numbers, ",") + "}" }
-	var (
-		pid  int64
-		list string
-	)
-	err = s.conn.QueryRowContext(s.statements.ctx, terminateQuery, array(pids), array(starts)).Scan(&pid, &list)
-	switch {
-	case err != nil:
+	var list string
+	if err = s.row(terminateQuery, []any{array(pids), array(starts)}, &list); err != nil {
 		return nil, dialect.Fail(err)
-	case pid != s.pid:
-		return nil, errOtherProcess
 	}
 	for item := range strings.SplitSeq(list, ",") {
 		if item == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
@@ -27,6 +28,26 @@ func Tidy(ctx context.Context, conn *sql.Conn) error {
 		_, err = conn.ExecContext(ctx, "ROLLBACK")
 	}
 	return err
+}
+
+// onPool calls f with a connection of db that is in no transaction. The error is
+// a *Failure or that of ctx.
+func onPool[T any](ctx context.Context, db *sql.DB, f func(*sql.Conn) (T, error)) (none T, err error) {
+	conn, err := dbconn.Live(ctx, db)
+	if err != nil {
+		return none, dialect.Fail(err)
+	}
+	defer conn.Close()
+	return tidied(ctx, conn, f)
+}
+
+// tidied is onPool for a connection that the caller has.
+func tidied[T any](ctx context.Context, conn *sql.Conn, f func(*sql.Conn) (T, error)) (none T, err error) {
+	if err := Tidy(ctx, conn); err != nil {
+		return none, dialect.Fail(err)
+	}
+	result, err := f(conn)
+	return result, dialect.Fail(err)
 }
 
 // terminateOwn ends the server process that carries it out. Every role may end

@@ -30,10 +30,10 @@ const tokenQuery = `WITH message AS MATERIALIZED (SELECT pg_catalog.pg_logical_e
 // Token implements dialect.Session.
 func (s *session) Token() (t dialect.Token, err error) {
 	var (
-		pid, life int64
-		setting   string
+		life    int64
+		setting string
 	)
-	err = s.conn.QueryRowContext(s.statements.ctx, tokenQuery).Scan(&pid, &setting, &life, &t.System, &t.Epoch, &t.Number)
+	err = s.row(tokenQuery, nil, &setting, &life, &t.System, &t.Epoch, &t.Number)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return dialect.Token{}, errAurora
@@ -41,8 +41,6 @@ func (s *session) Token() (t dialect.Token, err error) {
 		return dialect.Token{}, errNoTokens
 	case err != nil:
 		return dialect.Token{}, dialect.Fail(err)
-	case pid != s.pid:
-		return dialect.Token{}, errOtherProcess
 	}
 	t.Here = Here(life)
 	return t, nil
