@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -100,5 +101,42 @@ func mustMemory(t *testing.T) func(*sqllock.Lock, error) *sqllock.Lock {
 			t.Fatal(err)
 		}
 		return lock
+	}
+}
+
+// Readers share a key of a Memory, and a set waits for all of its keys.
+func TestMemoryReadersAndSets(t *testing.T) {
+	m := sqllock.NewMemory()
+	var readers sqllock.Locks
+	for range 2 {
+		reader, err := m.RLock(t.Context(), sqllock.ID(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		readers = append(readers, reader)
+	}
+	set := make(chan sqllock.Locks)
+	go func() {
+		locks, err := m.LockAll(t.Context(), sqllock.ID(2), sqllock.ID(1))
+		if err != nil {
+			t.Errorf("LockAll: %v", err)
+		}
+		set <- locks
+	}()
+	lockertest.Eventually(t, "a call that waits", func() bool { return sqllock.InLine(m) == 1 })
+	for _, reader := range readers {
+		select {
+		case <-set:
+			t.Fatal("LockAll has returned beside a reader")
+		default:
+		}
+		unlock(t, reader)
+	}
+	locks := <-set
+	if _, err := m.TryRLock(t.Context(), sqllock.ID(1)); err != sqllock.ErrHeld {
+		t.Errorf("TryRLock of a key of the set: %v", err)
+	}
+	if err := locks.Unlock(); err != nil {
+		t.Error(err)
 	}
 }
