@@ -176,8 +176,7 @@ func appendStacks(text []byte, b *dialect.Batch, part, all form) []byte {
 			}
 		})
 	}
-	text[len(text)-1] = '}'
-	return text
+	return endArray(text)
 }
 
 func appendNumber(text []byte, n int64) []byte { return append(strconv.AppendInt(text, n, 10), ',') }

@@ -20,6 +20,12 @@ func appendText(text []byte, keys []dialect.Key, of dialect.Space) []byte {
 		text = strconv.AppendInt(text, k.ID, 10)
 		text = append(text, ',')
 	}
+	return endArray(text)
+}
+
+// endArray ends the text of an array. Each of its elements, of which there may be
+// none, ends with a comma.
+func endArray(text []byte) []byte {
 	if text[len(text)-1] == ',' {
 		text = text[:len(text)-1]
 	}
@@ -52,8 +58,7 @@ func appendLooks(text []byte, looks []dialect.Look) []byte {
 		}
 		text = append(text, `}",`...)
 	}
-	text[len(text)-1] = '}'
-	return text
+	return endArray(text)
 }
 
 // parseArray reads the text of a bigint[].
