@@ -16,7 +16,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
-
 // A server is a database with one session. It answers at once.
 type server struct {
 	held []dialect.Key
@@ -108,7 +107,6 @@ func mustTry(t *testing.T, s *Session, number int64) *keytable.Hold {
 	}
 	return hold
 }
-
 
 func release(s *Session, hold *keytable.Hold) error {
 	hold.End(keytable.Released)

@@ -37,6 +37,23 @@ func TestParseArray(t *testing.T) {
 	}
 }
 
+// The statement with all parts carries also those that a batch does not have.
+func TestPartsWithoutElements(t *testing.T) {
+	t.Parallel()
+	b := new(dialect.Batch)
+	for name, text := range map[string][]byte{
+		"keys":   appendText(nil, b.Try, dialect.Bigint),
+		"looks":  appendLooks(nil, b.Looks),
+		"levels": appendStacks(nil, b.Stacks, tryLevels),
+		"firsts": appendStacks(nil, b.Stacks, tryFirsts),
+		"sets":   appendStacks(nil, b.Stacks, trySets),
+	} {
+		if s := string(text); s != "{}" && s != "{0}" { // the number of stacks comes first, but for sets
+			t.Errorf("%s: %s", name, s)
+		}
+	}
+}
+
 func FuzzParseArray(f *testing.F) {
 	for _, seed := range []string{"{1,2}", "{}", "{-1}", "{1,}", "x"} {
 		f.Add(seed)
