@@ -57,10 +57,9 @@ type Limiter struct {
 	observers  []Observer
 	retryAfter func(learnt time.Duration) time.Duration // nil for the learnt time
 
-	limitOf     func(ctx context.Context, id string) int // nil: most
-	classOf     func(ctx context.Context) string         // nil: there are no classes
-	classes     []*Class
-	classByName map[string]*Class
+	limitOf func(ctx context.Context, id string) int // nil: most
+	classOf func(ctx context.Context) string         // nil: there are no classes
+	classes []Class
 
 	lastSlots atomic.Pointer[idSlots]
 	lines     lines
@@ -152,7 +151,7 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 	if err != nil {
 		return nil, p.reject(ctx, err)
 	}
-	if want := p.withoutOvertaking(); want.none() {
+	if want := p.withoutOvertaking(); want.n() == 0 {
 		err = sqllock.ErrHeld
 	} else {
 		p.lock, err = l.try(ctx, want)
@@ -179,7 +178,7 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 // is apart because it has p on the heap, which a rejection at once saves.
 func (l *Limiter) acquireFull(ctx context.Context, p place) (*sqllock.Lock, error) {
 	s := stack{places: []place{p}}
-	err := s.acquire(ctx, []*place{&s.places[0]}, sqllock.ErrHeld)
+	err := s.acquire(ctx, &s.places[0], sqllock.ErrHeld)
 	return s.places[0].lock, err
 }
 

@@ -59,9 +59,6 @@ type idSlots struct {
 	slots slots
 }
 
-// none reports whether there is no slot.
-func (s slots) none() bool { return s.first == sqllock.Key{} }
-
 // keys returns the keys of all slots.
 func (s slots) keys() []sqllock.Key {
 	if s.all == nil {
@@ -71,7 +68,12 @@ func (s slots) keys() []sqllock.Key {
 }
 
 // n returns how many they are.
-func (s slots) n() int { return max(1, len(s.all)) }
+func (s slots) n() int {
+	if s.all == nil && s.first != (sqllock.Key{}) {
+		return 1
+	}
+	return len(s.all)
+}
 
 // upTo returns the first n slots.
 func (s slots) upTo(n int) slots {
