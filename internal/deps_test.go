@@ -3,8 +3,9 @@
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
 //
 // sqllock and ratelimit count by internal/histogram. httpmw and grpcmw share
-// internal/joinkey, internal/places and internal/wiring, and ratelimit reports
-// to them and asks sqllock by internal/waiting. grpcmw and grpcmw/connectmw
+// internal/joinkey, internal/places and internal/wiring. They call ratelimit,
+// and ratelimit calls sqllock, by internal/inside beyond the exported names.
+// ratelimit reports to httpmw by internal/waiting. grpcmw and grpcmw/connectmw
 // share internal/rpclimit. sqllock and internal/dialect/dbconn look at sockets by
 // internal/peek. httpmw/idempotency is in front of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
@@ -67,7 +68,8 @@ var mayImport = map[string][]string{
 	"internal/histogram": {},
 	"internal/joinkey":   {},
 	"internal/peek":      {},
-	"internal/places":    {"ratelimit", "sqllock"},
+	"internal/inside":    {"internal/keytable"},
+	"internal/places":    {"internal/inside", "ratelimit", "sqllock"},
 	"internal/rejection": {},
 	"internal/rpclimit": {
 		"ratelimit",
@@ -90,7 +92,7 @@ var mayImport = map[string][]string{
 		"internal/dialect/usertx",
 		"internal/histogram",
 		"internal/peek",
-		"internal/waiting", // the terms of a Limiter, by context
+		"internal/inside",
 	},
 	"sqllock/cmd/latchkey": { // the command brings the drivers
 		"sqllock",
@@ -129,9 +131,9 @@ var mayImport = map[string][]string{
 		"internal/dialect/postgres",
 	},
 	"sqllock/pgxlatchkey": {"sqllock", "github.com/jackc/pgx"}, // for users of pgx's own interface
-	"sqllock/shard":       {"sqllock", "internal/waiting"},
+	"sqllock/shard":       {"sqllock", "internal/inside"},
 	"sqllock/watermark":   {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
-	"ratelimit":           {"sqllock", "internal/histogram", "internal/waiting"},
+	"ratelimit":           {"sqllock", "internal/histogram", "internal/inside", "internal/waiting"},
 	"ratelimit/otellatchkey": {
 		"ratelimit",
 		"sqllock",
@@ -150,6 +152,7 @@ var mayImport = map[string][]string{
 		"ratelimit",
 		"sqllock",
 		"internal/handoff",
+		"internal/inside",
 		"internal/joinkey",
 		"internal/places",
 		"internal/rejection",
@@ -163,6 +166,7 @@ var mayImport = map[string][]string{
 		"sqllock",
 		"internal/dialect/errcode",
 		"internal/handoff",
+		"internal/inside",
 		"internal/joinkey",
 		"internal/rejection",
 		"internal/wiring",
@@ -170,6 +174,7 @@ var mayImport = map[string][]string{
 	"grpcmw": {
 		"ratelimit",
 		"sqllock",
+		"internal/inside",
 		"internal/joinkey",
 		"internal/places",
 		"internal/rpclimit",
@@ -181,6 +186,7 @@ var mayImport = map[string][]string{
 	"grpcmw/connectmw": {
 		"ratelimit",
 		"sqllock",
+		"internal/inside",
 		"internal/joinkey",
 		"internal/places",
 		"internal/rpclimit",

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/inside"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 

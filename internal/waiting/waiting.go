@@ -1,6 +1,5 @@
-// Package waiting carries what package ratelimit says, by context, to its
-// neighbours. The middleware in front of it learns that a request begins to
-// wait. The engine below it learns the Terms of a request.
+// Package waiting lets package ratelimit report to the middleware in front of it
+// that a request begins to wait.
 package waiting
 
 import "context"
