@@ -45,8 +45,8 @@ type Limiter struct {
 	groups  *inside.Groups // of locks, if it can acquire a key of each of several groups in one call; otherwise nil
 	heldFor heldForLocker  // locks, if it knows how long others have held a key; otherwise nil
 	ns      sqllock.Namespace
-	keys    keyMaker
-	most    int // the highest limit of an id
+	slotKey func(id string, i int) sqllock.Key // of ns, perhaps under a secret
+	most    int                                // the highest limit of an id
 
 	maxWait    time.Duration // 0 to reject at once
 	maxWaiters int           // of each flow
@@ -108,7 +108,7 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 		panic("ratelimit: " + caller + " needs a namespace that holds neither ':' nor '#'")
 	}
 	l := &Limiter{
-		locks: locks, groups: inside.GroupsOf(locks), ns: ns, keys: ns, most: n, maxIDLen: defaultMaxIDLen,
+		locks: locks, groups: inside.GroupsOf(locks), ns: ns, slotKey: ns.SlotKey, most: n, maxIDLen: defaultMaxIDLen,
 		lines:  lines{m: make(map[int64]*line)},
 		holds:  holds{open: make(map[int64]idHolds), ends: make(map[Result]uint64), lengths: histogram.New(histogram.Seconds)},
 		queued: histogram.New(histogram.Seconds), decided: make(map[Result]*atomic.Uint64),

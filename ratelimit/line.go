@@ -40,7 +40,6 @@ type line struct {
 	queue  []*waiter // in the order of their turns
 	flows  map[flow]*share
 	served map[int]uint64 // by priority: the latest round of which a request was served
-	limit  int            // the latest result of WithLimit
 }
 
 // A flow is the number of the first slot of the first level. That of a single
@@ -65,7 +64,6 @@ type waiter struct {
 	may     int                // how many of the slots of p, from the first, it may wait for in the Locker
 	calling bool               // it is in the func of WithLimit
 	absent  bool               // it has been there for long, and others go first
-	changed bool               // the func had another result for another request
 	checked time.Time          // when the func was called last
 	look    context.CancelFunc // ends its step: see next
 }
@@ -81,7 +79,7 @@ func (ls *lines) enter(p *place, f flow, hasBounced bool) *waiter {
 	defer ls.mu.Unlock()
 	ln := ls.m[p.number]
 	if ln == nil {
-		ln = &line{flows: make(map[flow]*share), served: make(map[int]uint64), limit: p.limit}
+		ln = &line{flows: make(map[flow]*share), served: make(map[int]uint64)}
 		ls.m[p.number] = ln
 	}
 	of := ln.flows[f]
@@ -191,7 +189,7 @@ func (w *waiter) next(ctx context.Context) (step context.Context, may int, stale
 	until := w.p.l.maxWait
 	if w.p.l.limitOf != nil && w.may > 0 {
 		until = time.Until(w.checked.Add(recheck))
-		stale = w.changed || until <= 0
+		stale = until <= 0
 	}
 	step, w.look = context.WithTimeout(ctx, until)
 	return step, w.may, stale

@@ -152,5 +152,5 @@ func WithKeySecret(secret []byte) Option {
 		panic("ratelimit: WithKeySecret needs a secret that is not empty")
 	}
 	secret = bytes.Clone(secret)
-	return func(l *Limiter) { l.keys = l.ns.Keyed(secret) }
+	return func(l *Limiter) { l.slotKey = l.ns.Keyed(secret).SlotKey }
 }

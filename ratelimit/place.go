@@ -39,9 +39,6 @@ func (l *Limiter) newPlace(ctx context.Context, id string) (p place, err error) 
 		return p, l.explain(err)
 	}
 	p.choose()
-	if l.limitOf != nil {
-		l.lines.tellLimit(p.number, p.limit)
-	}
 	return p, nil
 }
 

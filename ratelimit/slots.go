@@ -8,12 +8,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A keyMaker makes the keys of ids: a [sqllock.Namespace] or, under a secret, a
-// [sqllock.KeyedNamespace].
-type keyMaker interface {
-	SlotKey(id string, i int) sqllock.Key
-}
-
 // An anyLocker acquires the first free one of several keys in one call.
 // [*sqllock.Session], *shard.Locker and [*sqllock.Memory] are such Lockers.
 type anyLocker interface {
@@ -32,14 +26,14 @@ type slots struct {
 // slotsOf returns the slots of id. The caller must not change them.
 func (l *Limiter) slotsOf(id string) slots {
 	if l.most == 1 {
-		return slots{first: l.keys.SlotKey(id, 0)}
+		return slots{first: l.slotKey(id, 0)}
 	}
 	if last := l.lastSlots.Load(); last != nil && last.id == id {
 		return last.slots
 	}
 	all := make([]sqllock.Key, l.most)
 	for i := range all {
-		all[i] = l.keys.SlotKey(id, i)
+		all[i] = l.slotKey(id, i)
 	}
 	s := slots{first: all[0], all: all}
 	if l.most >= worthKeeping {
