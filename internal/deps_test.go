@@ -5,10 +5,11 @@
 //
 // sqllock speaks to the key table, too. internal/session and ratelimit count by
 // internal/histogram. httpmw and grpcmw share internal/joinkey, internal/places
-// and internal/wiring, and ratelimit reports to httpmw by internal/waiting. grpcmw
-// and grpcmw/connectmw share internal/rpclimit. internal/session and
-// internal/dialect/dbconn look at sockets by internal/peek. httpmw/idempotency is
-// in front of httpmw.
+// and internal/wiring. They call ratelimit, and ratelimit calls sqllock, by
+// internal/inside beyond the exported names. ratelimit reports to httpmw by
+// internal/waiting. grpcmw and grpcmw/connectmw share internal/rpclimit.
+// internal/session and internal/dialect/dbconn look at sockets by internal/peek.
+// httpmw/idempotency is in front of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
 // the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
 // ratelimit/otellatchkey, ratelimit/promlatchkey and sqllock/pgxlatchkey use public
@@ -186,9 +187,9 @@ var mayImport = map[string][]string{
 		"internal/wiring",
 	},
 	"grpcmw": {
-		"internal/inside",
 		"ratelimit",
 		"sqllock",
+		"internal/inside",
 		"internal/joinkey",
 		"internal/places",
 		"internal/rpclimit",
@@ -198,9 +199,9 @@ var mayImport = map[string][]string{
 		"github.com/grpc-ecosystem/go-grpc-middleware/v2",
 	},
 	"grpcmw/connectmw": {
-		"internal/inside",
 		"ratelimit",
 		"sqllock",
+		"internal/inside",
 		"internal/joinkey",
 		"internal/places",
 		"internal/rpclimit",

@@ -46,29 +46,26 @@ func WithClasses(classOf func(ctx context.Context) string, classes ...Class) Opt
 	case len(classes) == 0:
 		panic("ratelimit: WithClasses needs at least one Class")
 	}
-	byName := make(map[string]*Class, len(classes))
-	ordered := make([]*Class, len(classes))
+	classes = slices.Clone(classes)
 	reserved := 0
 	for i, c := range classes {
 		switch {
 		case c.Name == "":
 			panic("ratelimit: WithClasses needs a Name in each Class")
-		case byName[c.Name] != nil:
+		case find(classes[:i], c.Name) != nil:
 			panic("ratelimit: WithClasses has two classes of one Name")
 		case c.Reserved < 0:
 			panic("ratelimit: WithClasses needs a Reserved of zero or more")
 		case c.Priority < -1_000_000 || c.Priority > 1_000_000:
 			panic("ratelimit: WithClasses needs a Priority from -1,000,000 to 1,000,000")
 		}
-		ordered[i] = &c
-		byName[c.Name] = &c
 		reserved += c.Reserved
 	}
 	return func(l *Limiter) {
 		if reserved >= l.most {
 			panic("ratelimit: WithClasses reserves all places: requests of other classes would never be admitted")
 		}
-		l.classOf, l.classes, l.classByName = classOf, ordered, byName
+		l.classOf, l.classes = classOf, classes
 	}
 }
 
@@ -81,8 +78,16 @@ func (p *place) classify(ctx context.Context) error {
 		return nil
 	}
 	name := p.l.classOf(ctx)
-	if p.class = p.l.classByName[name]; p.class == nil && name != "" {
+	if p.class = find(p.l.classes, name); p.class == nil && name != "" {
 		return errNoClass
+	}
+	return nil
+}
+
+// find returns the class with this name, or nil.
+func find(classes []Class, name string) *Class {
+	if i := slices.IndexFunc(classes, func(c Class) bool { return c.Name == name }); i >= 0 {
+		return &classes[i]
 	}
 	return nil
 }
@@ -102,10 +107,10 @@ func (p *place) priority() int {
 // slots at the top of the limit, and each other class has them below those.
 func (p *place) ofClass(all slots) slots {
 	common, from, n := p.limit, 0, 0
-	for _, c := range p.l.classes {
-		reserved := min(c.Reserved, common-1)
+	for i := range p.l.classes {
+		reserved := min(p.l.classes[i].Reserved, common-1)
 		common -= reserved
-		if c == p.class {
+		if p.class == &p.l.classes[i] {
 			from, n = common, reserved
 		}
 	}

@@ -10,10 +10,9 @@ import (
 // it. More than the number of [AtMost] counts as that number. So let AtMost have
 // the highest limit that an id may get.
 //
-// limit is called for each request, in its goroutine. While a request waits, it
-// is called again once the request is the first in line: every 100 ms, and when
-// it had another result for another request of the id in this process. So a
-// limit may change while requests run:
+// limit is called for each request, in its goroutine. For the first request in
+// line it is called again every 100 ms. So a limit may change while requests
+// run:
 //
 //   - A higher one admits requests that wait.
 //   - A lower one ends no request. Those that run on places above it do not
@@ -52,8 +51,7 @@ func (p *place) findLimit(ctx context.Context) error {
 }
 
 const (
-	// recheck is how long a request whose turn it is goes by one result of
-	// WithLimit.
+	// recheck is how long a waiting request goes by one result of WithLimit.
 	recheck = 100 * time.Millisecond
 
 	// slow is how long the func of WithLimit may take before the turn goes on to
@@ -64,7 +62,7 @@ const (
 // updateLimit calls the func of WithLimit again. While it blocks, others go
 // first.
 func (w *waiter) updateLimit(ctx context.Context) error {
-	w.update(func() { w.calling, w.changed, w.checked = true, false, time.Now() })
+	w.update(func() { w.calling, w.checked = true, time.Now() })
 	passes := time.AfterFunc(slow, func() {
 		w.update(func() { w.absent = w.calling })
 	})
@@ -75,25 +73,4 @@ func (w *waiter) updateLimit(ctx context.Context) error {
 	err := w.p.findLimit(ctx)
 	w.update(w.p.choose)
 	return err
-}
-
-// tellLimit has the requests whose turn it is look at their limit, if a new
-// request of the id has another one than the last.
-func (ls *lines) tellLimit(number int64, limit int) {
-	if ls.waiting.Load() == 0 {
-		return
-	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln := ls.m[number]
-	if ln == nil || ln.limit == limit {
-		return
-	}
-	ln.limit = limit
-	for _, w := range ln.queue {
-		if w.may > 0 {
-			w.changed = true
-			w.look()
-		}
-	}
 }

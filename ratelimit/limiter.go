@@ -45,8 +45,8 @@ type Limiter struct {
 	groups  *inside.Groups // of locks, if it can acquire a key of each of several groups in one call; otherwise nil
 	heldFor heldForLocker  // locks, if it knows how long others have held a key; otherwise nil
 	ns      sqllock.Namespace
-	keys    keyMaker
-	most    int // the highest limit of an id
+	slotKey func(id string, i int) sqllock.Key // of ns, perhaps under a secret
+	most    int                                // the highest limit of an id
 
 	maxWait    time.Duration // 0 to reject at once
 	maxWaiters int           // of each flow
@@ -57,10 +57,9 @@ type Limiter struct {
 	observers  []Observer
 	retryAfter func(learnt time.Duration) time.Duration // nil for the learnt time
 
-	limitOf     func(ctx context.Context, id string) int // nil: most
-	classOf     func(ctx context.Context) string         // nil: there are no classes
-	classes     []*Class
-	classByName map[string]*Class
+	limitOf func(ctx context.Context, id string) int // nil: most
+	classOf func(ctx context.Context) string         // nil: there are no classes
+	classes []Class
 
 	lastSlots atomic.Pointer[idSlots]
 	lines     lines
@@ -109,7 +108,7 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 		panic("ratelimit: " + caller + " needs a namespace that holds neither ':' nor '#'")
 	}
 	l := &Limiter{
-		locks: locks, groups: inside.GroupsOf(locks), ns: ns, keys: ns, most: n, maxIDLen: defaultMaxIDLen,
+		locks: locks, groups: inside.GroupsOf(locks), ns: ns, slotKey: ns.SlotKey, most: n, maxIDLen: defaultMaxIDLen,
 		lines:  lines{m: make(map[int64]*line)},
 		holds:  holds{open: make(map[int64]idHolds), ends: make(map[Result]uint64), lengths: histogram.New(histogram.Seconds)},
 		queued: histogram.New(histogram.Seconds), decided: make(map[Result]*atomic.Uint64),
@@ -152,7 +151,7 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 	if err != nil {
 		return nil, p.reject(ctx, err)
 	}
-	if want := p.withoutOvertaking(); want.none() {
+	if want := p.withoutOvertaking(); want.n() == 0 {
 		err = sqllock.ErrHeld
 	} else {
 		p.lock, err = l.try(ctx, want)
@@ -179,7 +178,7 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 // is apart because it has p on the heap, which a rejection at once saves.
 func (l *Limiter) acquireFull(ctx context.Context, p place) (*sqllock.Lock, error) {
 	s := stack{places: []place{p}}
-	err := s.acquire(ctx, []*place{&s.places[0]}, sqllock.ErrHeld)
+	err := s.acquire(ctx, &s.places[0], sqllock.ErrHeld)
 	return s.places[0].lock, err
 }
 

@@ -40,7 +40,6 @@ type line struct {
 	queue  []*waiter // in the order of their turns
 	flows  map[flow]*share
 	served map[int]uint64 // by priority: the latest round of which a request was served
-	limit  int            // the latest result of WithLimit
 }
 
 // A flow is the number of the first slot of the first level. That of a single
@@ -53,38 +52,34 @@ type share struct {
 	last    map[int]uint64 // by priority: the last round that ends with one of its requests
 }
 
-// A ticket is the turn of a request in a line. The request keeps it while it
-// waits elsewhere, so it does not go to the end of the line when it comes back.
-type ticket struct {
-	line  *line
-	round uint64 // in which it is served
-	ends  uint64 // the round that is over then
-}
-
 // A waiter is a request in a line.
 type waiter struct {
 	lines *lines
 	line  *line
 	flow  flow
 	p     *place
+	round uint64 // in which it is served
+	ends  uint64 // the round that is over then
 
 	may     int                // how many of the slots of p, from the first, it may wait for in the Locker
 	calling bool               // it is in the func of WithLimit
 	absent  bool               // it has been there for long, and others go first
-	changed bool               // the func had another result for another request
 	checked time.Time          // when the func was called last
 	look    context.CancelFunc // ends its step: see next
 }
 
 // enter puts a request for p, of flow f, in the line of p. It returns nil if the
-// flow has no place for it. hasBounced says that it had a lock of another level,
-// and found this one full. The caller leaves the line with leave.
+// flow has no place for it. The caller leaves the line with leave.
+//
+// hasBounced says that it had a lock of another level, and found this one full.
+// It goes before the requests of other flows, but not before its own. It ends a
+// round, too: requests that bounce one after the other must not all be in front.
 func (ls *lines) enter(p *place, f flow, hasBounced bool) *waiter {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.m[p.number]
 	if ln == nil {
-		ln = &line{flows: make(map[flow]*share), served: make(map[int]uint64), limit: p.limit}
+		ln = &line{flows: make(map[flow]*share), served: make(map[int]uint64)}
 		ls.m[p.number] = ln
 	}
 	of := ln.flows[f]
@@ -95,30 +90,21 @@ func (ls *lines) enter(p *place, f flow, hasBounced bool) *waiter {
 	case of.waiting >= p.l.maxWaiters:
 		return nil
 	}
-	if p.ticket.line != ln {
-		p.ticket = ln.newTicket(of, p.priority(), hasBounced)
+	priority := p.priority()
+	before := max(of.last[priority], ln.served[priority])
+	w := &waiter{lines: ls, line: ln, flow: f, p: p, round: before + 1, ends: before + 1, checked: time.Now(), look: func() {}}
+	if hasBounced {
+		w.round = before
 	}
 	of.waiting++
-	of.last[p.priority()] = max(of.last[p.priority()], p.ticket.ends)
+	of.last[priority] = w.ends
 	ls.waiting.Add(1)
-	w := &waiter{lines: ls, line: ln, flow: f, p: p, checked: time.Now(), look: func() {}}
 	i, _ := slices.BinarySearchFunc(ln.queue, w, func(other, w *waiter) int {
-		return cmp.Or(cmp.Compare(w.p.priority(), other.p.priority()), cmp.Compare(other.p.ticket.round, w.p.ticket.round), -1)
+		return cmp.Or(cmp.Compare(priority, other.p.priority()), cmp.Compare(other.round, w.round), -1)
 	})
 	ln.queue = slices.Insert(ln.queue, i, w)
 	ln.deal()
 	return w
-}
-
-// newTicket returns the ticket of another request of a flow. A request that has
-// bounced goes before those of other flows, but not before its own. It ends a
-// round, too: requests that bounce one after the other must not all be in front.
-func (ln *line) newTicket(of *share, priority int, hasBounced bool) ticket {
-	last := max(of.last[priority], ln.served[priority])
-	if hasBounced {
-		return ticket{ln, last, last + 1}
-	}
-	return ticket{ln, last + 1, last + 1}
 }
 
 // leave takes a request out of its line. served says whether it has got a lock
@@ -131,7 +117,7 @@ func (w *waiter) leave(served bool) {
 			delete(ln.flows, w.flow)
 		}
 		if priority := w.p.priority(); served {
-			ln.served[priority] = max(ln.served[priority], w.p.ticket.ends)
+			ln.served[priority] = max(ln.served[priority], w.ends)
 		}
 		w.lines.waiting.Add(-1)
 		i := slices.Index(ln.queue, w)
@@ -181,19 +167,17 @@ func (p *place) withoutOvertaking() slots {
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	may := p.slots
-	if ln := ls.m[p.number]; ln != nil {
-		for _, w := range ln.queue {
-			switch {
-			case w.absent:
-			case w.p.class == p.class:
-				return slots{}
-			default:
-				may = p.slots.upTo(p.slots.reserved)
-			}
+	ln, may := ls.m[p.number], p.slots.n()
+	for i := 0; ln != nil && i < len(ln.queue); i++ {
+		switch w := ln.queue[i]; {
+		case w.absent:
+		case w.p.class == p.class:
+			return slots{}
+		default:
+			may = p.slots.reserved
 		}
 	}
-	return may
+	return p.slots.upTo(may)
 }
 
 // next returns how many slots w may wait for now, and whether it must look at
@@ -205,7 +189,7 @@ func (w *waiter) next(ctx context.Context) (step context.Context, may int, stale
 	until := w.p.l.maxWait
 	if w.p.l.limitOf != nil && w.may > 0 {
 		until = time.Until(w.checked.Add(recheck))
-		stale = w.changed || until <= 0
+		stale = until <= 0
 	}
 	step, w.look = context.WithTimeout(ctx, until)
 	return step, w.may, stale

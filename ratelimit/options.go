@@ -17,8 +17,9 @@ type Option func(*Limiter)
 // away, a new request is rejected without a place in line. A request that waits
 // already keeps its place until maxWait ends.
 //
-// Waiting requests of one process are served in the order of their arrival, and
-// by the Priority of [WithClasses]. There is no order between processes. An
+// Waiting requests of one Limiter are served in the order of their arrival, and
+// by the Priority of [WithClasses]. There is no order between processes, or
+// between Limiters of one namespace, so share one Limiter in a process. An
 // [AtMost] limiter over a Locker without LockAny tries again from time to time,
 // without an order. Session, shard.Locker and Memory have LockAny.
 //
@@ -50,10 +51,17 @@ func WithWait(maxWait time.Duration, waiters int) Option {
 //     ended, or the mean age of all that are held now, if that is longer.
 //
 // It is at least a second and at most a minute, and a second before the first
-// hold.
+// hold. So that clients do not return together, a random part of at most a
+// minute is added. It is from nothing to the time in which those that were
+// rejected before can be served: their number since the last hold of the id
+// began, times the mean length of a hold (at least a second), divided by the
+// limit. So the first client has no random part, and HTTP's whole seconds differ
+// for the others. If only other processes hold the id, it is as if up to two
+// were rejected before.
 //
-// A result that is not positive counts as a second. f must be quick and safe
-// for concurrent use. WithRetryAfter panics if f is nil.
+// f gets the sum. If it returns a constant, all clients return together. A
+// result that is not positive counts as a second. f must be quick and safe for
+// concurrent use. WithRetryAfter panics if f is nil.
 func WithRetryAfter(f func(learnt time.Duration) time.Duration) Option {
 	if f == nil {
 		panic("ratelimit: WithRetryAfter needs a func that is not nil")
@@ -86,7 +94,7 @@ func WithFailOpen() Option {
 // requests that waiting would have admitted. [WithMaxHold] ends nothing.
 //
 // No request depends on its lock. The context of the lock's Bind neither ends
-// with the lock nor carries it ([sqllock.Lock.DetachContexts]). If the request
+// with the lock nor carries it. If the request
 // has a lock of another limiter, [sqllock.FromContext] still finds that one.
 // Only the lock's own Context ends with it.
 func WithDryRun() Option {
@@ -145,5 +153,5 @@ func WithKeySecret(secret []byte) Option {
 		panic("ratelimit: WithKeySecret needs a secret that is not empty")
 	}
 	secret = bytes.Clone(secret)
-	return func(l *Limiter) { l.keys = l.ns.Keyed(secret) }
+	return func(l *Limiter) { l.slotKey = l.ns.Keyed(secret).SlotKey }
 }

@@ -24,7 +24,6 @@ type place struct {
 	instead Result        // how the level admits without a lock: DryRun, FailedOpen; "": it does not
 	err     error         // of a level that admits without a lock: why
 	waited  time.Duration // on this level, in total
-	ticket  ticket
 }
 
 // newPlace returns the place that a request for id wants of l.
@@ -40,9 +39,6 @@ func (l *Limiter) newPlace(ctx context.Context, id string) (p place, err error) 
 		return p, l.explain(err)
 	}
 	p.choose()
-	if l.limitOf != nil {
-		l.lines.tellLimit(p.number, p.limit)
-	}
 	return p, nil
 }
 

@@ -8,12 +8,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A keyMaker makes the keys of ids: a [sqllock.Namespace] or, under a secret, a
-// [sqllock.KeyedNamespace].
-type keyMaker interface {
-	SlotKey(id string, i int) sqllock.Key
-}
-
 // An anyLocker acquires the first free one of several keys in one call.
 // [*sqllock.Session], *shard.Locker and [*sqllock.Memory] are such Lockers.
 type anyLocker interface {
@@ -32,14 +26,14 @@ type slots struct {
 // slotsOf returns the slots of id. The caller must not change them.
 func (l *Limiter) slotsOf(id string) slots {
 	if l.most == 1 {
-		return slots{first: l.keys.SlotKey(id, 0)}
+		return slots{first: l.slotKey(id, 0)}
 	}
 	if last := l.lastSlots.Load(); last != nil && last.id == id {
 		return last.slots
 	}
 	all := make([]sqllock.Key, l.most)
 	for i := range all {
-		all[i] = l.keys.SlotKey(id, i)
+		all[i] = l.slotKey(id, i)
 	}
 	s := slots{first: all[0], all: all}
 	if l.most >= worthKeeping {
@@ -59,9 +53,6 @@ type idSlots struct {
 	slots slots
 }
 
-// none reports whether there is no slot.
-func (s slots) none() bool { return s.first == sqllock.Key{} }
-
 // keys returns the keys of all slots.
 func (s slots) keys() []sqllock.Key {
 	if s.all == nil {
@@ -71,7 +62,12 @@ func (s slots) keys() []sqllock.Key {
 }
 
 // n returns how many they are.
-func (s slots) n() int { return max(1, len(s.all)) }
+func (s slots) n() int {
+	if s.all == nil && s.first != (sqllock.Key{}) {
+		return 1
+	}
+	return len(s.all)
+}
 
 // upTo returns the first n slots.
 func (s slots) upTo(n int) slots {

@@ -91,77 +91,82 @@ func (s *stack) has(number int64, n int) bool {
 }
 
 // acquire acquires a lock of each place that is missing, and admits the
-// request. failed are places for which that has just failed with err, if there
-// are any.
-func (s *stack) acquire(ctx context.Context, failed []*place, err error) error {
-	if failed == nil {
-		failed, err = s.try(ctx)
+// request. p is a place for which that has just failed with err, if there is
+// one.
+func (s *stack) acquire(ctx context.Context, p *place, err error) error {
+	if p == nil {
+		p, err = s.try(ctx)
 	}
 	for err != nil {
-		if !errors.Is(err, sqllock.ErrHeld) {
-			err = failed[0].l.explain(err)
-		} else if failed, err = s.wait(ctx, failed[0]); err == nil || errors.Is(err, sqllock.ErrHeld) {
+		alone := errors.Is(err, sqllock.ErrHeld)
+		if !alone {
+			err = p.l.explain(err)
+		} else if p, err = s.wait(ctx, p); err == nil || errors.Is(err, sqllock.ErrHeld) {
 			continue
 		}
-		for _, p := range failed {
-			if !p.pass(ctx, err) {
-				return p.reject(ctx, err)
+		for i := range s.places {
+			q := &s.places[i]
+			if concerned := q == p || !alone && q.missing() && q.sharesCall(p); concerned && !q.pass(ctx, err) {
+				return q.reject(ctx, err)
 			}
 		}
-		failed, err = s.try(ctx)
+		p, err = s.try(ctx)
 	}
 	s.admit(ctx)
 	return nil
 }
 
 // try acquires the places that are missing, without waiting. If that fails, it
-// gives back all places. failed are those that err concerns: the one that is
-// full, or those that one call has asked for.
-func (s *stack) try(ctx context.Context) (failed []*place, err error) {
+// gives back all places. p is the one that is full, or the first of those that
+// were asked for in one call.
+func (s *stack) try(ctx context.Context) (p *place, err error) {
 	want := make([]slots, len(s.places))
 	for i := range s.places {
-		p := &s.places[i]
+		p = &s.places[i]
 		if want[i] = p.slots; s.last == nil && p.missing() {
 			want[i] = p.withoutOvertaking()
 		}
-		if p.missing() && want[i].none() {
-			return []*place{p}, sqllock.ErrHeld // and s has not waited, so it has no place yet
+		if p.missing() && want[i].n() == 0 {
+			return p, sqllock.ErrHeld // and s has not waited, so it has no place yet
 		}
 	}
 	for i := range s.places {
-		if p := &s.places[i]; p.missing() {
-			if failed, err = s.tryTogether(ctx, i, want); err != nil {
+		if s.places[i].missing() {
+			if p, err = s.tryTogether(ctx, i, want); err != nil {
 				s.giveBack()
-				return failed, err
+				return p, err
 			}
 		}
 	}
 	return nil, nil
 }
 
+// sharesCall reports whether one call can acquire both p and q.
+func (p *place) sharesCall(q *place) bool { return p.l.groups != nil && p.l.groups == q.l.groups }
+
 // tryTogether acquires the place i, and in the same call those behind it that
-// are missing and have its Locker. It acquires all or none.
-func (s *stack) tryTogether(ctx context.Context, i int, want []slots) (failed []*place, err error) {
-	first := &s.places[i]
-	places, groups := []*place{first}, [][]sqllock.Key{want[i].keys()}
-	for j := i + 1; j < len(s.places) && first.l.groups != nil; j++ {
-		if p := &s.places[j]; p.missing() && p.l.groups == first.l.groups {
-			places, groups = append(places, p), append(groups, want[j].keys())
+// are missing and share it. It acquires all or none.
+func (s *stack) tryTogether(ctx context.Context, i int, want []slots) (p *place, err error) {
+	p = &s.places[i]
+	places, groups := []*place{p}, [][]sqllock.Key{want[i].keys()}
+	for j := i + 1; j < len(s.places); j++ {
+		if q := &s.places[j]; q.missing() && q.sharesCall(p) {
+			places, groups = append(places, q), append(groups, want[j].keys())
 		}
 	}
 	if len(places) == 1 {
-		first.lock, err = first.l.try(ctx, want[i])
-		return places, err
+		p.lock, err = p.l.try(ctx, want[i])
+		return p, err
 	}
-	locks, err := inside.TryEach[sqllock.Key, sqllock.Locks](ctx, first.l.groups, groups)
+	locks, err := inside.TryEach[sqllock.Key, sqllock.Locks](ctx, p.l.groups, groups)
 	var full *inside.FullError
 	if errors.As(err, &full) {
-		return places[full.Level : full.Level+1], err
+		return places[full.Level], err
 	}
 	for k, lock := range locks {
 		places[k].lock = lock
 	}
-	return places, err
+	return p, err
 }
 
 // admit begins the hold of each lock, and counts the request on each level. If

@@ -12,17 +12,21 @@ import (
 )
 
 // wait waits for p, which is full, if its level allows that. Then s has all its
-// places. Otherwise failed are the places that err concerns. ErrHeld is that of
-// another place, which is full now.
-func (s *stack) wait(ctx context.Context, p *place) (failed []*place, err error) {
+// places. Otherwise failed is the place that err concerns. ErrHeld is that of
+// another one, which is full now.
+func (s *stack) wait(ctx context.Context, p *place) (failed *place, err error) {
 	l := p.l
 	left := l.maxWait - p.waited
 	if left <= 0 || l.dryRun {
-		return []*place{p}, p.busy()
+		return p, p.busy()
 	}
-	w := l.lines.enter(p, s.flow(), s.last != nil && s.last != p)
+	of := flow(0)
+	if len(s.places) > 1 {
+		of = flow(s.places[0].number)
+	}
+	w := l.lines.enter(p, of, s.last != nil && s.last != p)
 	if w == nil {
-		return []*place{p}, p.busy()
+		return p, p.busy()
 	}
 	defer func() { w.leave(p.lock != nil) }()
 	if s.last == nil {
@@ -36,17 +40,9 @@ func (s *stack) wait(ctx context.Context, p *place) (failed []*place, err error)
 	return s.takeTurns(ctx, bounded, w)
 }
 
-// flow returns what the places for waiting belong to.
-func (s *stack) flow() flow {
-	if len(s.places) == 1 {
-		return 0
-	}
-	return flow(s.places[0].number)
-}
-
 // takeTurns waits for the place of w until bounded ends. When it is the turn of s
 // and it has got a slot, s tries for its other places.
-func (s *stack) takeTurns(ctx, bounded context.Context, w *waiter) (failed []*place, err error) {
+func (s *stack) takeTurns(ctx, bounded context.Context, w *waiter) (failed *place, err error) {
 	p, pause := w.p, pollMin
 	away, awayAt := error(nil), p
 	for bounded.Err() == nil {
@@ -57,44 +53,42 @@ func (s *stack) takeTurns(ctx, bounded context.Context, w *waiter) (failed []*pl
 			continue
 		case stale:
 			if err := w.updateLimit(ctx); err != nil {
-				return []*place{p}, p.l.explain(err)
+				return p, p.l.explain(err)
 			}
 			continue
 		case !p.l.canWait(p.slots.upTo(may)) && !pause.wait(step):
 			continue
 		}
+		failed = p
 		if p.lock, err = p.l.wait(step, p.slots.upTo(may)); err == nil {
 			failed, err = s.tryOthers(bounded, p)
-		} else {
-			failed = []*place{p}
 		}
 		switch {
 		case err == nil:
 			return nil, nil
-		case errors.Is(err, sqllock.ErrHeld) && failed[0] != p:
+		case errors.Is(err, sqllock.ErrHeld) && failed != p:
 			return failed, err
 		case errors.Is(err, sqllock.ErrUnavailable), isEnd(err) && isAway(err):
-			away, awayAt = overdue{err}, failed[0]
+			away, awayAt = overdue{err}, failed
 			pause.wait(step)
 		case errors.Is(err, sqllock.ErrHeld), isEnd(err):
 			away, awayAt = nil, p
 		default:
-			return failed, failed[0].l.explain(err)
+			return failed, failed.l.explain(err)
 		}
 	}
-	return []*place{awayAt}, awayAt.waitError(ctx, away)
+	return awayAt, awayAt.waitError(ctx, away)
 }
 
 // tryOthers tries for all places, with the slot of p that s has. If another place
 // is full, it tries once more without that slot: two requests that each have what
 // the other one needs must not go on like that.
-func (s *stack) tryOthers(ctx context.Context, p *place) (failed []*place, err error) {
+func (s *stack) tryOthers(ctx context.Context, p *place) (failed *place, err error) {
 	full, err := s.try(ctx)
 	if !errors.Is(err, sqllock.ErrHeld) {
 		return full, err
 	}
-	failed, err = s.try(ctx)
-	if errors.Is(err, sqllock.ErrHeld) && failed[0] == p {
+	if failed, err = s.try(ctx); errors.Is(err, sqllock.ErrHeld) && failed == p {
 		return full, err
 	}
 	return failed, err

@@ -1,5 +1,5 @@
-// Package waiting carries a word of package ratelimit to the middleware in front
-// of it: a request begins to wait.
+// Package waiting lets package ratelimit report to the middleware in front of it
+// that a request begins to wait.
 package waiting
 
 import "context"

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -95,7 +95,7 @@ func (c *mixed) groups(a *call) {
 		a.places = append(a.places, place{key: g[0].Int64()})
 	}
 	a.kind, a.waits = history.Groups, false
-	a.request = func(ctx context.Context) (sqllock.Locks, error) { 
+	a.request = func(ctx context.Context) (sqllock.Locks, error) {
 		return inside.TryEach[sqllock.Key, sqllock.Locks](ctx, inside.GroupsOf(c.w.session), groups)
 	}
 }
