@@ -62,6 +62,15 @@ func TestWithLimit(t *testing.T) {
 	j.agree(t, l.Stats())
 }
 
+// WithLimit works with a Locker that acquires one key at a time, such as that of
+// OnConn.
+func TestWithLimitOfOneKey(t *testing.T) {
+	t.Parallel()
+	l := ratelimit.AtMost(4, onlyOne{sqllock.NewMemory()}, "export", ratelimit.WithLimit(newPlan(2).limit))
+	fill(t, l, "ada", 2)
+	mustBeBusy(t, l, "ada")
+}
+
 // After a limit was lowered, places above it that are still held do not count.
 // After it was raised, more requests are admitted.
 func TestLimitChanges(t *testing.T) {

@@ -18,7 +18,6 @@ package ratelimit
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -147,38 +146,12 @@ func (l *Limiter) Limit() int { return l.most }
 // of ctx. With [WithFailOpen] and [WithDryRun] a request may be admitted with a
 // nil lock, whose methods are safe. No error holds id.
 func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error) {
-	p, err := l.newPlace(ctx, id)
-	if err != nil {
-		return nil, p.reject(ctx, err)
+	s := newStack()
+	defer s.free()
+	if err := s.add(ctx, l, id); err != nil {
+		return nil, err
 	}
-	if want := p.withoutOvertaking(); want.n() == 0 {
-		err = sqllock.ErrHeld
-	} else {
-		p.lock, err = l.try(ctx, want)
-	}
-	switch {
-	case err == nil:
-		l.admit(ctx, &p)
-		return p.lock, nil
-	case !errors.Is(err, sqllock.ErrHeld):
-		err = l.explain(err)
-	case l.maxWait > 0 && !l.dryRun:
-		return l.acquireFull(ctx, p)
-	default:
-		err = p.busy()
-	}
-	if p.pass(ctx, err) {
-		p.record(ctx, p.instead, err)
-		return nil, nil
-	}
-	return nil, p.reject(ctx, err)
-}
-
-// acquireFull is the rest of Acquire for a place that has been found full. It
-// is apart because it has p on the heap, which a rejection at once saves.
-func (l *Limiter) acquireFull(ctx context.Context, p place) (*sqllock.Lock, error) {
-	s := stack{places: []place{p}}
-	err := s.acquire(ctx, &s.places[0], sqllock.ErrHeld)
+	err := s.acquire(ctx)
 	return s.places[0].lock, err
 }
 

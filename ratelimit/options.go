@@ -51,13 +51,14 @@ func WithWait(maxWait time.Duration, waiters int) Option {
 //     ended, or the mean age of all that are held now, if that is longer.
 //
 // It is at least a second and at most a minute, and a second before the first
-// hold. So that clients do not return together, a random part of at most a
-// minute is added. It is from nothing to the time in which those that were
-// rejected before can be served: their number since the last hold of the id
-// began, times the mean length of a hold (at least a second), divided by the
-// limit. So the first client has no random part, and HTTP's whole seconds differ
-// for the others. If only other processes hold the id, it is as if up to two
-// were rejected before.
+// hold.
+//
+// A random part is added, so that clients do not return together. It is at most
+// the time in which the clients ahead can be served, and a minute. Those ahead
+// were rejected since the last hold of the id began. Each takes the mean length
+// of a hold, or a second if that is longer, divided by the limit. So the first
+// client has no random part, and HTTP's whole seconds differ for the others. If
+// only other processes hold the id, up to two clients seem to be ahead.
 //
 // f gets the sum. If it returns a constant, all clients return together. A
 // result that is not positive counts as a second. f must be quick and safe for

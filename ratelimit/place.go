@@ -19,6 +19,7 @@ type place struct {
 	limit  int    // how many requests of the id are admitted at a time
 	class  *Class // nil: the request has none
 	slots  slots  // those that the request may take: of its class first, then the common ones
+	want   slots  // those of them that it tries now
 
 	lock    *sqllock.Lock // nil: it is missing, or the level admits without one
 	instead Result        // how the level admits without a lock: DryRun, FailedOpen; "": it does not

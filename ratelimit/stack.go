@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -55,18 +56,15 @@ func AcquireAll(ctx context.Context, levels ...Level) (sqllock.Locks, error) {
 			panic("ratelimit: AcquireAll needs a *Limiter that is not nil in each Level")
 		}
 	}
-	s := stack{places: make([]place, len(levels))}
-	for i, level := range levels {
-		p := &s.places[i]
-		var err error
-		if *p, err = level.Limiter.newPlace(ctx, level.ID); err == nil && s.has(p.number, i) {
-			err = errSameLevel
-		}
-		if err != nil && !p.pass(ctx, err) {
-			return nil, p.reject(ctx, err)
+	s := newStack()
+	defer s.free()
+	s.places = slices.Grow(s.places, len(levels))
+	for _, level := range levels {
+		if err := s.add(ctx, level.Limiter, level.ID); err != nil {
+			return nil, err
 		}
 	}
-	if err := s.acquire(ctx, nil, nil); err != nil {
+	if err := s.acquire(ctx); err != nil {
 		return nil, err
 	}
 	locks := make(sqllock.Locks, len(levels))
@@ -85,18 +83,34 @@ type stack struct {
 	last   *place // on which the request has waited; nil: it has not
 }
 
-// has reports whether one of the first n places is for the id with this number.
-func (s *stack) has(number int64, n int) bool {
-	return slices.ContainsFunc(s.places[:n], func(p place) bool { return p.missing() && p.number == number })
+// stacks is memory for stacks: a request that is rejected at once needs no other.
+var stacks = sync.Pool{New: func() any { return new(stack) }}
+
+func newStack() *stack { return stacks.Get().(*stack) }
+
+// free lets another request use s.
+func (s *stack) free() {
+	clear(s.places)
+	*s = stack{places: s.places[:0]}
+	stacks.Put(s)
 }
 
-// acquire acquires a lock of each place that is missing, and admits the
-// request. p is a place for which that has just failed with err, if there is
-// one.
-func (s *stack) acquire(ctx context.Context, p *place, err error) error {
-	if p == nil {
-		p, err = s.try(ctx)
+// add adds a level, unless the request is rejected there without the Locker.
+func (s *stack) add(ctx context.Context, l *Limiter, id string) error {
+	p, err := l.newPlace(ctx, id)
+	if err == nil && slices.ContainsFunc(s.places, func(q place) bool { return q.missing() && q.number == p.number }) {
+		err = errSameLevel
 	}
+	if err != nil && !p.pass(ctx, err) {
+		return p.reject(ctx, err)
+	}
+	s.places = append(s.places, p)
+	return nil
+}
+
+// acquire acquires a lock of each level, and admits the request.
+func (s *stack) acquire(ctx context.Context) error {
+	p, err := s.try(ctx)
 	for err != nil {
 		alone := errors.Is(err, sqllock.ErrHeld)
 		if !alone {
@@ -120,19 +134,18 @@ func (s *stack) acquire(ctx context.Context, p *place, err error) error {
 // gives back all places. p is the one that is full, or the first of those that
 // were asked for in one call.
 func (s *stack) try(ctx context.Context) (p *place, err error) {
-	want := make([]slots, len(s.places))
 	for i := range s.places {
 		p = &s.places[i]
-		if want[i] = p.slots; s.last == nil && p.missing() {
-			want[i] = p.withoutOvertaking()
+		if p.want = p.slots; s.last == nil && p.missing() {
+			p.want = p.withoutOvertaking()
 		}
-		if p.missing() && want[i].n() == 0 {
+		if p.missing() && p.want.n() == 0 {
 			return p, sqllock.ErrHeld // and s has not waited, so it has no place yet
 		}
 	}
 	for i := range s.places {
 		if s.places[i].missing() {
-			if p, err = s.tryTogether(ctx, i, want); err != nil {
+			if p, err = s.tryTogether(ctx, s.places[i:]); err != nil {
 				s.giveBack()
 				return p, err
 			}
@@ -144,27 +157,28 @@ func (s *stack) try(ctx context.Context) (p *place, err error) {
 // sharesCall reports whether one call can acquire both p and q.
 func (p *place) sharesCall(q *place) bool { return p.l.groups != nil && p.l.groups == q.l.groups }
 
-// tryTogether acquires the place i, and in the same call those behind it that
-// are missing and share it. It acquires all or none.
-func (s *stack) tryTogether(ctx context.Context, i int, want []slots) (p *place, err error) {
-	p = &s.places[i]
-	places, groups := []*place{p}, [][]sqllock.Key{want[i].keys()}
-	for j := i + 1; j < len(s.places); j++ {
-		if q := &s.places[j]; q.missing() && q.sharesCall(p) {
-			places, groups = append(places, q), append(groups, want[j].keys())
+// tryTogether acquires the first of places, and in the same call those behind it
+// that are missing and share it. It acquires all or none.
+func (s *stack) tryTogether(ctx context.Context, places []place) (p *place, err error) {
+	p = &places[0]
+	var together []*place
+	var groups [][]sqllock.Key
+	for i := range places {
+		if q := &places[i]; len(places) > 1 && q.missing() && q.sharesCall(p) {
+			together, groups = append(together, q), append(groups, q.want.keys())
 		}
 	}
-	if len(places) == 1 {
-		p.lock, err = p.l.try(ctx, want[i])
+	if len(together) < 2 {
+		p.lock, err = p.l.try(ctx, p.want)
 		return p, err
 	}
 	locks, err := inside.TryEach[sqllock.Key, sqllock.Locks](ctx, p.l.groups, groups)
 	var full *inside.FullError
 	if errors.As(err, &full) {
-		return places[full.Level], err
+		return together[full.Level], err
 	}
-	for k, lock := range locks {
-		places[k].lock = lock
+	for i, lock := range locks {
+		together[i].lock = lock
 	}
 	return p, err
 }
@@ -198,5 +212,7 @@ func (s *stack) giveBack() {
 			p.lock = nil
 		}
 	}
-	_ = locks.Unlock()
+	if len(locks) > 0 {
+		_ = locks.Unlock()
+	}
 }

@@ -15,9 +15,9 @@ import (
 type Stats struct {
 	// Requests counts the decisions and the ends of holds. It always has each
 	// Result, also with 0. The first seven add up to the calls of Acquire that
-	// have ended, the requests that a middleware has rejected without an id, and
-	// the calls of AcquireAll that count on this level. Those are the admitted
-	// ones, and the rejections that this level has decided.
+	// have ended and the requests that a middleware has rejected without an id.
+	// A call of AcquireAll counts on this level if it was admitted, or if this
+	// level has rejected it.
 	//
 	// Requests[Admitted] is the sum of Active, Requests[Released] and
 	// Requests[Lost].
