@@ -76,7 +76,11 @@ func ExampleStreamStackInterceptor() {
 	})
 	upload := func(_ any, stream grpc.ServerStream) error {
 		uploads := func() bool {
-			_, ok := sqllock.FromContext(stream.Context(), sqllock.Namespace("uploads of a user").Key("alice"))
+			var places []sqllock.Key
+			for i := range 4 {
+				places = append(places, sqllock.Namespace("uploads of a user").SlotKey("alice", i))
+			}
+			_, ok := sqllock.FromContext(stream.Context(), places...)
 			return ok
 		}
 		fmt.Println("at the start, a place of the user:", uploads())

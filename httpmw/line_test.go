@@ -130,7 +130,19 @@ func newLineOf(t *testing.T, levels stack, around func(http.Handler) http.Handle
 // a body that the handler does not read.
 func (l *line) wait(t *testing.T, request string) net.Conn {
 	t.Helper()
-	conn := l.begin(t, request)
+	return l.readAhead(t, request, l.begin(t, request))
+}
+
+// waitBehind is wait for a request behind one that waits. It stands in the line
+// of the Limiter, whose head alone waits for a lock.
+func (l *line) waitBehind(t *testing.T, request string) net.Conn {
+	t.Helper()
+	return l.readAhead(t, request, dial(t, l.Server, request))
+}
+
+// readAhead returns conn when all of request was read ahead.
+func (l *line) readAhead(t *testing.T, request string, conn net.Conn) net.Conn {
+	t.Helper()
 	lockertest.Eventually(t, "the server reads what comes after the request", func() bool {
 		return l.conns.consumed(conn, len(request))
 	})

@@ -130,7 +130,7 @@ func TestChunksAfterWaiting(t *testing.T) {
 	})
 	chunked, end := post("Transfer-Encoding: chunked"), "1\r\n!\r\n0\r\nX-Sum: 7\r\n\r\n"
 	late := l.wait(t, chunked+"4\r\nbody\r\n")
-	early := l.wait(t, chunked+"4\r\nbody\r\n"+end)
+	early := l.waitBehind(t, chunked+"4\r\nbody\r\n"+end)
 	close(l.leave)
 	transmit(t, late, end)
 	for _, conn := range []net.Conn{late, early} {

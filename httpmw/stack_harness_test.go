@@ -46,6 +46,14 @@ func (w wide) id(user string) string {
 	return "everybody"
 }
 
+// keys returns the keys of the places of w for a user.
+func (w wide) keys(user string) (keys []sqllock.Key) {
+	for i := range w.size {
+		keys = append(keys, w.ns.SlotKey(w.id(user), i))
+	}
+	return keys
+}
+
 // over returns a Middleware of s over locks. Each Limiter has the policy.
 func (s stack) over(locks sqllock.Locker, policy ...ratelimit.Option) *httpmw.Middleware {
 	var levels []httpmw.Level
@@ -72,11 +80,7 @@ func (s stack) locksOf(t *testing.T, ctx context.Context, who string) sqllock.Lo
 	t.Helper()
 	var locks sqllock.Locks
 	for _, w := range s {
-		var keys []sqllock.Key
-		for i := range w.size {
-			keys = append(keys, w.ns.SlotKey(w.id(who), i))
-		}
-		lock, ok := sqllock.FromContext(ctx, keys...)
+		lock, ok := sqllock.FromContext(ctx, w.keys(who)...)
 		if !ok {
 			t.Errorf("the context does not carry the lock of %s", w.ns)
 		}

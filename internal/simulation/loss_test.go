@@ -118,7 +118,7 @@ func TestAfterAStall(t *testing.T) {
 		queued := beginTry(background, s, sqllock.ID(4))
 		time.Sleep(responseBound/2 - 1)
 		pending(t, "TryLock before its time", stalled)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		wantReturned(t, "TryLock whose statement is stuck", stalled, sqllock.ErrUnavailable)
 		wantReturned(t, "TryLock behind it", queued, sqllock.ErrUnavailable)
 		began := time.Now()
