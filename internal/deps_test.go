@@ -178,6 +178,7 @@ var mayImport = map[string][]string{
 		"internal/bound", // longer bounds in tests
 		"ratelimit",
 		"sqllock",
+		"internal/dialect",
 		"internal/dialect/choose",
 		"internal/dialect/dbconn",
 		"internal/dialect/errcode",

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 const (
@@ -41,7 +43,21 @@ const (
 // the pool may connect through a transaction pooler.
 type postgresDatabase struct{}
 
-func (postgresDatabase) check(context.Context, *sql.Conn) error { return nil } // ON CONFLICT (key)
+// check fails if the driver sends no query with arguments. The table needs no
+// check: an insert without its unique key fails (ON CONFLICT).
+func (postgresDatabase) check(ctx context.Context, conn *sql.Conn) error {
+	tx, err := conn.BeginTx(ctx, nil) // a transaction pooler keeps both messages of the query together
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	var one int
+	err = tx.QueryRowContext(ctx, "SELECT $1::int", 1).Scan(&one)
+	if err != nil && serverCode(err) == "" && conn.PingContext(ctx) == nil {
+		return fmt.Errorf("%w: %w", errSetup, dialect.Fail(err))
+	}
+	return err
+}
 
 // maxSetting is the largest idle time that the server accepts as a setting.
 const maxSetting = math.MaxInt32 * time.Millisecond

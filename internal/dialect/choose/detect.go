@@ -43,7 +43,7 @@ func Detect(ctx context.Context, conn *sql.Conn) (system System, version string,
 	}
 	// SQLite, or a driver whose errors are not known.
 	err = conn.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version)
-	if err == nil || isLockedSQLite(err) {
+	if err == nil || errcode.IsBusy(err) { // to open a session waits for a file that is locked
 		return SQLite, "", nil
 	}
 	if isSQLite(err) || conn.PingContext(ctx) != nil {
@@ -55,13 +55,6 @@ func Detect(ctx context.Context, conn *sql.Conn) (system System, version string,
 func isSQLite(err error) bool {
 	_, ok := errcode.SQLite(err)
 	return ok
-}
-
-// isLockedSQLite reports whether err means that another connection has locked a
-// file of SQLite at this moment. To open a session there waits for it.
-func isLockedSQLite(err error) bool {
-	code, ok := errcode.SQLite(err)
-	return ok && (code&0xff == errcode.SQLiteBusy || code&0xff == errcode.SQLiteLocked)
 }
 
 func detectMySQL(ctx context.Context, conn *sql.Conn) (system System, version string, err error) {

@@ -47,6 +47,13 @@ func SQLite(err error) (code int, ok bool) {
 	return 0, false
 }
 
+// IsBusy reports whether err means that another connection has locked a file of
+// SQLite at this moment.
+func IsBusy(err error) bool {
+	code, ok := SQLite(err)
+	return ok && (code&0xff == SQLiteBusy || code&0xff == SQLiteLocked)
+}
+
 // integer returns the value of an integer of any type.
 func integer(v reflect.Value) (int, bool) {
 	switch {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"database/sql"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -52,32 +53,35 @@ type postgresTables struct {
 	timeout time.Duration // for a lock, in PostgreSQL; for a statement elsewhere
 }
 
-// me returns the beginning of each statement of s, which renews the session's
-// row and locks it. It selects no row in three cases:
+// sql returns a statement of s. It fills in the schema, the session's id, its
+// lease, and more pairs of a word and its replacement.
+func (t *postgresTables) sql(s *stamp, statement string, more ...string) string {
+	words := append([]string{"SCHEMA.", t.schema, "SESSION", strconv.FormatInt(s.id, 10), "LEASE", postgres.Interval(s.lease)}, more...)
+	return strings.NewReplacer(words...).Replace(statement)
+}
+
+// meQuery begins each statement of a session. It renews the session's row and
+// locks it. It selects no row in three cases:
 //
 //   - The session has expired.
 //   - A later statement was here.
 //   - A statement that was acknowledged is lost.
-//
-// The statement waits for a lock less long than the caller waits for it.
-// Otherwise it would still be in flight when the caller asks what it has done.
-// If the server has no such setting, run ends the statement.
-func (t *postgresTables) me(s *stamp) string {
-	n := strconv.FormatInt(s.next(), 10)
-	query := "WITH "
-	isBounded := ""
-	if t.genuine {
-		query += "bounded AS MATERIALIZED (SELECT pg_catalog.set_config('lock_timeout', '" + strconv.FormatInt(t.timeout.Milliseconds(), 10) + "', true) AS set), "
-		isBounded = " AND (SELECT pg_catalog.count(set) FROM bounded) = 1"
-	}
-	return query + "me AS (UPDATE " + t.schema + "latchkey_sessions SET expires = " + t.expiry(s) + ", statement = " + n +
-		" WHERE id = " + strconv.FormatInt(s.id, 10) + " AND statement < " + n + " AND statement >= " + strconv.FormatInt(s.acked, 10) +
-		" AND expires > pg_catalog.clock_timestamp()" + isBounded + " RETURNING id)"
-}
+const meQuery = `me AS (UPDATE SCHEMA.latchkey_sessions SET expires = pg_catalog.clock_timestamp() + LEASE, statement = NUMBER
+	WHERE id = SESSION AND statement < NUMBER AND statement >= ACKNOWLEDGED AND expires > pg_catalog.clock_timestamp()BOUNDED RETURNING id)`
 
-// expiry is the end of a lease that begins now.
-func (t *postgresTables) expiry(s *stamp) string {
-	return "pg_catalog.clock_timestamp() + " + postgres.Interval(s.lease)
+// boundedQuery has a statement wait for a lock less long than the caller waits
+// for it. Otherwise it would still be in flight when the caller asks what it has
+// done. If the server has no such setting, run ends the statement.
+const boundedQuery = `bounded AS MATERIALIZED (SELECT pg_catalog.set_config('lock_timeout', 'TIMEOUT', true) AS set)`
+
+// me returns the beginning of the next statement of s.
+func (t *postgresTables) me(s *stamp) string {
+	query, bounded := "WITH "+meQuery, ""
+	if t.genuine {
+		query, bounded = "WITH "+boundedQuery+", "+meQuery, " AND (SELECT pg_catalog.count(set) FROM bounded) = 1"
+	}
+	return t.sql(s, query, "NUMBER", strconv.FormatInt(s.next(), 10), "ACKNOWLEDGED", strconv.FormatInt(s.acked, 10),
+		"BOUNDED", bounded, "TIMEOUT", strconv.FormatInt(t.timeout.Milliseconds(), 10))
 }
 
 // alive begins the columns of such a statement: whether the session is alive. A
@@ -113,25 +117,27 @@ func (t *postgresTables) run(ctx context.Context, s *stamp, query string, dest .
 
 // open implements tables.
 func (t *postgresTables) open(ctx context.Context, s *stamp, holder string) error {
-	if err := t.reap(ctx); err != nil {
+	if err := t.reap(ctx, s); err != nil {
 		return err
 	}
-	return t.pool.Exec(ctx, "INSERT INTO "+t.schema+"latchkey_sessions (id, expires, statement, holder) VALUES ("+
-		strconv.FormatInt(s.id, 10)+", "+t.expiry(s)+", 0, "+dialect.Quoted(holder)+")")
+	return t.pool.Exec(ctx, t.sql(s, `INSERT INTO SCHEMA.latchkey_sessions (id, expires, statement, holder)
+		VALUES (SESSION, pg_catalog.clock_timestamp() + LEASE, 0, HOLDER)`, "HOLDER", dialect.Quoted(holder)))
+}
+
+// reapStatements delete the rows of dead sessions.
+//
+// They pass over a session that is being renewed at this moment. They look again
+// at one that was renewed before its row was locked (READ COMMITTED).
+var reapStatements = []string{
+	`DELETE FROM SCHEMA.latchkey_sessions WHERE expires <= pg_catalog.clock_timestamp() AND id IN (SELECT id FROM SCHEMA.latchkey_sessions
+		WHERE expires <= pg_catalog.clock_timestamp() ORDER BY id FOR UPDATE SKIP LOCKED)`,
+	`DELETE FROM SCHEMA.latchkey_locks WHERE session NOT IN (SELECT id FROM SCHEMA.latchkey_sessions)`,
 }
 
 // reap deletes the rows of dead sessions.
-//
-// It passes over a session that is being renewed at this moment. It looks again
-// at one that was renewed before its row was locked (READ COMMITTED).
-func (t *postgresTables) reap(ctx context.Context) error {
-	sessions := t.schema + "latchkey_sessions"
-	for _, statement := range []string{
-		"DELETE FROM " + sessions + " WHERE expires <= pg_catalog.clock_timestamp() AND id IN (SELECT id FROM " + sessions +
-			" WHERE expires <= pg_catalog.clock_timestamp() ORDER BY id FOR UPDATE SKIP LOCKED)",
-		"DELETE FROM " + t.schema + "latchkey_locks WHERE session NOT IN (SELECT id FROM " + sessions + ")",
-	} {
-		if err := t.pool.Exec(ctx, statement); err != nil {
+func (t *postgresTables) reap(ctx context.Context, s *stamp) error {
+	for _, statement := range reapStatements {
+		if err := t.pool.Exec(ctx, t.sql(s, statement)); err != nil {
 			return err
 		}
 	}
@@ -146,8 +152,8 @@ func (t *postgresTables) held(ctx context.Context, s *stamp) ([]dialect.Key, err
 		return nil, err
 	}
 	var list sql.NullString
-	err := t.pool.Row(ctx, "SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM "+t.schema+"latchkey_locks WHERE session = "+
-		strconv.FormatInt(s.id, 10), &list)
+	err := t.pool.Row(ctx, t.sql(s, `SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',')
+		FROM SCHEMA.latchkey_locks WHERE session = SESSION`), &list)
 	if err != nil {
 		return nil, err
 	}
@@ -158,8 +164,7 @@ func (t *postgresTables) held(ctx context.Context, s *stamp) ([]dialect.Key, err
 // rows. They have no effect without the session, and the next reap deletes
 // them.
 func (t *postgresTables) end(ctx context.Context, s *stamp) error {
-	id := strconv.FormatInt(s.id, 10)
-	return t.pool.Exec(ctx, "WITH session AS (DELETE FROM "+t.schema+"latchkey_sessions WHERE id = "+id+" RETURNING id),"+
-		" locks AS (DELETE FROM "+t.schema+"latchkey_locks WHERE session = "+id+" RETURNING session)"+
-		" SELECT (SELECT pg_catalog.count(*) FROM session), (SELECT pg_catalog.count(*) FROM locks)")
+	return t.pool.Exec(ctx, t.sql(s, `WITH session AS (DELETE FROM SCHEMA.latchkey_sessions WHERE id = SESSION RETURNING id),
+		locks AS (DELETE FROM SCHEMA.latchkey_locks WHERE session = SESSION RETURNING session)
+		SELECT (SELECT pg_catalog.count(*) FROM session), (SELECT pg_catalog.count(*) FROM locks)`))
 }

@@ -3,7 +3,6 @@ package leasetable
 import (
 	"context"
 	"database/sql"
-	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
@@ -27,13 +26,18 @@ func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *dialect.Batc
 	return t.run(ctx, s, t.me(s)+alive)
 }
 
+// releaseQuery gives keys back, and releaseColumns are those that the session
+// held.
+const (
+	releaseQuery = `, given AS (DELETE FROM SCHEMA.latchkey_locks
+		WHERE session = (SELECT id FROM me) AND (key_space, key_id) IN (SELECT s, k FROM KEYS) RETURNING key_space, key_id)`
+	releaseColumns = `, (SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM given)`
+)
+
 // release gives back the keys of b.Release.
 func (t *postgresTables) release(ctx context.Context, s *stamp, b *dialect.Batch) error {
 	var list sql.NullString
-	err := t.run(ctx, s, t.me(s)+`, given AS (DELETE FROM `+t.schema+`latchkey_locks
-		WHERE session = (SELECT id FROM me) AND (key_space, key_id) IN (SELECT s, k FROM `+unnestKeys(b.Release)+`)
-		RETURNING key_space, key_id)`+
-		alive+`, (SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM given)`, &list)
+	err := t.run(ctx, s, t.me(s)+t.sql(s, releaseQuery+alive+releaseColumns, "KEYS", unnestKeys(b.Release)), &list)
 	if err != nil {
 		return err
 	}
@@ -61,7 +65,7 @@ func (t *postgresTables) take(ctx context.Context, s *stamp, b *dialect.Batch, r
 			return nil
 		}
 		if reap {
-			if err := t.reap(ctx); err != nil {
+			if err := t.reap(ctx, s); err != nil {
 				return err
 			}
 			reaped = true
@@ -102,8 +106,7 @@ func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, what taking, re
 		columns += messageColumns
 		dest = append(dest, &system, &epoch, &number, &life)
 	}
-	query = strings.NewReplacer("KEYS", what.unnest(), "SCHEMA.", t.schema).Replace(query + alive + columns)
-	if err := t.run(ctx, s, t.me(s)+query, dest...); err != nil {
+	if err := t.run(ctx, s, t.me(s)+t.sql(s, query+alive+columns, "KEYS", what.unnest()), dest...); err != nil {
 		return false, false, err
 	}
 	if number.Valid {

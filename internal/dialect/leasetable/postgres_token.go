@@ -29,12 +29,14 @@ const (
 func (t *postgresTables) token(ctx context.Context, s *stamp) (token dialect.Token, n int64, err error) {
 	var life int64
 	dest := nullable([]any{&token.System, &token.Epoch, &token.Number, &life})
-	var query string
-	if t.logged {
-		query, n = t.me(s)+message("me")+alive+messageColumns, messageSize
-	} else {
-		query, n = t.counterQuery(s), 1
+	query, lifeOf := message("me")+alive+messageColumns, "0"
+	if n = messageSize; !t.logged {
+		query, n = counterQuery, 1
 	}
+	if t.genuine {
+		lifeOf = postgres.Life
+	}
+	query = t.me(s) + t.sql(s, query, "RANDOM", postgresTypes.random, "LIFE", lifeOf)
 	if err = t.run(ctx, s, query, dest...); err == nil && t.genuine {
 		token.Here, token.Outlives = postgres.Here(life), true
 	}
@@ -43,15 +45,8 @@ func (t *postgresTables) token(ctx context.Context, s *stamp) (token dialect.Tok
 
 // counterQuery increments a counter that is never behind the clock, in
 // microseconds. So tokens grow even if a failover has lost the last ones.
-func (t *postgresTables) counterQuery(s *stamp) string {
-	life := "0"
-	if t.genuine {
-		life = postgres.Life
-	}
-	counter := t.schema + "latchkey_tokens"
-	return t.me(s) + `,
-	counted AS (INSERT INTO ` + counter + ` AS c (only_row, system, number)
-		SELECT 1, ` + postgresTypes.random + `, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000.0)::bigint FROM me
+const counterQuery = `,
+	counted AS (INSERT INTO SCHEMA.latchkey_tokens AS c (only_row, system, number)
+		SELECT 1, RANDOM, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000.0)::bigint FROM me
 		ON CONFLICT (only_row) DO UPDATE SET number = greatest(c.number + 1, excluded.number) RETURNING system, number)` +
-		alive + `, (SELECT system FROM counted), 0, (SELECT number FROM counted), ` + life
-}
+	alive + `, (SELECT system FROM counted), 0, (SELECT number FROM counted), LIFE`

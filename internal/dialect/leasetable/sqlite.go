@@ -97,7 +97,7 @@ func (t *sqliteTables) writeAhead(ctx context.Context, conn *sql.Conn) error {
 	var mode string
 	err := conn.QueryRowContext(ctx, "PRAGMA main.journal_mode = WAL").Scan(&mode)
 	t.wal = mode == "wal"
-	if isBusy(err) {
+	if errcode.IsBusy(err) {
 		return nil
 	}
 	return err
@@ -190,11 +190,4 @@ func (t *sqliteTables) end(ctx context.Context, s *stamp) error {
 		tx.exec(`DELETE FROM main.latchkey_locks WHERE session = ?`, s.id)
 		return tx.err
 	})
-}
-
-// isBusy reports whether err means that another connection has locked the file
-// at this moment.
-func isBusy(err error) bool {
-	code, ok := errcode.SQLite(err)
-	return ok && (code&0xff == errcode.SQLiteBusy || code&0xff == errcode.SQLiteLocked)
 }

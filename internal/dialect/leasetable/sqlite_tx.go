@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 // A sqliteTx is a transaction in progress that has locked the file for writing.
@@ -105,7 +106,7 @@ func whileBusy(ctx context.Context, conn *sql.Conn, statement string) error {
 func untilFree(ctx context.Context, f func() error) error {
 	for i := 0; ; i++ {
 		err := f()
-		if err == nil || !isBusy(err) || ctx.Err() != nil {
+		if err == nil || !errcode.IsBusy(err) || ctx.Err() != nil {
 			return err
 		}
 		dbconn.Rest(ctx, i) // a shared cache does not wait by itself

@@ -174,10 +174,6 @@ const heldAtOnce = 500
 // hold. MySQL lists a session's locks in no place that every user may read.
 func (s *session) Held() (keys []dialect.Key, err error) {
 	all := slices.Collect(maps.Keys(s.held))
-	if len(all) == 0 { // the question is then whether the session lives
-		_, err := s.heldOf(nil)
-		return nil, dialect.Fail(err)
-	}
 	for {
 		room := s.Room()
 		keys, err = s.heldAmong(all, min(heldAtOnce, room))
@@ -196,44 +192,30 @@ func (s *session) Held() (keys []dialect.Key, err error) {
 }
 
 // heldAmong returns the keys of all that are held. It asks for atOnce keys in
-// one statement.
+// one statement. Without a key the question is whether the session lives.
 func (s *session) heldAmong(all []dialect.Key, atOnce int) (keys []dialect.Key, err error) {
-	for asked := range slices.Chunk(all, atOnce) {
-		held, err := s.heldOf(asked)
+	for first := true; first || len(all) > 0; first = false {
+		asked := all[:min(atOnce, len(all))]
+		all = all[len(asked):]
+		text := append(s.text[:0], "CONCAT(''"...)
+		for _, k := range asked {
+			text = append(text, ",IFNULL(IS_USED_LOCK("...)
+			text = s.names.appendName(text, k)
+			text = append(text, ")=CONNECTION_ID(),0)"...)
+		}
+		s.text = append(text, ')')
+		answer, err := s.ask(context.Background(), string(s.text))
 		if err != nil {
 			return nil, err
 		}
-		keys = append(keys, held...)
-	}
-	return keys, nil
-}
-
-// heldOf is heldAmong for one statement.
-func (s *session) heldOf(asked []dialect.Key) (held []dialect.Key, err error) {
-	return s.answered(asked, ",IFNULL(IS_USED_LOCK(", ")=CONNECTION_ID(),0)")
-}
-
-// answered returns those of keys for which the expression is true that has the
-// name of the lock between before and after.
-func (s *session) answered(keys []dialect.Key, before, after string) (yes []dialect.Key, err error) {
-	text := append(s.text[:0], "CONCAT(''"...)
-	for _, k := range keys {
-		text = append(text, before...)
-		text = s.names.appendName(text, k)
-		text = append(text, after...)
-	}
-	s.text = append(text, ')')
-	answer, err := s.ask(context.Background(), string(s.text))
-	if err != nil {
-		return nil, err
-	}
-	if len(answer) != len(keys) {
-		return nil, dialect.ErrNonsense
-	}
-	for i, k := range keys {
-		if answer[i] == done {
-			yes = append(yes, k)
+		if len(answer) != len(asked) {
+			return nil, dialect.ErrNonsense
+		}
+		for i, k := range asked {
+			if answer[i] == done {
+				keys = append(keys, k)
+			}
 		}
 	}
-	return yes, nil
+	return keys, nil
 }

@@ -1,9 +1,8 @@
 // Package mysql implements the engine's sessions with GET_LOCK of MySQL and
 // MariaDB.
 //
-// GET_LOCK knows no shared locks, and its locks belong to the whole server. So
-// tokens are counted in a table, and the names of locks have a hash of the
-// database's name in them.
+// GET_LOCK knows no shared locks. Its locks belong to the whole server, so their
+// names have a hash of the database's name in them. Tokens are counted in a table.
 package mysql
 
 import (
