@@ -177,6 +177,9 @@ func TestEachCallChecksTheSecret(t *testing.T) {
 			wantErr(t, name, call(ctx), sqllock.ErrNotExclusive)
 			cancel()
 		}
+		wantErr(t, "TryLock", second(s.TryLock(background, k)), sqllock.ErrNotExclusive)
+		wantErr(t, "Close", s.Close(), nil)
+		wantErr(t, "TryLock right after Close", second(s.TryLock(background, k)), sqllock.ErrClosed)
 	})
 }
 
