@@ -140,7 +140,6 @@ func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 			t.freed(k, ErrLost)
 		}
 	}
-	o.releases = nil
 	for i := range b.Looks {
 		l := &b.Looks[i]
 		l.group.looking = false

@@ -96,16 +96,16 @@ func TestKeyInTwoLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, b := still(t)
 		several := ids(0, 0, 3)
-		any := make(chan error, 1)
+		one := make(chan error, 1)
 		go func() {
 			_, err := p.table.AcquireAny(t.Context(), keytable.Want{}, len(several), func(i int) keytable.ID { return several[i] }, 3)
-			any <- err
+			one <- err
 		}()
 		synctest.Wait()
 		first := acquire(t, p, keytable.Want{}, 0)
 		p.send(b) // panics, or reports it, if a key is tried twice
 		p.send(b)
-		if err := <-any; err != nil {
+		if err := <-one; err != nil {
 			t.Errorf("one of several: %v", err)
 		}
 		if err := <-first; err != keytable.ErrHeld {

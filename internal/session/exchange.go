@@ -16,7 +16,6 @@ func (c *connection) exchange(beat bool) bool {
 		c.s.poller.Look() // callers that wait may have been denied
 		return false
 	}
-	c.codec.encode(&c.batch, &c.statement)
 	c.watch.expect()
 	err := c.session.Exchange(&c.statement)
 	c.watch.answered()
@@ -30,8 +29,9 @@ func (c *connection) exchange(beat bool) bool {
 	return false
 }
 
-// prepare takes a batch of up to limit keys off the table. It reports whether to
-// send it.
+// prepare takes a batch of up to limit keys off the table, and makes a statement
+// of it: a loss may come before the statement is sent, and the table then forgets
+// the keys of the batch. It reports whether to send the statement.
 func (c *connection) prepare(limit int, beat bool) bool {
 	s := c.s
 	s.mu.Lock()
@@ -54,6 +54,7 @@ func (c *connection) prepare(limit int, beat bool) bool {
 	if !some && !beat {
 		return false
 	}
+	c.codec.encode(&c.batch, &c.statement)
 	c.sending()
 	return true
 }

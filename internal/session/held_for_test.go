@@ -101,7 +101,9 @@ func TestHeldForIsReadInTheBackground(t *testing.T) {
 			t.Errorf("after a pause: %v, which is too old", age)
 		}
 		synctest.Wait()
+		r.mu.Lock()
 		r.ages = nil
+		r.mu.Unlock()
 		time.Sleep(agesPause)
 		s.HeldFor(number(1))
 		synctest.Wait()
@@ -121,6 +123,10 @@ func TestHeldForReadsOnceASecond(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		seen := map[dialect.Key]bool{}
 		for i, keys := range r.reads {
 			for _, k := range keys {
@@ -236,6 +242,8 @@ func TestHeldForInAFlood(t *testing.T) {
 				t.Fatalf("%d keys are wanted and %d known", wanted, known)
 			}
 		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		for _, keys := range r.reads {
 			if len(keys) > maxAges {
 				t.Fatalf("%d keys in a reading", len(keys))

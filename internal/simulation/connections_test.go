@@ -68,22 +68,17 @@ func TestGrowthIsLimited(t *testing.T) {
 // Requests that are under way on one connection count towards WithMaxHeld on the
 // others.
 func TestMaxHeldOverConnections(t *testing.T) {
-	script{perConn: 2, opts: []sqllock.Option{sqllock.WithMaxConns(2), sqllock.WithMaxHeld(4)}}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+	script{perConn: 2, opts: []sqllock.Option{sqllock.WithMaxConns(2), sqllock.WithMaxHeld(7)}}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
 		twoConnections(t, s)
 		hook, resume := hold(t)
 		st.conn(1).hooks(hook, nil)
-		first := beginTry(background, s, sqllock.ID(10)) // under way on the second
-		var rest []<-chan called
-		for i := range int64(4) { // some of them on the first, with room for none
-			rest = append(rest, beginTry(background, s, sqllock.ID(11+i)))
-		}
+		set := begin(func() (sqllock.Locks, error) { return s.TryLockAll(background, ids(10, 11, 12, 13)...) }) // under way on the second
+		beyond := beginTry(background, s, sqllock.ID(20))                                                       // on the first, which has fewer
+		wantReturned(t, "one beyond the limit", beyond, sqllock.ErrCapacity)
 		resume()
-		wantReturned(t, "the first", first, nil)
-		for _, c := range rest {
-			wantReturned(t, "one beyond the limit", c, sqllock.ErrCapacity)
-		}
-		if n := st.held(); n != 4 {
-			t.Errorf("%d locks at the server, want 4", n)
+		wantReturned(t, "the set", set, nil)
+		if n := st.held(); n != 7 {
+			t.Errorf("%d locks at the server, want 7", n)
 		}
 	})
 }

@@ -297,14 +297,14 @@ func TestCallsByResult(t *testing.T) {
 func TestExchangeKeys(t *testing.T) {
 	var told figures
 	scripted(t, func(t *testing.T, s *sqllock.Session, _ *stage) {
-		lock := mustTry(t, s, sqllock.ID(1))               // 1
-		set, err := s.TryLockAll(background, ids(2, 3)...) // 2
-		wantErr(t, "TryLockAll", err, nil)                 //
-		any, err := s.TryAny(background, ids(4, 5, 6)...)  // 3
-		wantErr(t, "TryAny", err, nil)                     //
-		mustUnlock(t, lock)                                // 1
-		mustUnlock(t, any)                                 // 1
-		wantErr(t, "Unlock of the set", set.Unlock(), nil) // 2
+		lock := mustTry(t, s, sqllock.ID(1))                  // 1
+		set, err := s.TryLockAll(background, ids(2, 3)...)    // 2
+		wantErr(t, "TryLockAll", err, nil)                    //
+		several, err := s.TryAny(background, ids(4, 5, 6)...) // 3
+		wantErr(t, "TryAny", err, nil)                        //
+		mustUnlock(t, lock)                                   // 1
+		mustUnlock(t, several)                                // 1
+		wantErr(t, "Unlock of the set", set.Unlock(), nil)    // 2
 		synctest.Wait()
 		stats := s.Stats()
 		if stats.ExchangeKeys.Sum != 10 {

@@ -50,12 +50,12 @@ func TestReadersDoNotOvertake(t *testing.T) {
 		wantReturned(t, "the waiter that gave up", alone, context.Canceled)
 		readers := sqllock.Locks{first, granted(t, "RLock", later), granted(t, "RLock", latest)}
 		alone = beginLock(background, s, sqllock.ID(1))
+		again := beginRead(background, s, sqllock.ID(1))
 		for _, l := range readers {
 			pending(t, "Lock", alone)
 			mustUnlock(t, l)
 		}
 		holder := granted(t, "Lock", alone)
-		again := beginRead(background, s, sqllock.ID(1))
 		pending(t, "RLock beside the exclusive lock", again)
 		mustUnlock(t, holder)
 		granted(t, "RLock after it", again)

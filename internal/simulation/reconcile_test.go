@@ -191,6 +191,8 @@ func TestMostLeftProcesses(t *testing.T) {
 			_, _ = s.TryLock(background, sqllock.ID(1))
 			time.Sleep(time.Second)
 		}
+		asked.mu.Lock()
+		defer asked.mu.Unlock()
 		if n := len(asked.left); n != most || asked.left[0].PID != 11 {
 			t.Errorf("%d processes are to be ended, from %d on; want %d, without the oldest", n, asked.left[0].PID, most)
 		}

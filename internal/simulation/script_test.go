@@ -254,6 +254,13 @@ func (c *conn) Token() (dialect.Token, error) {
 	return c.session.Token()
 }
 
+// drawn returns how many tokens were drawn.
+func (c *conn) drawn() int {
+	c.connMu.Lock()
+	defer c.connMu.Unlock()
+	return c.tokens
+}
+
 // Abort implements dialect.Session.
 func (c *conn) Abort() {
 	c.connMu.Lock()

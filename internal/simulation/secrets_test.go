@@ -70,6 +70,12 @@ func (all *secretUses) change(do func()) {
 	do()
 }
 
+// checks returns how many checks there were.
+func (all *secretUses) checks() (n int) {
+	all.change(func() { n = all.asked })
+	return n
+}
+
 // intrude makes another process use the secret of namespace that has this
 // fingerprint. leave makes it end.
 func (all *secretUses) intrude(namespace string, fingerprint uint32) (leave func()) {
@@ -180,6 +186,9 @@ func TestEachCallChecksTheSecret(t *testing.T) {
 			wantErr(t, name, call(ctx), sqllock.ErrNotExclusive)
 			cancel()
 		}
+		wantErr(t, "TryLock", second(s.TryLock(background, k)), sqllock.ErrNotExclusive)
+		wantErr(t, "Close", s.Close(), nil)
+		wantErr(t, "TryLock right after Close", second(s.TryLock(background, k)), sqllock.ErrClosed)
 	})
 }
 
@@ -207,8 +216,8 @@ func TestMostSecrets(t *testing.T) {
 				mustUnlock(t, mustTry(t, s, key(i)))
 			}
 		}
-		if got := s.Connections(); all.asked != most || got[0].SecretChecks != most {
-			t.Errorf("%d checks, of which %d are known; want %d", all.asked, got[0].SecretChecks, most)
+		if got := s.Connections(); all.checks() != most || got[0].SecretChecks != most {
+			t.Errorf("%d checks, of which %d are known; want %d", all.checks(), got[0].SecretChecks, most)
 		}
 		wantErr(t, "TryLock beyond", second(s.TryLock(background, key(most))), sqllock.ErrCapacity)
 		mustUnlock(t, mustTry(t, s, key(0)))
@@ -225,8 +234,8 @@ func TestFailedSecretCheck(t *testing.T) {
 		for range 2 {
 			wantErr(t, "TryLock", second(s.TryLock(background, payouts.Key("ann"))), sqllock.ErrUnavailable)
 		}
-		if n := len(st.conn(0).sent()) - sent; n != 0 || all.asked != 1 {
-			t.Errorf("%d batches, %d checks, want none and 1", n, all.asked)
+		if n := len(st.conn(0).sent()) - sent; n != 0 || all.checks() != 1 {
+			t.Errorf("%d batches, %d checks, want none and 1", n, all.checks())
 		}
 		all.change(func() { all.onUse = nil })
 		time.Sleep(time.Second)
@@ -253,7 +262,7 @@ func TestSecretAndTokenFindLoss(t *testing.T) {
 					}
 					return failedStatement
 				}
-				all.onUse = fails
+				all.change(func() { all.onUse = fails })
 				st.conn(0).tokenHook(fails)
 				if ask(s, held) == nil {
 					t.Errorf("%s: no error", name)

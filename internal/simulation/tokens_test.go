@@ -38,8 +38,8 @@ func TestTokenOnce(t *testing.T) {
 		wantReturned(t, "first", first, nil)
 		wantReturned(t, "second", second, nil)
 		token := mustToken(t, lock)
-		if mustToken(t, lock) != token || c.tokens > 2 { // the second caller came while the first statement was under way
-			t.Errorf("%d tokens were drawn for one lock", c.tokens)
+		if mustToken(t, lock) != token || c.drawn() > 2 { // the second caller came while the first statement was under way
+			t.Errorf("%d tokens were drawn for one lock", c.drawn())
 		}
 		mustUnlock(t, lock)
 		if next := mustToken(t, mustTry(t, s, sqllock.ID(1))); next <= token {
@@ -121,10 +121,12 @@ func TestTokenOfReleasedLock(t *testing.T) {
 		if got := returned(t, "the token", token).err; got != sqllock.ErrReleased && got != sqllock.ErrLost {
 			t.Errorf("the token of a lock that was given back: %v", got)
 		}
-		drawn := st.conn(0).tokens
+		if n := st.conn(0).drawn(); n != 1 {
+			t.Errorf("%d tokens were drawn, want that of the blocker", n)
+		}
 		mustToken(t, granted(t, "Lock", next))
-		if n := st.conn(0).tokens - drawn; n != 1 {
-			t.Errorf("%d tokens were drawn for the next holder, want 1", n)
+		if n := st.conn(0).drawn(); n != 2 {
+			t.Errorf("%d tokens were drawn, want another one for the next holder", n)
 		}
 	})
 }

@@ -113,12 +113,16 @@ func TestTryLockDoesNotPassWaiters(t *testing.T) {
 		st.steal(sqllock.ID(1))
 		waiting := beginLock(background, s, sqllock.ID(1))
 		st.giveUp(sqllock.ID(1))
+		sent := len(st.conn(0).sent())
 		wantErr(t, "TryLock beside a waiter", second(s.TryLock(background, sqllock.ID(1))), sqllock.ErrHeld)
 		wantErr(t, "TryAny beside a waiter", second(s.TryAny(background, ids(1)...)), sqllock.ErrHeld)
 		each := begin(func() (sqllock.Locks, error) {
 			return lockertest.TryEach(background, s, [][]sqllock.Key{ids(2), ids(1)})
 		})
 		wantFull(t, each, 1)
+		if n := len(st.conn(0).sent()) - sent; n != 0 {
+			t.Errorf("%d statements for calls that may not overtake", n)
+		}
 		time.Sleep(pollMost)
 		mustUnlock(t, granted(t, "Lock", waiting))
 		mustUnlock(t, mustTry(t, s, sqllock.ID(1)))
