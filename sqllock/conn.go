@@ -61,7 +61,7 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 	c := &ConnLocker{conn: postgres.OnConn(conn), stepped: make(chan struct{})}
 	c.home = home{
 		table: keytable.New(keytable.Config{
-			Wake: c.wake, Now: session.Now, NewHold: newHold, HandOver: session.Fairness, YieldFor: session.YieldFor,
+			Wake: c.work, Arrived: func() { c.expiry.Arm() }, Now: session.Now, NewHold: newHold, HandOver: session.Fairness, YieldFor: session.YieldFor,
 		}),
 		late:   bound.Of(session.AnswerTimeout),
 		onLate: func() { c.doubt.Store(c.doubt.Load() || c.working.Load()) },
@@ -114,12 +114,6 @@ func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w keytable.Wan
 		c.awaitQuiet(key, waits)
 	}
 	return lock, err
-}
-
-// wake starts the goroutine that sends. The table is locked.
-func (c *ConnLocker) wake() {
-	c.expiry.Arm()
-	c.work()
 }
 
 // work sees that a goroutine sends what is queued, until there is nothing left.

@@ -82,7 +82,7 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 		p.lease = o.Lease
 	}
 	p.home = home{
-		table: keytable.New(keytable.Config{Wake: p.wake, Now: session.Now, NewHold: newHold}),
+		table: keytable.New(keytable.Config{Wake: func() { go p.begin() }, Arrived: func() { p.expiry.Arm() }, Now: session.Now, NewHold: newHold}),
 		late:  o.Timeout(),
 		pid:   (*Lock).txProcess,
 	}
@@ -152,22 +152,13 @@ func (p *TxLocker) lookForSession(w *distantWait) {
 // known.
 func (l *Lock) txProcess() int64 { return l.tx.pid }
 
-// wake begins to serve what is queued. The table is locked.
-func (p *TxLocker) wake() {
-	p.expiry.Arm()
-	go p.begin()
-}
-
 // begin tries the keys that are queued, each on a new transaction. No caller's
 // context reaches a transaction that may hold a lock.
 func (p *TxLocker) begin() {
 	for {
 		holder, b := &txHolder{}, &keytable.Batch{}
 		holder.owner = keytable.Owner{Of: holder}
-		holder.owner.Wake = func() {
-			p.expiry.Arm()
-			go p.end(holder)
-		}
+		holder.owner.Wake = func() { go p.end(holder) }
 		if !p.table.Prepare(&holder.owner, oneKey, b) {
 			return
 		}

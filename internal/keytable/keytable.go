@@ -44,6 +44,10 @@ type Config struct {
 	// source: a key that it does not know is free.
 	Wake func()
 
+	// Arrived is called when a request that only tries, or a Release, begins to
+	// wait: an Expire should come. The table is locked, as for Wake. It may be nil.
+	Arrived func()
+
 	Now     func() time.Duration // a monotonic clock; needed
 	NewHold func() *Hold         // makes the hold of a grant, with its Holder; needed
 
@@ -136,6 +140,14 @@ func (t *Table) count(err error) {
 		} else {
 			t.tally.Failed++
 		}
+	}
+}
+
+// arrive notes that a waits for the source from now on.
+func (t *Table) arrive(a *arrival) {
+	t.arrivals.push(a, t.config.Now())
+	if t.config.Arrived != nil {
+		t.config.Arrived()
 	}
 }
 

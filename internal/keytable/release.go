@@ -32,7 +32,7 @@ func (t *Table) Release(errs []error, holds ...*Hold) []error {
 	}
 	if r != nil {
 		r.reply = r
-		t.arrivals.push(&r.arrival, t.config.Now())
+		t.arrive(&r.arrival)
 	}
 	t.unlock()
 	if r == nil {

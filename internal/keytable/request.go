@@ -174,7 +174,8 @@ func (t *Table) lineUp(r *Request, g *Group) {
 	if !r.Waits {
 		g.tries++
 		g.last = r.number
-		t.arrive(r)
+		r.request = r
+		t.arrive(&r.arrival)
 		return
 	}
 	if g.waits++; g.waits == 1 {
@@ -186,12 +187,6 @@ func (t *Table) lineUp(r *Request, g *Group) {
 	for _, k := range g.keys {
 		k.waits++
 	}
-}
-
-// arrive notes that r, which only tries, waits for the source.
-func (t *Table) arrive(r *Request) {
-	r.request = r
-	t.arrivals.push(&r.arrival, t.config.Now())
 }
 
 // leave takes r out of the line that it is in.

@@ -27,7 +27,8 @@ func (t *Table) placeStack(r *Request) {
 		return
 	}
 	r.known = true
-	t.arrive(r)
+	r.request = r
+	t.arrive(&r.arrival)
 	t.stacks = append(t.stacks, r)
 	t.queued()
 }

@@ -18,7 +18,7 @@ type Expiry struct {
 }
 
 // NewExpiry returns an Expiry that fails those of t after timeout, with the
-// error of why. Arm must be called when one is queued.
+// error of why. Arm is the Arrived of the table's Config.
 func NewExpiry(t *keytable.Table, timeout time.Duration, why func() error) *Expiry {
 	return &Expiry{table: t, timeout: timeout, why: why}
 }

@@ -68,7 +68,7 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 		return nil, err
 	}
 	s.Table = keytable.New(keytable.Config{
-		Wake: s.wake, Now: Now, NewHold: o.NewHold,
+		Wake: s.wake, Arrived: func() { s.expiry.Arm() }, Now: Now, NewHold: o.NewHold,
 		HandOver: Fairness, YieldFor: YieldFor, AsyncUnlock: o.AsyncUnlock,
 	})
 	s.poller = NewPoller(s.Table, Now)
@@ -148,7 +148,6 @@ func (s *Session) Close() {
 // table is locked.
 func (s *Session) wake() {
 	s.queued.Add(1)
-	s.expiry.Arm()
 	for _, wake := range *s.wakes.Load() {
 		signal(wake)
 	}
