@@ -163,10 +163,7 @@ func (p *TxLocker) begin() {
 	for {
 		holder, b := &txHolder{}, &keytable.Batch{}
 		holder.owner = keytable.Owner{Of: holder}
-		holder.owner.Wake = func() {
-			p.expiry.Arm()
-			go p.end(holder)
-		}
+		holder.owner.Wake = func() { go p.end(holder) }
 		if !p.table.Prepare(&holder.owner, oneKey, b) {
 			return
 		}
