@@ -82,7 +82,7 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 		p.lease = o.Lease
 	}
 	p.home = home{
-		table: keytable.New(keytable.Config{Wake: p.wake, Arrival: func() { p.expiry.Arm() }, Now: session.Now, NewHold: newHold}),
+		table: keytable.New(keytable.Config{Wake: func() { go p.begin() }, Arrival: func() { p.expiry.Arm() }, Now: session.Now, NewHold: newHold}),
 		late:  o.Timeout(),
 		pid:   (*Lock).txProcess,
 	}
@@ -151,11 +151,6 @@ func (p *TxLocker) lookForSession(w *distantWait) {
 // txProcess returns the process that has l, of a TxLocker, or 0 if it is not
 // known.
 func (l *Lock) txProcess() int64 { return l.tx.pid }
-
-// wake begins to serve what is queued. The table is locked.
-func (p *TxLocker) wake() {
-	go p.begin()
-}
 
 // begin tries the keys that are queued, each on a new transaction. No caller's
 // context reaches a transaction that may hold a lock.

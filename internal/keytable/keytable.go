@@ -143,14 +143,6 @@ func (t *Table) count(err error) {
 	}
 }
 
-// arrive notes that a waits for the source from now on.
-func (t *Table) arrive(a *arrival) {
-	t.arrivals.push(a, t.config.Now())
-	if t.config.Arrived != nil {
-		t.config.Arrived()
-	}
-}
-
 // queued tells the source that something was queued. A table without a source
 // serves it at once.
 func (t *Table) queued() {
