@@ -36,6 +36,7 @@ func Start(options ...string) (*Server, error) {
 	s := &Server{programs: p, options: options}
 	s.Daemon, err = pgtest.StartDaemon(pgtest.Launch{
 		Template: templateName(p),
+		OnDisk:   true,
 		Files:    map[string][]byte{"server.crt": certificate, "server.key": key},
 		InitArgs: func(data string) []string {
 			return append(append([]string{p.install}, initOptions...), "--datadir="+data)

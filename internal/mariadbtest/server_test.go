@@ -65,6 +65,15 @@ func TestExecuteFails(t *testing.T) {
 	}
 }
 
+// A server's log is not mapped into memory. From such a log a killed server may
+// lose what was committed.
+func TestKeepsWhatWasCommitted(t *testing.T) {
+	t.Parallel()
+	if log := New(t).Log(); !strings.Contains(log, "log sequence number") || strings.Contains(log, "memory-mapped") {
+		t.Errorf("the log is mapped into memory, or the server does not say:\n%s", log)
+	}
+}
+
 // deps.sh searches the directories that this package searches.
 func TestDepsLooksInTheSamePlaces(t *testing.T) {
 	t.Parallel()

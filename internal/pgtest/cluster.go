@@ -67,7 +67,7 @@ func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err er
 	if c.disk != nil && !c.disk.available() {
 		return ErrNoMounts
 	}
-	if c.home, err = newHome(); err != nil {
+	if c.home, err = newHome(tempDir()); err != nil {
 		return err
 	}
 	defer func() {

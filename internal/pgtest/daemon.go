@@ -47,6 +47,11 @@ type Launch struct {
 	// Ready reports whether the server accepts connections.
 	Ready func(dir string, port int) bool
 
+	// OnDisk has the server's directory made outside the file system in memory.
+	// MariaDB would take that for persistent memory, where its log is written
+	// by several threads at once. SIGKILL then loses a commit now and then.
+	OnDisk bool
+
 	// OwnAccount has the server run under our own account, even if that is root.
 	// It is for programs in the user's cache directory.
 	OwnAccount bool
@@ -58,7 +63,11 @@ type Launch struct {
 // StartDaemon starts a server. The caller must Close it.
 func StartDaemon(launch Launch) (d *Daemon, err error) {
 	d = &Daemon{launch: launch}
-	if d.home, err = newHome(); err != nil {
+	parent := tempDir()
+	if launch.OnDisk {
+		parent = diskDir()
+	}
+	if d.home, err = newHome(parent); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -27,15 +27,15 @@ type home struct {
 	watchdog *process
 }
 
-// newHome makes a home. The watchdog starts before the directory is made, so a
-// kill at any moment leaves no directory behind.
-func newHome() (*home, error) {
+// newHome makes a home in the directory parent. The watchdog starts before the
+// home is made, so a kill at any moment leaves no directory behind.
+func newHome(parent string) (*home, error) {
 	account, err := serverAccount()
 	if err != nil {
 		return nil, err
 	}
 	name := "latchkey-pg-" + strings.ToLower(rand.Text()[:10])
-	h := &home{dir: filepath.Join(tempDir(), name), account: account}
+	h := &home{dir: filepath.Join(parent, name), account: account}
 	if err := h.startWatchdog(); err != nil {
 		return nil, err
 	}

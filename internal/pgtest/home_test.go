@@ -8,7 +8,7 @@ import (
 
 func TestRunError(t *testing.T) {
 	t.Parallel()
-	h, err := newHome()
+	h, err := newHome(tempDir())
 	must(t, err)
 	defer func() { must(t, h.remove()) }()
 	err = h.run(startTimeout, "/bin/sh", "-c", "echo the reason; exit 3")
@@ -23,7 +23,7 @@ func TestRunError(t *testing.T) {
 
 func TestLongRunOutOfTime(t *testing.T) {
 	t.Parallel()
-	h, err := newHome()
+	h, err := newHome(tempDir())
 	must(t, err)
 	defer func() { must(t, h.remove()) }()
 	if err := h.run(100*time.Millisecond, "/bin/sh", "-c", "exec sleep 60"); err == nil || !strings.Contains(err.Error(), "without success") {

@@ -37,7 +37,7 @@ func (c *Cluster) PgBouncer(mode string, poolSize int, more ...string) (*Bouncer
 		return nil, err
 	}
 	b := &Bouncer{serverPort: c.port}
-	if b.home, err = newHome(); err != nil {
+	if b.home, err = newHome(tempDir()); err != nil {
 		return nil, err
 	}
 	if err := b.start(program, bouncerSettings(c.port, mode, poolSize, more)); err != nil {

@@ -19,23 +19,28 @@ const memoryDir = "/dev/shm"
 // have 64 MB.
 const enoughMemory = 4 << 30
 
-// tempDir returns the directory in which homes are made:
-//
-//   - TMPDIR if it is set;
-//   - else memoryDir, if it has enough space;
-//   - else the system's directory for temporary files.
-//
-// It is /tmp instead if a socket's path would be too long there, or if the
-// server's account could not reach it.
+// tempDir returns the directory in which homes are made: memoryDir if TMPDIR is
+// not set and there is enough space, else diskDir.
 func tempDir() string {
-	dir := os.TempDir()
-	if os.Getenv("TMPDIR") == "" && freeBytes(memoryDir) >= enoughMemory {
-		dir = memoryDir
+	if os.Getenv("TMPDIR") == "" && freeBytes(memoryDir) >= enoughMemory && usable(memoryDir) {
+		return memoryDir
 	}
-	if len(dir)+len("/latchkey-pg-1234567890") > maxSocketDir || os.Geteuid() == 0 && !openToAll(dir) {
-		return "/tmp"
+	return diskDir()
+}
+
+// diskDir is the system's directory for temporary files (TMPDIR), or /tmp if
+// that cannot hold a home.
+func diskDir() string {
+	if dir := os.TempDir(); usable(dir) {
+		return dir
 	}
-	return dir
+	return "/tmp"
+}
+
+// usable reports whether a socket's path is short enough in dir, and the
+// server's account can reach it.
+func usable(dir string) bool {
+	return len(dir)+len("/latchkey-pg-1234567890") <= maxSocketDir && (os.Geteuid() != 0 || openToAll(dir))
 }
 
 // openToAll reports whether every account can reach the files in dir.

@@ -100,7 +100,7 @@ func cached(cache, name string, initialize func(h *home, data string) error) (st
 // initTemplate initializes under the server's account, which may have no access
 // to our cache, and moves the result into the cache.
 func initTemplate(template string, initialize func(h *home, data string) error) (err error) {
-	h, err := newHome()
+	h, err := newHome(tempDir())
 	if err != nil {
 		return err
 	}
