@@ -239,15 +239,16 @@ func (p *preparation) lookFor(g *Group, want int) {
 	if !g.wide && len(g.keys) > narrow {
 		most = min(most, narrow+2*want)
 	}
-	rest := g.keys[g.firm:]
+	firm := min(g.firm, len(g.keys)) // a key may have been there twice
+	rest := g.keys[firm:]
 	start := 0
 	if len(rest) > 1 {
 		start = rand.IntN(len(rest)) //nolint:gosec // to keep processes out of each other's way
 	}
 	for i := range g.keys {
 		k := g.keys[i]
-		if i >= g.firm {
-			k = rest[(start+i-g.firm)%len(rest)]
+		if i >= firm {
+			k = rest[(start+i-firm)%len(rest)]
 		}
 		switch {
 		case !g.mayTry(k):

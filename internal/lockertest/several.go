@@ -37,6 +37,11 @@ func tryAny(t *testing.T, fleet Fleet) {
 	if _, err := a.TryAny(ctx); err == nil || errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("TryAny without keys: %v", err)
 	}
+	twice, err := a.TryAny(ctx, keys[0], keys[0], keys[1])
+	if err != nil || !fleet.AnyOrder && twice.Key() != keys[0] {
+		t.Fatalf("TryAny with a key named twice: %v", err)
+	}
+	release(t, twice)
 	var locks []*sqllock.Lock
 	taken := make(map[sqllock.Key]bool)
 	for i := range keys {
