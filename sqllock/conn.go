@@ -164,6 +164,7 @@ func (c *ConnLocker) step(b *keytable.Batch) bool {
 	case err != nil: // the session lives: its owner's transaction has failed, say
 		c.table.Reconcile(&c.owner, b, session.Now(), func(keytable.ID, keytable.Mode) bool { return release }, session.FromDialect(err))
 		c.table.Stall(&c.owner, session.FromDialect(err))
+		time.AfterFunc(awayPause, c.work) // there may be no other call
 	default:
 		if ok && !release {
 			b.Looks[0].Won = append(b.Looks[0].Won, 0)
@@ -172,7 +173,7 @@ func (c *ConnLocker) step(b *keytable.Batch) bool {
 	}
 	c.noteStep()
 	c.poller.Look()
-	return err == nil // what has failed is tried again with the next call
+	return err == nil // what has failed is tried again later
 }
 
 // dbKey returns the key of k as the database sees it.

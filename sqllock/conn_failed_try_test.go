@@ -2,8 +2,11 @@ package sqllock_test
 
 import (
 	"database/sql/driver"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lib/pq"
 
@@ -34,5 +37,38 @@ func TestConnTryFailsAfterTheGrant(t *testing.T) {
 			t.Errorf("%d locks after a try that failed", n)
 		}
 		unlock(t, mustLock(t, locks, sqllock.ID(1)))
+	})
+}
+
+// While a lock cannot be released, as the owner's transaction has failed, the
+// locker does not send one statement after the other.
+func TestConnDoesNotInsist(t *testing.T) {
+	eachDriver(t, func(t *testing.T, name, dsn string) {
+		var releases atomic.Int64
+		db := openWrapped(t, name, dsn, func(c driver.Conn) driver.Conn {
+			return execConn{hiding(c), func(query string, send func(string) (driver.Result, error)) (driver.Result, error) {
+				if strings.Contains(query, "pg_advisory_unlock") {
+					releases.Add(1)
+				}
+				return send(query)
+			}}
+		})
+		conn := connection(t, db)
+		lock := mustLock(t, sqllock.OnConn(conn), sqllock.ID(1))
+		tx, err := conn.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if _, err := tx.Exec("SELECT 1/0"); err == nil {
+			t.Fatal("no error to fail the transaction")
+		}
+		if err := lock.Unlock(); !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("Unlock in a failed transaction: %v, want ErrUnavailable", err)
+		}
+		time.Sleep(200 * time.Millisecond) // time for statements that should not come
+		if n := releases.Load(); n > 4 {
+			t.Errorf("%d statements to release one lock in 200 ms", n)
+		}
 	})
 }

@@ -74,7 +74,8 @@ func (t *Table) keep(k *State, o *Owner, at time.Duration) {
 
 // Reconcile acts on the failure of b with err, of which o is not lost. A
 // statement that fails half-way keeps what it had got: holds reports what o
-// holds now.
+// holds now. A key that it should have given back is queued again, and the source
+// is not woken for that.
 func (t *Table) Reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, Mode) bool, err error) {
 	t.mu.Lock()
 	t.collectWakes(b)
@@ -90,7 +91,6 @@ func (t *Table) reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, M
 		if !k.retaken && holds(k.id, k.mode) {
 			t.turn(k, releasing)
 			o.releases = append(o.releases, k)
-			t.queued()
 		} else {
 			t.freed(k, nil)
 		}
