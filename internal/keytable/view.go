@@ -54,6 +54,13 @@ func (t *Table) IsIdle() bool {
 	return len(t.keys) == 0 && t.waiting == 0
 }
 
+// IsQueued reports whether a batch is to try keys for requests.
+func (t *Table) IsQueued() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.wanted)+len(t.stacks) > 0
+}
+
 // HeldSince returns since when a caller of this process holds a key.
 func (t *Table) HeldSince(id ID) (since time.Duration, ok bool) {
 	t.mu.Lock()

@@ -51,6 +51,7 @@ func (c *connection) prepare(limit int, beat bool) bool {
 	if c.batch.Starved {
 		s.lookFirst(c)
 	}
+	s.passOn(c)
 	if !some && !beat {
 		return false
 	}
@@ -97,6 +98,7 @@ func (c *connection) completeBatch() bool {
 		s.used = answered
 	}
 	woken := s.Table.Complete(&c.owner, &c.batch, answered)
+	s.passOn(c)
 	s.mu.Unlock()
 	c.stats.roundTrip, c.stats.answered = took, woken
 	s.exchanged(took, keys)

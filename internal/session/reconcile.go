@@ -40,6 +40,7 @@ func (c *connection) reconcile(err error) bool {
 	c.brings = 0
 	s.used = answered
 	s.Table.Reconcile(&c.owner, &c.batch, answered, func(id keytable.ID, m keytable.Mode) bool { return holds[dbKey(id, m)] }, err)
+	s.passOn(c)
 	s.mu.Unlock()
 	s.poller.Look()
 	return true

@@ -54,6 +54,19 @@ func (s *Session) chosen() *connection {
 	return best
 }
 
+// passOn wakes the connection that requests go to now, unless that is c, if some
+// are queued. When they came another one was chosen, and this one has dropped
+// its token. Call it when the choice may have changed, or a key that requests
+// wait for. s.mu is held.
+func (s *Session) passOn(c *connection) {
+	if len(s.slots) == 1 || !s.Table.IsQueued() {
+		return
+	}
+	if to := s.chosen(); to != nil && to != c {
+		signal(to.slot.wake)
+	}
+}
+
 // isFull reports whether c has as many locks as a connection should.
 func (s *Session) isFull(c *connection) bool {
 	return s.options.perConn > 0 && c.load() >= s.options.perConn
@@ -90,6 +103,7 @@ func (s *Session) remove(sl *slot) {
 	sl.retired = true
 	s.setSlots(slices.DeleteFunc(slices.Clone(s.slots), func(other *slot) bool { return other == sl }))
 	signal(s.slots[0].wake) // it may be the last one, and idle
+	s.passOn(nil)
 }
 
 // setSlots makes slots those of s.
