@@ -227,7 +227,7 @@ const narrow = 64
 func (p *preparation) lookFor(g *Group, want int) {
 	l := Look{group: g, Want: want, all: true}
 	if g.ids == nil {
-		if !g.mayTry(g.keys[0]) {
+		if !p.mayTry(g, g.keys[0]) {
 			return
 		}
 		l.Keys = g.keys
@@ -251,7 +251,7 @@ func (p *preparation) lookFor(g *Group, want int) {
 			k = rest[(start+i-firm)%len(rest)]
 		}
 		switch {
-		case !g.mayTry(k):
+		case !p.mayTry(g, k):
 		case len(p.states)-from == most:
 			l.all = false
 		default:

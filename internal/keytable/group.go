@@ -174,27 +174,32 @@ func (t *Table) settleGroup(g *Group) {
 	transit := false
 	for _, k := range g.keys {
 		switch {
-		case g.mayTry(k):
+		case t.mayTry(g, k):
 			t.want(g)
 			return
 		case k.phase.inTransit():
 			transit = true
 		}
 	}
-	if !transit && g.heldHere < len(g.keys) { // other processes hold the rest
-		t.poll(g, 0)
+	if !transit && g.heldHere < len(g.keys) { // other processes hold the rest, or it rests
+		due := time.Duration(0)
+		if g.ids == nil {
+			due = g.keys[0].rests
+		}
+		t.poll(g, due)
 	}
 }
 
 // mayTry reports whether a look for g should try k, which is idle: a request of
 // the line may get it, and has not seen it held since it came or was polled for.
 // A request that only tries does not overtake those that wait in other lines.
-func (g *Group) mayTry(k *State) bool {
+func (t *Table) mayTry(g *Group, k *State) bool {
 	if k.phase != idle {
 		return false
 	}
 	seen := k.seenBy(g.mode())
-	return g.tries > 0 && seen < g.last && k.waits == g.waits || g.waits > 0 && seen < g.fresh
+	return g.tries > 0 && seen < g.last && k.waits == g.waits ||
+		g.waits > 0 && seen < g.fresh && (k.rests == 0 || k.rests <= t.config.Now())
 }
 
 // mode returns the mode in which the next look tries keys.

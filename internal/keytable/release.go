@@ -67,10 +67,13 @@ func (t *Table) release(h *Hold, r **reply) error {
 	if delete(k.readers, h); len(k.readers) > 0 {
 		return nil
 	}
-	if next := k.nextInLine(); next != nil && t.mayPass(k) {
-		k.acquired = t.config.Now()
-		t.grant(k, next)
-		return nil
+	if next := k.nextInLine(); next != nil {
+		if t.mayPass(k) {
+			k.acquired = t.config.Now()
+			t.grant(k, next)
+			return nil
+		}
+		k.yields = t.config.HandOver > 0
 	}
 	t.giveBack(k)
 	if t.config.AsyncUnlock {
@@ -126,19 +129,20 @@ func (t *Table) expire(r *reply, err error) {
 // (nil), or lost. If a statement under way tries it after that, it stays
 // requested.
 //
-// If this process has kept the key for as long as it may, its waiting callers
-// pause, so that another process gets it.
+// If this process has kept the key for as long as it may, and has callers that
+// wait, it rests, so that another process gets it.
 func (t *Table) freed(k *State, err error) {
 	t.held--
 	k.owner.held--
 	t.answer(k, err)
 	k.owner, k.hold, k.readers = nil, nil, nil
+	if k.yields && err == nil {
+		k.rests = t.config.Now() + t.config.YieldFor
+	}
+	k.yields = false
 	if k.retaken {
 		k.retaken = false
 		return
 	}
 	t.turn(k, idle)
-	if now := t.config.Now; err == nil && t.config.HandOver > 0 && k.own.waits > 0 && k.own.tries == 0 && now()-k.since >= t.config.HandOver {
-		t.poll(&k.own, now()+t.config.YieldFor)
-	}
 }
