@@ -55,8 +55,7 @@ func (s *Session) Lock(ctx context.Context, key Key) (*Lock, error) {
 
 // TryAny acquires one of keys that is free, in one round trip for any number of
 // them. Of up to 64 keys it is the first that is free. It returns ErrHeld if
-// none is free. Its other errors are those of
-// TryLock. Without keys it fails.
+// none is free. Its other errors are those of TryLock. Without keys it fails.
 func (s *Session) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	if err := s.useSecrets(ctx, keys, false); err != nil {
 		return nil, err

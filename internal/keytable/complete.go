@@ -127,9 +127,9 @@ func (t *Table) reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, M
 	b.clear()
 }
 
-// Lose notes, once, that o is lost, with all that it held, and with b, which may be
-// under way. The calls that b has tried for fail with err. It returns the holds
-// that have ended, for the source to announce.
+// Lose notes, once, that o is lost, with all that it held, and with b, which may
+// be under way. The calls that b has tried for fail with err. It returns the
+// holds that have ended, for the source to announce.
 func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 	t.mu.Lock()
 	defer t.unlock()

@@ -79,10 +79,11 @@ func (e *FullError) Is(target error) bool { return target == ErrHeld }
 //   - keys has a state for a key exactly while the key is not idle, a request is
 //     in its line, or a group that is in use has it. So memory is bounded by holds
 //     and calls, not by the keys ever seen.
-//   - A request that is not decided is in the line of one group, or in stacks.
-//   - A group with a line is in one of these conditions: it is in wanted, a look
-//     for it is under way, one of its keys is in transit, it is in polls, or all
-//     its keys are held here. settle restores this.
+//   - A request that is not decided is in the line of one group, in stacks, or in
+//     a batch.
+//   - A group with a line is in wanted or in polls, a look for it is under way, one
+//     of its keys is in transit, or all its keys are held here. settle restores
+//     this.
 type Table struct {
 	config Config
 

@@ -12,7 +12,7 @@ type Want struct {
 	Part  bool // it is one of several requests of a call, which the caller counts itself
 
 	Label string // for the holds that it gets
-	Info  any    // for the source: see [Table.Waits]
+	Info  any    // for the source: see [Table.EachWait]
 }
 
 // A Request is one call. The table's mu protects it.

@@ -20,7 +20,7 @@ const maxInDriver = 4
 const hangs = 500 * time.Millisecond
 
 // probePause is the pause between two such probes.
-const probePause = 200 * time.Millisecond // between two such questions
+const probePause = 200 * time.Millisecond
 
 // maxBeside is how many attempts may start while one hangs. A server may
 // respond quickly to a probe and be slow to connect.

@@ -30,8 +30,8 @@ func (c *connection) exchange(beat bool) bool {
 }
 
 // prepare takes a batch of up to limit keys off the table, and makes a statement
-// of it: a loss may come before the statement is sent, and the table then forgets
-// the keys of the batch. It reports whether to send the statement.
+// of it. That comes first, because the table forgets the keys of the batch if c
+// is lost before the statement is sent. It reports whether to send the statement.
 func (c *connection) prepare(limit int, beat bool) bool {
 	s := c.s
 	s.mu.Lock()

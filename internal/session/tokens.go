@@ -20,8 +20,8 @@ type tokenRequest struct {
 	done  chan struct{}
 }
 
-// Token returns a fencing token for h, a hold of s, drawn from now on. If again is false, it
-// may be one that the database has reserved before.
+// Token returns a fencing token for h, a hold of s, drawn from now on. If again
+// is false, it may be one that the database has reserved before.
 func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dialect.Token, error) {
 	c := h.Owner().Life.(*connection)
 	if !again {
