@@ -18,24 +18,6 @@ func TestBootTimeGoesOn(t *testing.T) {
 	}
 }
 
-// The boot clock is read again after a while, and not for each statement.
-func TestBootOffset(t *testing.T) {
-	asleep, reads := time.Duration(0), 0
-	boot := func() time.Duration { reads++; return Now() + asleep }
-	var o bootOffset
-	o.refresh(boot)
-	o.refresh(boot)
-	if reads != 1 {
-		t.Errorf("%d reads, want 1", reads)
-	}
-	asleep = time.Hour
-	o.read -= bootEvery
-	o.refresh(boot)
-	if o.offset > time.Hour || o.offset < time.Hour-time.Second {
-		t.Errorf("the offset after an hour of suspend is %v", o.offset)
-	}
-}
-
 // The margin covers the clock assumptions of docs/safety.md: a step of the
 // server's clock by σ, the drift of clocks over the lease, and 100 ms for timers
 // that are late.

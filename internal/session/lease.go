@@ -24,7 +24,6 @@ type lease struct {
 	deadlineBoot atomic.Int64 // by Options.bootTime
 
 	// protected by Session.mu
-	boot     bootOffset
 	doubtful bool
 	timer    *time.Timer   // for the deadline, or for a statement without a response
 	alarm    time.Duration // when the timer fires at the latest; never after what is due next
@@ -70,9 +69,7 @@ func (c *connection) remaining() time.Duration {
 
 // sending notes that a statement is about to be sent. s.mu is held.
 func (c *connection) sending() {
-	c.boot.refresh(c.s.options.bootTime)
-	c.underWay, c.sent = true, Now()
-	c.sentBoot = c.sent + c.boot.offset
+	c.underWay, c.sent, c.sentBoot = true, Now(), c.s.options.bootTime()
 	c.arm()
 }
 
