@@ -74,19 +74,6 @@ func (b *Batch) Brings() (n int) {
 	return n
 }
 
-// Size returns how many keys the batch carries.
-func (b *Batch) Size() (n int) { return len(b.Releases) + len(b.states) + b.singles() }
-
-// singles returns how many looks are for a single key, which need no memory.
-func (b *Batch) singles() (n int) {
-	for i := range b.Looks {
-		if b.Looks[i].group.ids == nil {
-			n++
-		}
-	}
-	return n
-}
-
 // clear empties b.
 func (b *Batch) clear() {
 	clear(b.Releases)
