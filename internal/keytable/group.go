@@ -142,15 +142,21 @@ func (t *Table) touch(g *Group) {
 	}
 }
 
-// settle settles all groups that were touched.
+// settle settles all groups that were touched. A stack in the queue may get what
+// another owner has given back: the source looks again.
 func (t *Table) settle() {
+	stacks := false
 	for i := 0; i < len(t.touched); i++ { // a group that is dropped touches no other
 		g := t.touched[i]
 		t.touched[i] = nil
 		g.touched = false
+		stacks = stacks || g.stacks > 0
 		t.settleGroup(g)
 	}
 	t.touched = t.touched[:0]
+	if stacks && len(t.stacks) > 0 {
+		t.queued()
+	}
 }
 
 // settleGroup rejects the requests that have seen each key of g held, and sees

@@ -29,7 +29,6 @@ func (t *Table) placeStack(r *Request) {
 	r.known = true
 	t.arrive(&r.arrival)
 	t.stacks = append(t.stacks, r)
-	t.queued()
 }
 
 // usable returns how many keys of g a stack may try now, and whether something
@@ -167,7 +166,6 @@ func (t *Table) completeStack(o *Owner, b *Batch, s *Stack, at time.Duration) {
 	case s.Failed >= 0:
 		r.wide = s.Failed + 1
 		t.stacks = append(t.stacks, r)
-		t.queued()
 	case r.decided:
 		for i, keys := range s.Levels {
 			t.give(keys[s.Won[i]])
