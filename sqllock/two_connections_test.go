@@ -2,6 +2,7 @@ package sqllock_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,5 +52,52 @@ func TestSetAfterReleaseOfOtherConnection(t *testing.T) {
 			break
 		}
 		first = mustLock(t, s, sqllock.ID(999))
+	}
+}
+
+// A burst of callers fills the first connection. The rest of them go to the next
+// one at once.
+func TestBurstGoesToTheNextConnection(t *testing.T) {
+	t.Parallel()
+	s := session(t, "pgx", pgtest.Database(t), sqllock.WithMaxConns(2))
+	var first *sqllock.Lock
+	for i := range 1000 { // the first connection is full
+		first = mustLock(t, s, sqllock.ID(int64(i)))
+	}
+	lockertest.Eventually(t, "there is another connection", func() bool {
+		if err := mustLock(t, s, sqllock.ID(-1)).Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		return len(s.Connections()) == 2
+	})
+	if err := first.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	for range 60 {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		var locks sqllock.Locks
+		start := make(chan struct{})
+		for i := range 900 {
+			wg.Go(func() {
+				<-start
+				lock, err := s.TryLock(t.Context(), sqllock.ID(int64(2000+i)))
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					t.Errorf("TryLock: %v, want a lock", err)
+				}
+				locks = append(locks, lock)
+			})
+		}
+		close(start)
+		wg.Wait()
+		if t.Failed() {
+			break
+		}
+		for _, l := range locks {
+			wg.Go(func() { _ = l.Unlock() })
+		}
+		wg.Wait()
 	}
 }

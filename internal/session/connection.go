@@ -85,6 +85,7 @@ func (c *connection) lose(why loss) {
 	c.slot.lost()
 	s.left.remember(c)
 	ends := s.Table.Lose(&c.owner, &c.batch, errLost)
+	c.passOn()
 	s.counters.lost(why.cause, len(ends))
 	s.mu.Unlock()
 	s.poller.Look() // no batch may come to have the keys of waiters tried again

@@ -48,6 +48,9 @@ func (c *connection) prepare(limit int, beat bool) bool {
 		s.grow()
 	}
 	c.brings = c.batch.Brings()
+	if !limits.ReleasesOnly {
+		c.passOn() // it may be full now
+	}
 	if c.batch.Starved {
 		s.lookFirst(c)
 	}

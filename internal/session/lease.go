@@ -123,6 +123,7 @@ func (c *connection) check() {
 	if c.underWay && !c.doubtful && Now() >= c.sent+s.options.timeout {
 		c.doubtful = true
 		c.slot.setAway(errNoAnswer)
+		c.passOn()
 	}
 	c.alarm = forever // it has just fired
 	c.arm()

@@ -54,6 +54,14 @@ func (s *Session) chosen() *connection {
 	return best
 }
 
+// passOn wakes the connection that requests go to, if that is not c any more: it
+// may have been woken for what is queued, and have left it to c. s.mu is held.
+func (c *connection) passOn() {
+	if next := c.s.chosen(); next != nil && next != c {
+		signal(next.slot.wake)
+	}
+}
+
 // isFull reports whether c has as many locks as a connection should.
 func (s *Session) isFull(c *connection) bool {
 	return s.options.perConn > 0 && c.load() >= s.options.perConn
