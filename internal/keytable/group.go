@@ -200,7 +200,7 @@ func (g *Group) mayTry(k *State) bool {
 		return false
 	}
 	seen := k.seenBy(g.mode())
-	return g.tries > 0 && seen < g.last && k.waits == g.waits || g.waits > 0 && seen < g.fresh
+	return g.tries > 0 && seen < g.last && k.waits == g.waits || g.waits > 0 && seen < g.fresh && k.rest == 0
 }
 
 // mode returns the mode in which the next look tries keys.

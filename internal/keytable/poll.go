@@ -33,6 +33,11 @@ func (t *Table) Poll() (left int) {
 	for g := range t.polls {
 		if g.due == 0 || g.due <= now {
 			g.fresh = t.calls
+			for _, k := range g.keys {
+				if k.rest <= now {
+					k.rest = 0
+				}
+			}
 			t.want(g)
 		}
 	}

@@ -138,7 +138,9 @@ func (t *Table) freed(k *State, err error) {
 		return
 	}
 	t.turn(k, idle)
-	if now := t.config.Now; err == nil && t.config.HandOver > 0 && k.own.waits > 0 && k.own.tries == 0 && now()-k.since >= t.config.HandOver {
-		t.poll(&k.own, now()+t.config.YieldFor)
+	if err == nil && k.waits > 0 && t.config.HandOver > 0 {
+		if now := t.config.Now(); now-k.since >= t.config.HandOver {
+			k.rest = now + t.config.YieldFor
+		}
 	}
 }

@@ -44,8 +44,9 @@ type State struct {
 	since    time.Duration // since when this process has kept the key, from hand to hand
 	acquired time.Duration // since when its holder has it, or its first reader
 
-	waits   int  // requests that wait for it, in all lines
-	retaken bool // while requested: the statement under way gives it back first
+	waits   int           // requests that wait for it, in all lines
+	rest    time.Duration // no waiting request tries it before: it is another process's turn; 0: now
+	retaken bool          // while requested: the statement under way gives it back first
 
 	// The last request that came before a statement was sent which found the key
 	// held by another session: in any mode, or exclusively. Such a request need
