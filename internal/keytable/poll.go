@@ -33,12 +33,16 @@ func (t *Table) Poll() (left int) {
 	for g := range t.polls {
 		if g.due == 0 || g.due <= now {
 			g.fresh = t.calls
+			may := false // not all of its keys rest
 			for _, k := range g.keys {
 				if k.rest <= now {
 					k.rest = 0
 				}
+				may = may || k.rest == 0
 			}
-			t.want(g)
+			if may {
+				t.want(g)
+			}
 		}
 	}
 	return len(t.polls)
