@@ -12,7 +12,7 @@ type Class struct {
 	Name string
 
 	// Reserved is how many places of each id only requests of this class may
-	// have. They may have the common places, too.
+	// have. They may have the common places, too, once these are full.
 	Reserved int
 
 	// Priority orders the requests that wait for one id in this process: a

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
 type classKey struct{}
@@ -206,6 +208,45 @@ func TestPriorityWithReservedPlaces(t *testing.T) {
 				t.Errorf("%s: %d jobs, want at least about %d; %d persons", tt.name, got, job, served["person"].Load())
 			}
 			t.Logf("%s: %d persons, %d jobs", tt.name, served["person"].Load(), served["job"].Load())
+		})
+	}
+}
+
+// A request takes the reserved places of its class before common ones, which
+// others need: on one of several levels, with many places, and on several
+// databases. Otherwise the others would be rejected although places are free.
+func TestReservedPlacesComeFirst(t *testing.T) {
+	t.Parallel()
+	several := shard.New(sqllock.NewMemory(), sqllock.NewMemory(), sqllock.NewMemory())
+	for _, tt := range []struct {
+		name            string
+		locks           sqllock.Locker
+		limit, reserved int
+		stack           bool
+	}{
+		{"one level", sqllock.NewMemory(), 8, 3, false},
+		{"many places", sqllock.NewMemory(), 100, 10, false},
+		{"several databases", several, 20, 5, false},
+		{"two levels", sqllock.NewMemory(), 8, 3, true},
+		{"two levels with many places", sqllock.NewMemory(), 100, 10, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			users := ratelimit.OneAtATime(tt.locks, "user")
+			total := ratelimit.AtMost(tt.limit, tt.locks, "total", ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person", Reserved: tt.reserved}))
+			for i := range tt.limit {
+				class := "person"
+				if i >= tt.reserved {
+					class = ""
+				}
+				levels := []ratelimit.Level{level(total, "all")}
+				if tt.stack {
+					levels = append(levels, level(users, strconv.Itoa(i)))
+				}
+				if _, err := ratelimit.AcquireAll(as(t.Context(), class), levels...); err != nil {
+					t.Fatalf("request %d of class %q: %v, want a place", i, class, err)
+				}
+			}
 		})
 	}
 }

@@ -86,8 +86,9 @@ func OneAtATime(locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *Lim
 //
 // A [sqllock.Session] tries the slots of an id in one round trip for all callers
 // that want one. A shard.Locker needs one round trip for each database, until one
-// grants. A Locker without TryAny needs one for each slot that is held. n should
-// be small: before a rejection each of the n keys was tried.
+// grants. A Locker without TryAny needs one for each slot that is held. A request
+// of a class with reserved places tries those first, in a round trip of their
+// own. n should be small: before a rejection each of the n keys was tried.
 //
 // AtMost panics like OneAtATime, and if n is not positive.
 func AtMost(n int, locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *Limiter {

@@ -59,7 +59,7 @@ func TestLowLimitOfWideSlots(t *testing.T) {
 	}()
 	wg.Wait()
 	close(done)
-	// Each Session has some locks of its own, such as its mark.
+	// Each Session may have some locks of its own, such as secret checks.
 	if most := <-watched; most > 3*instances+limit+instances*limit {
 		t.Errorf("%d advisory locks at once, want few", most)
 	} else {

@@ -19,7 +19,8 @@ type place struct {
 	limit  int    // how many requests of the id are admitted at a time
 	class  *Class // nil: the request has none
 	slots  slots  // those that the request may take: of its class first, then the common ones
-	want   slots  // those of them that it tries now
+	want   slots  // those of them that it tries now: the reserved ones before the others
+	rest   slots  // those that it tries if none of want is free
 
 	lock    *sqllock.Lock // nil: it is missing, or the level admits without one
 	instead Result        // how the level admits without a lock: DryRun, FailedOpen; "": it does not
@@ -51,6 +52,22 @@ func (p *place) choose() {
 		p.l.holds.limitIs(p.number, p.limit)
 	}
 	p.slots = p.ofClass(all)
+}
+
+// wants sets the slots that the request tries, which are the first of p.slots.
+// A locker may take any of those that it gets in one call. So the reserved ones
+// are tried before the common ones, which other classes need.
+func (p *place) wants(s slots) {
+	p.want, p.rest = s, slots{}
+	if n := s.reserved; n > 0 && n < s.n() {
+		p.want, p.rest = s.upTo(n), slots{first: s.all[n], all: s.all[n:]}
+	}
+}
+
+// widen has the request try the other slots. It reports whether there are any.
+func (p *place) widen() bool {
+	p.want, p.rest = p.rest, slots{}
+	return p.want.n() > 0
 }
 
 // missing reports whether the request still needs a lock of p.

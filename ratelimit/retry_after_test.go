@@ -215,7 +215,7 @@ func TestRetryAfterIsSpread(t *testing.T) {
 
 // Ten clients that were rejected at one moment do what they are told, in whole
 // seconds as HTTP says it. If they return together, one is admitted at a time,
-// and they need 5.5 attempts each on average. With a random part it is 3.2.
+// and they need 6.5 attempts each on average. With a random part it is 3.2.
 func TestClientsThatObey(t *testing.T) {
 	const rounds, clients = 40, 10
 	var attempts atomic.Int64

@@ -136,16 +136,19 @@ func (s *stack) acquire(ctx context.Context) error {
 func (s *stack) try(ctx context.Context) (p *place, err error) {
 	for i := range s.places {
 		p = &s.places[i]
-		if p.want = p.slots; s.last == nil && p.missing() {
-			p.want = p.withoutOvertaking()
+		if p.wants(p.slots); s.last == nil && p.missing() {
+			p.wants(p.withoutOvertaking())
 		}
 		if p.missing() && p.want.n() == 0 {
 			return p, sqllock.ErrHeld // and s has not waited, so it has no place yet
 		}
 	}
 	for i := range s.places {
-		if s.places[i].missing() {
-			if p, err = s.tryTogether(ctx, s.places[i:]); err != nil {
+		for s.places[i].missing() {
+			if p, err = s.tryTogether(ctx, s.places[i:]); err == nil {
+				break
+			}
+			if !errors.Is(err, sqllock.ErrHeld) || !p.widen() {
 				s.giveBack()
 				return p, err
 			}

@@ -22,8 +22,7 @@ func memoryConforms(t *testing.T, run func(*testing.T, lockertest.Fleet)) {
 	})
 }
 
-// newSession opens a Session whose heartbeats come soon, and remove the mark that
-// a wait leaves on the server.
+// newSession opens a Session whose heartbeats come soon.
 func newSession(t *testing.T, db *sql.DB) sqllock.Locker {
 	return sessionOn(t, db, sqllock.WithHeartbeat(100*time.Millisecond))
 }

@@ -144,6 +144,7 @@ var oneKey = keytable.Limits{Keys: 1, Grants: math.MaxInt, Most: math.MaxInt}
 // the connection nothing is.
 func (c *ConnLocker) step(b *keytable.Batch) bool {
 	if !c.table.Prepare(&c.owner, oneKey, b) {
+		c.poller.Look() // a poll may have found that its keys rest
 		return false
 	}
 	var (

@@ -171,7 +171,7 @@ func (t *Table) settleGroup(g *Group) {
 	if g.wanted || g.looking || g.polled && g.tries == 0 {
 		return
 	}
-	transit := false
+	transit, due := false, Forever
 	for _, k := range g.keys {
 		switch {
 		case t.mayTry(g, k):
@@ -179,13 +179,11 @@ func (t *Table) settleGroup(g *Group) {
 			return
 		case k.phase.inTransit():
 			transit = true
+		case k.phase == idle:
+			due = min(due, k.rests)
 		}
 	}
-	if !transit && g.heldHere < len(g.keys) { // other processes hold the rest, or it rests
-		due := time.Duration(0)
-		if g.ids == nil {
-			due = g.keys[0].rests
-		}
+	if !transit && g.heldHere < len(g.keys) { // other processes hold the others, or they rest
 		t.poll(g, due)
 	}
 }

@@ -26,7 +26,7 @@ type Request struct {
 	arrival // if it only tries and is not decided at once
 
 	levels []*Group
-	wide   int  // the level at which it has failed before, plus 1; 0: none
+	wide   bool // it has failed with one key of each level, and tries more now
 	known  bool // it is in Table.stacks or in a batch
 	left   bool // it was decided while it was known: its memory is not used again
 

@@ -101,7 +101,7 @@ func (p *preparation) tryStack(r *Request) bool {
 			return true
 		}
 		width := 1
-		if r.wide == i+1 {
+		if r.wide {
 			width = min((usable+g.stacks-1)/g.stacks, p.Keys-(len(p.states)-from)-(n-i-1))
 		}
 		s.Levels = append(s.Levels, p.choose(g, r, width))
@@ -165,7 +165,7 @@ func (t *Table) completeStack(o *Owner, b *Batch, s *Stack, at time.Duration) {
 	switch {
 	case s.Failed >= 0 && r.decided:
 	case s.Failed >= 0:
-		r.wide = s.Failed + 1
+		r.wide = true
 		t.stacks = append(t.stacks, r)
 		t.queued()
 	case r.decided:
