@@ -41,7 +41,7 @@ var (
 	errPairGroups = errors.New("sqllock: groups are of keys of a Namespace or of ID, not of Pair")
 )
 
-func (hm home) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
+func (hm *home) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
 	levels, err := levelsOf(groups)
 	if err != nil {
 		hm.table.Count(err)

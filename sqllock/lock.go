@@ -26,7 +26,7 @@ type Lock struct {
 	hold keytable.Hold
 	key  Key
 	ctx  context.Context // of the call that took the lock: its values
-	home home
+	home *home
 	tx   *txHolder // of a TxLocker's lock; else nil
 
 	detachable // Bind ignores the lock once it is detached
@@ -73,7 +73,7 @@ func newHold() *keytable.Hold {
 }
 
 // lockOf returns the lock of h, which a call with ctx has acquired as key.
-func (hm home) lockOf(ctx context.Context, h *keytable.Hold, key Key) *Lock {
+func (hm *home) lockOf(ctx context.Context, h *keytable.Hold, key Key) *Lock {
 	l := (*Lock)(h.Holder.(*holder))
 	l.ctx, l.key, l.home = ctx, key, hm
 	return l
@@ -191,7 +191,7 @@ func (l *Lock) wait() error {
 }
 
 // Err is the error of a try, or of an Unlock, that has waited for late.
-func (hm home) Err() error {
+func (hm *home) Err() error {
 	if hm.onLate != nil {
 		hm.onLate()
 	}

@@ -21,8 +21,9 @@ type Memory struct {
 
 // NewMemory returns a Memory without locks.
 func NewMemory() *Memory {
-	hm := home{table: keytable.New(keytable.Config{Now: session.Now, NewHold: newHold, HandOver: keytable.Forever})}
-	return &Memory{home: hm, groups: inside.GroupsBy(hm.tryEach)}
+	m := &Memory{home: home{table: keytable.New(keytable.Config{Now: session.Now, NewHold: newHold, HandOver: keytable.Forever})}}
+	m.groups = inside.GroupsBy(m.tryEach)
+	return m
 }
 
 // TryLock acquires key, or returns ErrHeld or the error of ctx.

@@ -19,7 +19,7 @@ import (
 func (k Key) id() keytable.ID { return keytable.ID{Space: uint8(k.space), Number: k.number} }
 
 // acquire acquires key.
-func (hm home) acquire(ctx context.Context, w keytable.Want, key Key) (*Lock, error) {
+func (hm *home) acquire(ctx context.Context, w keytable.Want, key Key) (*Lock, error) {
 	w.Label = string(key.namespace)
 	h, err := hm.table.Acquire(ctx, w, key.id())
 	if err != nil {
@@ -30,7 +30,7 @@ func (hm home) acquire(ctx context.Context, w keytable.Want, key Key) (*Lock, er
 
 // acquireAny acquires one of keys. The first firm of them are preferred, in
 // their order.
-func (hm home) acquireAny(ctx context.Context, w keytable.Want, keys []Key, firm int) (*Lock, error) {
+func (hm *home) acquireAny(ctx context.Context, w keytable.Want, keys []Key, firm int) (*Lock, error) {
 	switch len(keys) {
 	case 0:
 		hm.table.Count(errNoKeys)
@@ -51,7 +51,7 @@ func (hm home) acquireAny(ctx context.Context, w keytable.Want, keys []Key, firm
 // acquireAll acquires all of keys or none, without waiting. It sorts them,
 // since one order of the keys in all calls keeps sets from rejecting each
 // other.
-func (hm home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Locks, error) {
+func (hm *home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Locks, error) {
 	distinct := slices.Clone(keys)
 	slices.SortFunc(distinct, func(a, b Key) int {
 		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.number, b.number))
@@ -79,7 +79,7 @@ func (hm home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Loc
 
 // acquireEach acquires one key of each level, or none. keyOf returns the key of
 // a level with an id.
-func (hm home) acquireEach(ctx context.Context, w keytable.Want, levels [][]keytable.ID, keyOf func(level int, id keytable.ID) Key) (Locks, error) {
+func (hm *home) acquireEach(ctx context.Context, w keytable.Want, levels [][]keytable.ID, keyOf func(level int, id keytable.ID) Key) (Locks, error) {
 	w.Label = string(keyOf(0, levels[0][0]).namespace)
 	holds, err := hm.table.AcquireEach(ctx, w, levels)
 	if err != nil {
@@ -115,7 +115,7 @@ const (
 
 // awaitAll acquires all of keys, and repeats that until it succeeds or ctx
 // ends. It pauses in between, and holds nothing meanwhile.
-func (hm home) awaitAll(ctx context.Context, try func() (Locks, error)) (Locks, error) {
+func (hm *home) awaitAll(ctx context.Context, try func() (Locks, error)) (Locks, error) {
 	hm.table.AddWaiting(1)
 	defer hm.table.AddWaiting(-1)
 	for pause := setMin; ; pause = min(2*pause, setMax) {

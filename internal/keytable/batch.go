@@ -3,6 +3,7 @@ package keytable
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // A Batch is what one statement carries, in this order: releases, looks, stacks.
@@ -162,13 +163,13 @@ func (p *preparation) releases() {
 
 // looks takes the groups that are wanted.
 func (p *preparation) looks() {
-	wanted := p.wanted
-	p.wanted = nil
-	for i, g := range wanted {
+	n := len(p.wanted)
+	for i := range n {
 		if p.Keys == 0 {
-			p.wanted = append(p.wanted, wanted[i:]...)
-			return
+			n = i
+			break
 		}
+		g := p.wanted[i]
 		g.wanted = false
 		p.touch(g)
 		want := min(g.requests(), len(g.keys))
@@ -192,6 +193,7 @@ func (p *preparation) looks() {
 			p.want(g)
 		}
 	}
+	p.wanted = slices.Delete(p.wanted, 0, n)
 }
 
 // requests returns how many are in the line.

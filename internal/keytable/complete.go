@@ -134,7 +134,7 @@ func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 	t.mu.Lock()
 	defer t.unlock()
 	o.dead = true
-	for _, k := range t.keys {
+	for k := range t.keys.all {
 		if k.owner == o {
 			ends = k.endAll(ends, Lost)
 			t.freed(k, ErrLost)
@@ -210,7 +210,7 @@ func (t *Table) Close(err error) (ends Ends) {
 	defer t.unlock()
 	t.arrivals.each(func(r *Request) { t.decide(r, nil, err) })
 	t.closed = err
-	for _, k := range t.keys {
+	for k := range t.keys.all {
 		ends = k.endAll(ends, Closed)
 		for _, g := range append([]*Group{&k.own}, k.groups...) {
 			g.line.each(func(r *Request) { t.decide(r, nil, err) })

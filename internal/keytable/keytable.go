@@ -24,7 +24,7 @@ import (
 
 // An ID is a key as the database sees it.
 type ID struct {
-	Space  uint8 // a number space of the database
+	Space  uint8 // a number space of the database, below 2
 	Number int64
 }
 
@@ -88,7 +88,7 @@ type Table struct {
 	config Config
 
 	mu       sync.Mutex // protects all that follows, and each State, Group and Request; never held while waiting
-	keys     map[ID]*State
+	keys     keyMap
 	groups   map[ID]*Group // of more keys than one, by the first; those with the same first key are chained
 	wanted   []*Group      // the next batches look for keys of these
 	stacks   []*Request    // the next batches try these
@@ -116,7 +116,7 @@ type Tally struct{ Granted, Denied, Canceled, Failed uint64 }
 
 // New returns an empty table.
 func New(c Config) *Table {
-	t := &Table{config: c, keys: make(map[ID]*State), groups: make(map[ID]*Group), polls: make(map[*Group]struct{})}
+	t := &Table{config: c, keys: keyMap{make(map[int64]*State), make(map[int64]*State)}, groups: make(map[ID]*Group), polls: make(map[*Group]struct{})}
 	t.memory.New = func() any { return &Request{done: make(chan struct{}, 1)} }
 	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
 	if c.Wake == nil {

@@ -211,7 +211,7 @@ func random(t *testing.T, seed uint64) {
 						holds = append(holds, h)
 					case 3:
 						w.Waits = false
-						levels := [][]keytable.ID{ids(2, draw(3), 1), ids(0, 0, sizes[1]), ids(1, 0, sizes[2])}
+						levels := [][]keytable.ID{ids(0, 100+draw(3), 1), ids(0, 0, sizes[1]), ids(1, 0, sizes[2])}
 						holds, err = p.table.AcquireEach(callCtx, w, levels[draw(2):])
 					}
 					end()

@@ -2,8 +2,9 @@ package keytable
 
 import "errors"
 
-// A reply is what a Release waits for: the results of its keys. It is reused
-// only after all of them have come, and its token was taken.
+// A reply is what a Release waits for: the results of its keys. Once its token is
+// in done nothing is written to it any more, so the caller reads it without the
+// table's mu. It is reused only after all results have come.
 type reply struct {
 	arrival
 	errs    []error       // of each key; errPending: to come
@@ -39,7 +40,6 @@ func (t *Table) Release(errs []error, holds ...*Hold) []error {
 		return errs
 	}
 	<-r.done
-	t.mu.Lock()
 	n := 0
 	for i := range errs {
 		if errs[i] == errPending { //nolint:errorlint // a mark
@@ -47,9 +47,7 @@ func (t *Table) Release(errs []error, holds ...*Hold) []error {
 			n++
 		}
 	}
-	expired := r.expired
-	t.mu.Unlock()
-	if !expired {
+	if !r.expired {
 		r.errs = r.errs[:0]
 		t.replies.Put(r)
 	}
@@ -106,8 +104,11 @@ func (t *Table) answer(k *State, err error) {
 		return
 	}
 	k.reply = nil
+	if r.expired {
+		return
+	}
 	r.errs[k.place] = err
-	if r.left--; r.left == 0 && !r.expired {
+	if r.left--; r.left == 0 {
 		t.arrivals.remove(&r.arrival)
 		t.wake(r.done)
 	}

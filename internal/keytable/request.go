@@ -45,7 +45,8 @@ func (t *Table) Acquire(ctx context.Context, w Want, id ID) (*Hold, error) {
 		return nil, t.fail(w, err)
 	}
 	t.mu.Lock()
-	if k := t.keys[id]; k != nil && t.knownHeld(k, w) { // no request is needed
+	k := t.keys.get(id)
+	if k != nil && t.knownHeld(k, w) { // no request is needed
 		t.calls++
 		if !w.Part {
 			t.count(ErrHeld)
@@ -53,8 +54,11 @@ func (t *Table) Acquire(ctx context.Context, w Want, id ID) (*Hold, error) {
 		t.mu.Unlock()
 		return nil, ErrHeld
 	}
+	if k == nil {
+		k = t.newState(id)
+	}
 	r := t.request(w)
-	t.place(r, &t.state(id).own)
+	t.place(r, &k.own)
 	h, _, err := t.await(ctx, r)
 	return h, err
 }

@@ -2,6 +2,7 @@ package keytable
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -58,13 +59,7 @@ func (k *State) mayStack(r *Request, o *Owner) bool {
 // tryStacks takes the stacks that are queued. One that must wait for what is
 // under way stays.
 func (p *preparation) tryStacks() {
-	stacks := p.stacks
-	p.stacks = nil
-	for _, r := range stacks {
-		if !r.decided && !p.tryStack(r) {
-			p.stacks = append(p.stacks, r)
-		}
-	}
+	p.stacks = slices.DeleteFunc(p.stacks, func(r *Request) bool { return r.decided || p.tryStack(r) })
 }
 
 // tryStack adds r to the batch, or decides it. It reports whether r leaves the

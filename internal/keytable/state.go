@@ -64,11 +64,38 @@ func (k *State) ID() ID { return k.id }
 // Mode returns the mode in which the key is requested or held.
 func (k *State) Mode() Mode { return k.mode }
 
+// keyMap has the states of a table by their keys: a map for each space, since a
+// map of numbers is faster than one of IDs.
+type keyMap [spaces]map[int64]*State
+
+// spaces is how many number spaces there are.
+const spaces = 2
+
+func (m *keyMap) get(id ID) *State { return m[id.Space][id.Number] }
+
+func (m *keyMap) len() int { return len(m[0]) + len(m[1]) }
+
+// all yields each state. The caller may remove it.
+func (m *keyMap) all(yield func(*State) bool) {
+	for _, states := range m {
+		for _, k := range states {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
 // state returns the state of a key, which is on the table from now on.
 func (t *Table) state(id ID) *State {
-	if k := t.keys[id]; k != nil {
+	if k := t.keys.get(id); k != nil {
 		return k
 	}
+	return t.newState(id)
+}
+
+// newState is state for a key that is not on the table.
+func (t *Table) newState(id ID) *State {
 	var k *State
 	if n := len(t.idle); n > 0 {
 		k, t.idle = t.idle[n-1], t.idle[:n-1]
@@ -77,7 +104,7 @@ func (t *Table) state(id ID) *State {
 	}
 	k.id, k.one[0] = id, k
 	k.own.keys = k.one[:]
-	t.keys[id] = k
+	t.keys[id.Space][id.Number] = k
 	return k
 }
 
@@ -89,22 +116,27 @@ func (t *Table) forget(k *State) {
 	if k.phase != idle || k.own.inUse() || len(k.groups) > 0 {
 		return
 	}
-	delete(t.keys, k.id)
+	delete(t.keys[k.id.Space], k.id.Number)
 	*k = State{groups: k.groups[:0]}
 	if len(t.idle) < maxIdle {
 		t.idle = append(t.idle, k)
 	}
 }
 
-// turn changes the phase of k, and has all groups that have it settled.
+// turn changes the phase of k, and has those of its groups settled that this
+// concerns: one without a line only if it may be dropped now.
 func (t *Table) turn(k *State, p phase) {
 	was := k.phase
 	k.phase = p
 	k.own.turned(was, p)
-	t.touch(&k.own)
+	if p == idle || k.own.line.first != nil {
+		t.touch(&k.own)
+	}
 	for _, g := range k.groups {
 		g.turned(was, p)
-		t.touch(g)
+		if p == idle || g.line.first != nil {
+			t.touch(g)
+		}
 	}
 }
 

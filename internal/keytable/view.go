@@ -51,7 +51,7 @@ func (t *Table) HeldBy(o *Owner) int {
 func (t *Table) IsIdle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.keys) == 0 && t.waiting == 0
+	return t.keys.len() == 0 && t.waiting == 0
 }
 
 // IsQueued reports whether a batch is to try keys for requests.
@@ -65,7 +65,7 @@ func (t *Table) IsQueued() bool {
 func (t *Table) HeldSince(id ID) (since time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k := t.keys[id]; k != nil && k.phase == held {
+	if k := t.keys.get(id); k != nil && k.phase == held {
 		return k.acquired, true
 	}
 	return 0, false
@@ -82,7 +82,7 @@ func (t *Table) Holds(h *Hold) bool {
 func (t *Table) AllHolds() (all Ends) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, k := range t.keys {
+	for k := range t.keys.all {
 		if k.hold != nil {
 			all = append(all, k.hold)
 		}
@@ -98,7 +98,7 @@ func (t *Table) AllHolds() (all Ends) {
 func (t *Table) IsOrphaned(id ID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.keys[id]
+	k := t.keys.get(id)
 	switch {
 	case k == nil:
 		return false
@@ -122,7 +122,7 @@ type View struct {
 func (t *Table) Each(o *Owner, f func(View)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, k := range t.keys {
+	for k := range t.keys.all {
 		if k.owner != o {
 			continue
 		}
@@ -173,7 +173,7 @@ func (t *Table) EachWait(f func(id ID, info any)) {
 			}
 		})
 	}
-	for _, k := range t.keys {
+	for k := range t.keys.all {
 		tell(&k.own)
 	}
 	for _, g := range t.groups {
@@ -187,7 +187,7 @@ func (t *Table) EachWait(f func(id ID, info any)) {
 func (t *Table) AnswerAll(err error) {
 	t.mu.Lock()
 	defer t.unlock()
-	for _, k := range t.keys {
+	for k := range t.keys.all {
 		t.answer(k, err)
 	}
 }
