@@ -39,7 +39,7 @@ func (hm *home) acquireAny(ctx context.Context, w keytable.Want, keys []Key, fir
 		return hm.acquire(ctx, w, keys[0])
 	}
 	w.Label = string(keys[0].namespace)
-	h, err := hm.table.AcquireAny(ctx, w, len(keys), func(i int) keytable.ID { return keys[i].id() }, firm)
+	h, err := hm.table.AcquireAny(ctx, w, idsOf(keys), firm)
 	if err != nil {
 		return nil, callError(ctx, err)
 	}
@@ -63,13 +63,11 @@ func (hm *home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Lo
 		}
 		return nil, errNoKeys
 	}
-	levels := make([][]keytable.ID, len(distinct))
-	ids := make([]keytable.ID, len(distinct))
-	for i, k := range distinct {
-		ids[i] = k.id()
-		levels[i] = ids[i : i+1]
+	groups := make([][]Key, len(distinct))
+	for i := range groups {
+		groups[i] = distinct[i : i+1]
 	}
-	locks, err := hm.acquireEach(ctx, w, levels, func(level int, _ keytable.ID) Key { return distinct[level] })
+	locks, err := hm.acquireEach(ctx, w, groups)
 	var full *keytable.FullError
 	if errors.As(err, &full) {
 		return nil, ErrHeld
@@ -77,19 +75,29 @@ func (hm *home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Lo
 	return locks, err
 }
 
-// acquireEach acquires one key of each level, or none. keyOf returns the key of
-// a level with an id.
-func (hm *home) acquireEach(ctx context.Context, w keytable.Want, levels [][]keytable.ID, keyOf func(level int, id keytable.ID) Key) (Locks, error) {
-	w.Label = string(keyOf(0, levels[0][0]).namespace)
+// acquireEach acquires one key of each group, or none.
+func (hm *home) acquireEach(ctx context.Context, w keytable.Want, groups [][]Key) (Locks, error) {
+	levels := make([]keytable.Keys, len(groups))
+	for i, keys := range groups {
+		levels[i] = idsOf(keys)
+	}
+	w.Label = string(groups[0][0].namespace)
 	holds, err := hm.table.AcquireEach(ctx, w, levels)
 	if err != nil {
 		return nil, callError(ctx, err)
 	}
 	locks := make(Locks, len(holds))
 	for i, h := range holds {
-		locks[i] = hm.lockOf(ctx, h, keyOf(i, h.ID()))
+		id := h.ID()
+		j := slices.IndexFunc(groups[i], func(k Key) bool { return k.id() == id })
+		locks[i] = hm.lockOf(ctx, h, groups[i][j])
 	}
 	return locks, nil
+}
+
+// idsOf returns keys as the key table knows them.
+func idsOf(keys []Key) keytable.Keys {
+	return keytable.Keys{N: len(keys), At: func(i int) keytable.ID { return keys[i].id() }}
 }
 
 // callError returns err of a call with ctx, with the loss of a lock that has

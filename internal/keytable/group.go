@@ -55,18 +55,18 @@ func (g *Group) turned(from, to phase) {
 	}
 }
 
-// group returns the group of these keys, which is on the table from now on. at
-// returns each of n keys. The first firm of them are tried in their order.
-func (t *Table) group(n int, at func(int) ID, firm int) *Group {
-	first := at(0)
+// group returns the group of keys, which is on the table from now on. The first
+// firm of them are tried in their order.
+func (t *Table) group(keys Keys, firm int) *Group {
+	first := keys.At(0)
 	for g := t.groups[first]; g != nil; g = g.chain {
-		if g.has(n, at, firm) {
+		if g.has(keys, firm) {
 			return g
 		}
 	}
-	g := &Group{firm: firm, ids: make([]ID, n), keys: make([]*State, 0, n)}
+	g := &Group{firm: firm, ids: make([]ID, keys.N), keys: make([]*State, 0, keys.N)}
 	for i := range g.ids {
-		g.ids[i] = at(i)
+		g.ids[i] = keys.At(i)
 		k := t.state(g.ids[i])
 		if m := len(k.groups); m > 0 && k.groups[m-1] == g { // a key twice
 			continue
@@ -84,13 +84,13 @@ func (t *Table) group(n int, at func(int) ID, firm int) *Group {
 	return g
 }
 
-// has reports whether g is the group of these keys.
-func (g *Group) has(n int, at func(int) ID, firm int) bool {
-	if n != len(g.ids) || firm != g.firm {
+// has reports whether g is the group of keys.
+func (g *Group) has(keys Keys, firm int) bool {
+	if keys.N != len(g.ids) || firm != g.firm {
 		return false
 	}
 	for i, id := range g.ids {
-		if at(i) != id {
+		if keys.At(i) != id {
 			return false
 		}
 	}

@@ -152,6 +152,10 @@ func ids(space uint8, from, n int) (all []keytable.ID) {
 	return all
 }
 
+func keysOf(ids []keytable.ID) keytable.Keys {
+	return keytable.Keys{N: len(ids), At: func(i int) keytable.ID { return ids[i] }}
+}
+
 // Processes with random callers share a database. No key is held twice, every
 // call ends, and nothing is left.
 func TestRandom(t *testing.T) {
@@ -207,12 +211,16 @@ func random(t *testing.T, seed uint64) {
 						if draw(2) == 0 {
 							keys = ids(1, 0, sizes[2])
 						}
-						h, err = p.table.AcquireAny(callCtx, w, len(keys), func(i int) keytable.ID { return keys[i] }, draw(2)*min(2, len(keys)))
+						h, err = p.table.AcquireAny(callCtx, w, keysOf(keys), draw(2)*min(2, len(keys)))
 						holds = append(holds, h)
 					case 3:
 						w.Waits = false
 						levels := [][]keytable.ID{ids(0, 100+draw(3), 1), ids(0, 0, sizes[1]), ids(1, 0, sizes[2])}
-						holds, err = p.table.AcquireEach(callCtx, w, levels[draw(2):])
+						var each []keytable.Keys
+						for _, ids := range levels[draw(2):] {
+							each = append(each, keysOf(ids))
+						}
+						holds, err = p.table.AcquireEach(callCtx, w, each)
 					}
 					end()
 					if err != nil {

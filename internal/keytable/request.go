@@ -68,15 +68,21 @@ func (t *Table) knownHeld(k *State, w Want) bool {
 	return !w.Waits && t.closed == nil && k.phase == held && (w.Mode == Exclusive || k.mode == Exclusive || k.ahead(Shared) > 0)
 }
 
-// AcquireAny acquires one of n keys, or waits for one. at returns each of them.
-// The first firm of them are tried in their order.
-func (t *Table) AcquireAny(ctx context.Context, w Want, n int, at func(int) ID, firm int) (*Hold, error) {
+// Keys are N keys, of which a call wants one. At returns each of them.
+type Keys struct {
+	N  int
+	At func(int) ID
+}
+
+// AcquireAny acquires one of keys, or waits for one. The first firm of them are
+// tried in their order.
+func (t *Table) AcquireAny(ctx context.Context, w Want, keys Keys, firm int) (*Hold, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, t.fail(w, err)
 	}
 	t.mu.Lock()
 	r := t.request(w)
-	t.place(r, t.group(n, at, firm))
+	t.place(r, t.group(keys, firm))
 	h, _, err := t.await(ctx, r)
 	return h, err
 }
@@ -84,18 +90,18 @@ func (t *Table) AcquireAny(ctx context.Context, w Want, n int, at func(int) ID, 
 // AcquireEach acquires one key of each level, or none, without waiting. The
 // levels have no key in common. If no key of a level is free, the error is a
 // *FullError. Holds are in the order of levels.
-func (t *Table) AcquireEach(ctx context.Context, w Want, levels [][]ID) ([]*Hold, error) {
+func (t *Table) AcquireEach(ctx context.Context, w Want, levels []Keys) ([]*Hold, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, t.fail(w, err)
 	}
 	t.mu.Lock()
 	r := t.request(w)
 	r.levels = make([]*Group, len(levels))
-	for i, ids := range levels {
-		if len(ids) == 1 {
-			r.levels[i] = &t.state(ids[0]).own
+	for i, keys := range levels {
+		if keys.N == 1 {
+			r.levels[i] = &t.state(keys.At(0)).own
 		} else {
-			r.levels[i] = t.group(len(ids), func(i int) ID { return ids[i] }, 0)
+			r.levels[i] = t.group(keys, 0)
 		}
 	}
 	t.placeStack(r)

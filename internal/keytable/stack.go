@@ -18,7 +18,7 @@ func (t *Table) placeStack(r *Request) {
 		return
 	}
 	for i, g := range r.levels {
-		if usable, transit := g.usable(r, nil); usable == 0 && !transit {
+		if !g.mayServe(r) {
 			t.decide(r, nil, &FullError{Level: i})
 			return
 		}
@@ -33,18 +33,9 @@ func (t *Table) placeStack(r *Request) {
 	t.queued()
 }
 
-// usable returns how many keys of g a stack may try now, and whether something
-// is under way for others. o gives keys back in the same statement.
-func (g *Group) usable(r *Request, o *Owner) (n int, transit bool) {
-	for _, k := range g.keys {
-		switch {
-		case k.mayStack(r, o):
-			n++
-		case k.phase.inTransit():
-			transit = true
-		}
-	}
-	return n, transit
+// mayServe reports whether r may try a key of g, now or after what is under way.
+func (g *Group) mayServe(r *Request) bool {
+	return slices.ContainsFunc(g.keys, func(k *State) bool { return k.mayStack(r, nil) || k.phase.inTransit() })
 }
 
 // mayStack reports whether a stack may try k now. It has not seen k held since
@@ -86,20 +77,25 @@ func (p *preparation) tryStack(r *Request) bool {
 	from, s := len(p.states), p.stack()
 	*s = Stack{Levels: s.Levels[:0], Won: s.Won[:0], request: r}
 	for i, g := range r.levels {
-		usable, transit := g.usable(r, p.owner)
-		if usable == 0 || len(p.states)-from+n-i > p.Keys {
+		room := p.Keys - (len(p.states) - from) - (n - i - 1)
+		if room <= 0 {
 			p.cut(from)
-			if usable > 0 || transit {
+			return false
+		}
+		width := 1
+		if r.wide {
+			width = min(p.share(g, r), room)
+		}
+		keys := p.choose(g, r, width)
+		if len(keys) == 0 {
+			p.cut(from)
+			if g.mayServe(r) {
 				return false
 			}
 			p.denyStack(r, &FullError{Level: i})
 			return true
 		}
-		width := 1
-		if r.wide {
-			width = min((usable+g.stacks-1)/g.stacks, p.Keys-(len(p.states)-from)-(n-i-1))
-		}
-		s.Levels = append(s.Levels, p.choose(g, r, width))
+		s.Levels = append(s.Levels, keys)
 	}
 	p.Keys -= len(p.states) - from
 	p.Grants -= n
@@ -119,7 +115,19 @@ func (t *Table) denyStack(r *Request, err error) {
 	}
 }
 
-// choose returns so many of the keys of g that r may try, which has as many.
+// share returns how many keys of g are for r, beside the other stacks: one at
+// least.
+func (p *preparation) share(g *Group, r *Request) int {
+	usable := 0
+	for _, k := range g.keys {
+		if k.mayStack(r, p.owner) {
+			usable++
+		}
+	}
+	return max(1, (usable+g.stacks-1)/g.stacks)
+}
+
+// choose returns up to n of the keys of g that r may try.
 func (p *preparation) choose(g *Group, r *Request, n int) []*State {
 	from, start := len(p.states), rand.IntN(len(g.keys)) //nolint:gosec // to keep processes out of each other's way
 	for i := range g.keys {
