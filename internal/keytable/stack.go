@@ -1,6 +1,7 @@
 package keytable
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -15,6 +16,10 @@ func (t *Table) placeStack(r *Request) {
 	}
 	if t.closed != nil {
 		t.decide(r, nil, t.closed)
+		return
+	}
+	if r.repeats() {
+		t.decide(r, nil, errTwoLevels)
 		return
 	}
 	for i, g := range r.levels {
@@ -32,6 +37,34 @@ func (t *Table) placeStack(r *Request) {
 	t.stacks = append(t.stacks, r)
 	t.queued()
 }
+
+var errTwoLevels = errors.New("sqllock: a key is in two groups")
+
+// repeats reports whether two levels of r have a key in common. It looks at each
+// key but those of the largest level.
+func (r *Request) repeats() bool {
+	largest := 0
+	for i, g := range r.levels {
+		if len(g.keys) > len(r.levels[largest].keys) {
+			largest = i
+		}
+	}
+	for i, g := range r.levels {
+		if i == largest {
+			continue
+		}
+		for _, k := range g.keys {
+			if k.stack == r.number || k.isIn(r.levels[largest]) {
+				return true
+			}
+			k.stack = r.number
+		}
+	}
+	return false
+}
+
+// isIn reports whether k is a key of g.
+func (k *State) isIn(g *Group) bool { return g == &k.own || slices.Contains(k.groups, g) }
 
 // mayServe reports whether r may try a key of g, now or after what is under way.
 func (g *Group) mayServe(r *Request) bool {

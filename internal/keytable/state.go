@@ -44,6 +44,7 @@ type State struct {
 	since    time.Duration // since when this process has kept the key, from hand to hand
 	acquired time.Duration // since when its holder has it, or its first reader
 
+	stack   uint64        // the last request that wanted it on one of several levels
 	waits   int           // requests that wait for it, in all lines
 	retaken bool          // while requested: the statement under way gives it back first
 	yields  bool          // while releasing or freeing: it rests when it was given back
