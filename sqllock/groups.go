@@ -18,8 +18,8 @@ type groups = inside.Groups
 // If every key of a group was seen held, the error is a *[inside.FullError],
 // which matches ErrHeld. Its other errors are those of TryLock, and ErrCapacity
 // for more groups than WithMaxHeld allows. Without groups, with an empty group,
-// or with keys of [Pair] it fails. The same key twice in one group counts once.
-// No key may be in two groups, and the keys of a group are of one kind.
+// with a key in two groups, or with keys of [Pair] it fails. The same key twice
+// in one group counts once. The keys of a group are of one kind.
 //
 // A call never holds a part of its groups while it waits. It does not overtake
 // a caller of this process that waits for a key. With lease tables and MariaDB,

@@ -23,6 +23,7 @@ type Group struct {
 	heldHere int           // keys that are held by callers of this process
 	busy     int           // keys that are not idle
 	stacks   int           // stacks that want a key of it
+	stack    uint64        // the last of them
 	looking  bool          // a look is under way
 	wide     bool          // a narrow look has not been enough
 	wanted   bool          // it is in Table.wanted

@@ -87,9 +87,9 @@ func (t *Table) AcquireAny(ctx context.Context, w Want, keys Keys, firm int) (*H
 	return h, err
 }
 
-// AcquireEach acquires one key of each level, or none, without waiting. The
-// levels have no key in common. If no key of a level is free, the error is a
-// *FullError. Holds are in the order of levels.
+// AcquireEach acquires one key of each level, or none, without waiting. If no
+// key of a level is free, the error is a *FullError. If levels have a key in
+// common, it fails. Holds are in the order of levels.
 func (t *Table) AcquireEach(ctx context.Context, w Want, levels []Keys) ([]*Hold, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, t.fail(w, err)

@@ -1,6 +1,7 @@
 package keytable
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -17,6 +18,10 @@ func (t *Table) placeStack(r *Request) {
 		t.decide(r, nil, t.closed)
 		return
 	}
+	if r.overlaps() {
+		t.decide(r, nil, errOverlap)
+		return
+	}
 	for i, g := range r.levels {
 		if !g.mayServe(r) {
 			t.decide(r, nil, &FullError{Level: i})
@@ -31,6 +36,40 @@ func (t *Table) placeStack(r *Request) {
 	t.arrive(&r.arrival)
 	t.stacks = append(t.stacks, r)
 	t.queued()
+}
+
+// errOverlap rejects a stack that could get one key twice: its owner would have
+// it twice, and give it back once.
+var errOverlap = errors.New("sqllock: a key is in two groups")
+
+// overlaps reports whether two levels of r have a key in common. It does not walk
+// the largest of them, as the keys of the others know all their groups.
+func (r *Request) overlaps() bool {
+	var largest *Group
+	for _, g := range r.levels {
+		if g.stack == r.number {
+			return true
+		}
+		g.stack = r.number
+		if largest == nil || len(g.keys) > len(largest.keys) {
+			largest = g
+		}
+	}
+	for _, g := range r.levels {
+		if g != largest && slices.ContainsFunc(g.keys, func(k *State) bool { return k.isOfAnother(g) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOfAnother reports whether k is in another level of the stack that has come to
+// g last.
+func (k *State) isOfAnother(g *Group) bool {
+	if of := &k.own; of != g && of.stack == g.stack {
+		return true
+	}
+	return slices.ContainsFunc(k.groups, func(of *Group) bool { return of != g && of.stack == g.stack })
 }
 
 // mayServe reports whether r may try a key of g, now or after what is under way.
