@@ -45,6 +45,7 @@ type ConnLocker struct {
 	owner   keytable.Owner
 	working atomic.Bool // a goroutine sends
 	pending atomic.Bool // it must look again for something to send
+	later   atomic.Bool // it is about to look again, after a pause
 	doubt   atomic.Bool // a call ended without a response: the connection is destroyed
 
 	mu      sync.Mutex     // protects what follows
@@ -137,6 +138,17 @@ func (c *ConnLocker) work() {
 	}()
 }
 
+// workLater has what has failed tried again after a pause: there may be no other
+// call. There is one such pause at a time, however many calls come meanwhile.
+func (c *ConnLocker) workLater() {
+	if c.later.CompareAndSwap(false, true) {
+		time.AfterFunc(awayPause, func() {
+			c.later.Store(false)
+			c.work()
+		})
+	}
+}
+
 // oneKey has a batch carry one key.
 var oneKey = keytable.Limits{Keys: 1, Grants: math.MaxInt, Most: math.MaxInt}
 
@@ -165,7 +177,7 @@ func (c *ConnLocker) step(b *keytable.Batch) bool {
 	case err != nil: // the session lives: its owner's transaction has failed, say
 		c.table.Reconcile(&c.owner, b, session.Now(), func(keytable.ID, keytable.Mode) bool { return release }, session.FromDialect(err))
 		c.table.Stall(&c.owner, session.FromDialect(err))
-		time.AfterFunc(awayPause, c.work) // there may be no other call
+		c.workLater()
 	default:
 		if ok && !release {
 			b.Looks[0].Won = append(b.Looks[0].Won, 0)

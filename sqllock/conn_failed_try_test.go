@@ -1,6 +1,7 @@
 package sqllock_test
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
 	"strings"
@@ -69,6 +70,47 @@ func TestConnDoesNotInsist(t *testing.T) {
 		time.Sleep(200 * time.Millisecond) // time for statements that should not come
 		if n := releases.Load(); n > 4 {
 			t.Errorf("%d statements to release one lock in 200 ms", n)
+		}
+	})
+}
+
+// However many calls come meanwhile, the locker tries the release once in a
+// while, not once for each of them.
+func TestConnDoesNotInsistForEachCall(t *testing.T) {
+	eachDriver(t, func(t *testing.T, name, dsn string) {
+		var releases atomic.Int64
+		db := openWrapped(t, name, dsn, func(c driver.Conn) driver.Conn {
+			return execConn{hiding(c), func(query string, send func(string) (driver.Result, error)) (driver.Result, error) {
+				if strings.Contains(query, "pg_advisory_unlock") {
+					releases.Add(1)
+				}
+				return send(query)
+			}}
+		})
+		conn := connection(t, db)
+		locks := sqllock.OnConn(conn)
+		lock := mustLock(t, locks, sqllock.ID(1))
+		tx, err := conn.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if _, err := tx.Exec("SELECT 1/0"); err == nil {
+			t.Fatal("no error to fail the transaction")
+		}
+		if err := lock.Unlock(); !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("Unlock in a failed transaction: %v, want ErrUnavailable", err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 50 {
+			_, _ = locks.TryLock(ended, sqllock.ID(2)) // it has a release tried again
+			time.Sleep(2 * time.Millisecond)
+		}
+		before := releases.Load()
+		time.Sleep(time.Second)
+		if n := releases.Load() - before; n > 8 {
+			t.Errorf("%d statements to release one lock in a second without calls", n)
 		}
 	})
 }

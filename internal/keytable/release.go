@@ -65,14 +65,12 @@ func (t *Table) release(h *Hold, r **reply) error {
 	if delete(k.readers, h); len(k.readers) > 0 {
 		return nil
 	}
-	if next := k.nextInLine(); next != nil {
-		if t.mayPass(k) {
-			k.acquired = t.config.Now()
-			t.grant(k, next)
-			return nil
-		}
-		k.yields = t.config.HandOver > 0
+	if next := k.nextInLine(); next != nil && t.mayPass(k) {
+		k.acquired = t.config.Now()
+		t.grant(k, next)
+		return nil
 	}
+	k.yields = t.mustYield(k)
 	t.giveBack(k)
 	if t.config.AsyncUnlock {
 		return nil
@@ -126,6 +124,12 @@ func (t *Table) expire(r *reply, err error) {
 	t.wake(r.done)
 }
 
+// mustYield reports whether callers wait for k, and this process has kept it for
+// as long as it may.
+func (t *Table) mustYield(k *State) bool {
+	return k.waits > 0 && t.config.HandOver > 0 && t.config.Now()-k.since >= t.config.HandOver
+}
+
 // freed notes that this process does not have k any more: it was given back
 // (nil), or lost. If a statement under way tries it after that, it stays
 // requested.
@@ -137,7 +141,7 @@ func (t *Table) freed(k *State, err error) {
 	k.owner.held--
 	t.answer(k, err)
 	k.owner, k.hold, k.readers = nil, nil, nil
-	if k.yields && err == nil {
+	if err == nil && (k.yields || t.mustYield(k)) { // callers may have come, or left for another key
 		k.rests = t.config.Now() + t.config.YieldFor
 	}
 	k.yields = false

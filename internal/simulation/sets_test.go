@@ -214,10 +214,13 @@ func TestTryEachTooLargeAlone(t *testing.T) {
 // Groups that make no sense are an error, which is not ErrHeld.
 func TestTryEachBadGroups(t *testing.T) {
 	for name, groups := range map[string][][]sqllock.Key{
-		"none":         nil,
-		"empty":        {ids(1), {}},
-		"a key in two": {ids(1, 2), ids(3, 2)},
-		"a pair":       {{sqllock.Pair(1, 1)}},
+		"none":           nil,
+		"empty":          {ids(1), {}},
+		"a key in two":   {ids(1, 2), ids(3, 2)},
+		"one of several": {ids(2), ids(1, 2)},
+		"a group twice":  {ids(1, 2), ids(1, 2)},
+		"a single twice": {ids(1), ids(1)},
+		"a pair":         {{sqllock.Pair(1, 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scripted(t, func(t *testing.T, s *sqllock.Session, _ *stage) {
