@@ -60,11 +60,11 @@ type Limiter struct {
 	classOf func(ctx context.Context) string         // nil: there are no classes
 	classes []Class
 
-	lastSlots atomic.Pointer[idSlots]
-	lines     lines
-	holds     holds
-	decided   map[Result]*atomic.Uint64 // events by result; holds counts those of holds
-	queued    *histogram.Histogram      // of the requests that waited: how long
+	kept    [keptIDs]atomic.Pointer[idSlots]
+	lines   lines
+	holds   holds
+	decided map[Result]*atomic.Uint64 // events by result; holds counts those of holds
+	queued  *histogram.Histogram      // of the requests that waited: how long
 }
 
 // inner lets the middleware call [inside.Refuse] and [inside.Carried].

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"strings"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -28,7 +29,8 @@ func (l *Limiter) slotsOf(id string) slots {
 	if l.most == 1 {
 		return slots{first: l.slotKey(id, 0)}
 	}
-	if last := l.lastSlots.Load(); last != nil && last.id == id {
+	kept := &l.kept[maphash.String(seed, id)%keptIDs]
+	if last := kept.Load(); last != nil && last.id == id {
 		return last.slots
 	}
 	all := make([]sqllock.Key, l.most)
@@ -37,15 +39,16 @@ func (l *Limiter) slotsOf(id string) slots {
 	}
 	s := slots{first: all[0], all: all}
 	if l.most >= worthKeeping {
-		l.lastSlots.Store(&idSlots{strings.Clone(id), s})
+		kept.Store(&idSlots{strings.Clone(id), s})
 	}
 	return s
 }
 
-// worthKeeping is how many slots a Limiter has at least, to keep those of the
-// last id: each is a hash. A limit in total, with one id for all requests,
-// finds them again.
-const worthKeeping = 8
+// A Limiter keeps the slots of up to keptIDs ids, if these have worthKeeping at
+// least: each is a hash. A limit in total, or per tenant, finds them again.
+const keptIDs, worthKeeping = 128, 8
+
+var seed = maphash.MakeSeed()
 
 // An idSlots is the slots of an id.
 type idSlots struct {

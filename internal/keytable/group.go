@@ -11,6 +11,7 @@ import "time"
 type Group struct {
 	keys []*State // distinct
 	ids  []ID     // of the call that made it; nil: of a single key
+	of   any      // and its Keys.Of
 	firm int      // so many keys at the beginning are tried in their order
 
 	line  line
@@ -64,7 +65,7 @@ func (t *Table) group(keys Keys, firm int) *Group {
 			return g
 		}
 	}
-	g := &Group{firm: firm, ids: make([]ID, keys.N), keys: make([]*State, 0, keys.N)}
+	g := &Group{firm: firm, ids: make([]ID, keys.N), of: keys.Of, keys: make([]*State, 0, keys.N)}
 	for i := range g.ids {
 		g.ids[i] = keys.At(i)
 		k := t.state(g.ids[i])
@@ -88,6 +89,9 @@ func (t *Table) group(keys Keys, firm int) *Group {
 func (g *Group) has(keys Keys, firm int) bool {
 	if keys.N != len(g.ids) || firm != g.firm {
 		return false
+	}
+	if g.of != nil && g.of == keys.Of {
+		return true
 	}
 	for i, id := range g.ids {
 		if keys.At(i) != id {

@@ -68,10 +68,12 @@ func (t *Table) knownHeld(k *State, w Want) bool {
 	return !w.Waits && t.closed == nil && k.phase == held && (w.Mode == Exclusive || k.mode == Exclusive || k.ahead(Shared) > 0)
 }
 
-// Keys are N keys, of which a call wants one. At returns each of them.
+// Keys are N keys, of which a call wants one. At returns each of them. Keys with
+// the same Of, which is not nil, have the same keys at the beginning.
 type Keys struct {
 	N  int
 	At func(int) ID
+	Of any
 }
 
 // AcquireAny acquires one of keys, or waits for one. The first firm of them are
