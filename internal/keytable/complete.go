@@ -69,7 +69,10 @@ func (t *Table) completeLook(o *Owner, b *Batch, l *Look, at time.Duration) {
 func (t *Table) keep(k *State, o *Owner, at time.Duration) {
 	t.held++
 	o.held++
-	k.owner, k.since, k.acquired = o, at, at
+	k.owner, k.acquired = o, at
+	if k.since == 0 {
+		k.since = at
+	}
 }
 
 // Reconcile acts on the failure of b with err, of which o is not lost. A

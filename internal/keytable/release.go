@@ -141,8 +141,11 @@ func (t *Table) freed(k *State, err error) {
 	k.owner.held--
 	t.answer(k, err)
 	k.owner, k.hold, k.readers = nil, nil, nil
-	if err == nil && (k.yields || t.mustYield(k)) { // callers may have come, or left for another key
-		k.rests = t.config.Now() + t.config.YieldFor
+	switch {
+	case err == nil && (k.yields || t.mustYield(k)): // callers may have come, or left for another key
+		k.since, k.rests = 0, t.config.Now()+t.config.YieldFor
+	case err != nil || k.waits == 0:
+		k.since = 0
 	}
 	k.yields = false
 	if k.retaken {

@@ -41,7 +41,7 @@ type State struct {
 	owner    *Owner // from the grant to the end
 	hold     *Hold  // while held exclusively
 	readers  map[*Hold]struct{}
-	since    time.Duration // since when this process has kept the key, from hand to hand
+	since    time.Duration // since when this process has kept the key for callers that wait; 0: it does not
 	acquired time.Duration // since when its holder has it, or its first reader
 
 	stack   uint64        // the last request that wanted it on one of several levels
@@ -144,6 +144,7 @@ func (t *Table) turn(k *State, p phase) {
 // denied notes that a statement, sent after so many calls, found k held by
 // another session when it tried it in this mode.
 func (k *State) denied(upTo uint64, m Mode) {
+	k.since = 0
 	k.seen = max(k.seen, upTo)
 	if m == Shared {
 		k.seenExclusive = max(k.seenExclusive, upTo)

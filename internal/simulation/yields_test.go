@@ -25,6 +25,7 @@ func TestHandOverYieldsToOtherProcesses(t *testing.T) {
 		{"two callers", []call{lock, lock}, 90 * time.Millisecond, nil},
 		{"one caller that does not wait for Unlock", []call{lock}, 90 * time.Millisecond, []sqllock.Option{sqllock.WithAsyncUnlock()}},
 		{"a reader and a writer", []call{lock, read}, 1100 * time.Millisecond, nil},
+		{"a reader and a writer with short holds", []call{lock, read}, 90 * time.Millisecond, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
