@@ -27,8 +27,9 @@ var (
 // [WithDryRun] or [WithFailOpen].
 //
 // Levels that share a [sqllock.Session], or a Memory, are acquired in one round
-// trip. Levels of other Lockers are acquired one after the other, in the order
-// of levels. If one of them fails, the locks of the others are released.
+// trip. A level whose reserved places are taken may add one, as with AtMost.
+// Levels of other Lockers are acquired one after the other, in the order of
+// levels. If one of them fails, the locks of the others are released.
 //
 // The errors are those of [Limiter.Acquire]. A [*BusyError] has the namespace of
 // the level that was full. The policy of each Limiter applies to its level:
