@@ -29,19 +29,24 @@ func (l *Limiter) slotsOf(id string) slots {
 	if l.most == 1 {
 		return slots{first: l.slotKey(id, 0)}
 	}
+	if l.most < worthKeeping {
+		return l.makeSlots(id)
+	}
 	kept := &l.kept[maphash.String(seed, id)%keptIDs]
 	if last := kept.Load(); last != nil && last.id == id {
 		return last.slots
 	}
+	s := l.makeSlots(id)
+	kept.Store(&idSlots{strings.Clone(id), s})
+	return s
+}
+
+func (l *Limiter) makeSlots(id string) slots {
 	all := make([]sqllock.Key, l.most)
 	for i := range all {
 		all[i] = l.slotKey(id, i)
 	}
-	s := slots{first: all[0], all: all}
-	if l.most >= worthKeeping {
-		kept.Store(&idSlots{strings.Clone(id), s})
-	}
-	return s
+	return slots{first: all[0], all: all}
 }
 
 // A Limiter keeps the slots of up to keptIDs ids, if these have worthKeeping at

@@ -192,9 +192,9 @@ func (t *Table) settleGroup(g *Group) {
 	}
 }
 
-// mayTry reports whether a look for g should try k, which is idle: a request of
-// the line may get it, and has not seen it held since it came or was polled for.
-// A request that only tries does not overtake those that wait in other lines.
+// mayTry reports whether a look for g should try k. It should if a request of the
+// line may get k, and has not seen it held since it came or was polled for. A
+// request that only tries does not overtake those that wait in other lines.
 func (t *Table) mayTry(g *Group, k *State) bool {
 	if k.phase != idle {
 		return false

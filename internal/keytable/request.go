@@ -291,8 +291,8 @@ func (t *Table) withdraw(r *Request, err error) {
 	<-r.done
 }
 
-// obstacle returns why r, if it has waited, did so without success, beside other
-// holders.
+// obstacle returns why r, if it has waited, got no key. It is nil if other
+// holders are the only reason.
 func (t *Table) obstacle(r *Request) error {
 	switch {
 	case !r.Waits:
