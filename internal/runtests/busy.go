@@ -26,6 +26,7 @@ func startBusy(n int) (stop func(), err error) {
 	}
 	for range n {
 		c := exec.Command(program, busyCommand)
+		inSession(c)
 		alive, err := c.StdinPipe()
 		if err == nil {
 			err = c.Start()

@@ -19,3 +19,8 @@ func inGroup(c *exec.Cmd) {
 	}
 	c.WaitDelay = time.Minute
 }
+
+// inSession gives c a session of its own, as a program of another user has.
+// Linux shares processor time between sessions. In the session of the tests, a
+// process that is always busy made other processes wait for up to 18 seconds.
+func inSession(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
