@@ -69,6 +69,12 @@ var mayImport = map[string][]string{
 	"internal/handoff":   {"sqllock"},
 	"internal/histogram": {},
 	"internal/inside":    {"internal/keytable"},
+	"internal/instruments": {
+		"ratelimit",
+		"sqllock",
+		"sqllock/election",
+		"sqllock/lockwatch",
+	},
 	"internal/joinkey":   {},
 	"internal/keytable":  {},
 	"internal/peek":      {},
@@ -148,6 +154,8 @@ var mayImport = map[string][]string{
 	"sqllock/watermark":   {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
 	"ratelimit":           {"sqllock", "internal/inside", "internal/histogram", "internal/waiting"},
 	"ratelimit/otellatchkey": {
+		"internal/histogram",
+		"internal/instruments",
 		"ratelimit",
 		"sqllock",
 		"sqllock/election",
@@ -155,6 +163,7 @@ var mayImport = map[string][]string{
 		"go.opentelemetry.io/otel",
 	},
 	"ratelimit/promlatchkey": {
+		"internal/instruments",
 		"ratelimit",
 		"sqllock",
 		"sqllock/election",

@@ -69,11 +69,6 @@ func (s subject) Exposition(t *testing.T) string {
 				writeSeries(&b, name+"_sum", p.Attributes, p.Sum)
 				writeSeries(&b, name+"_count", p.Attributes, p.Count)
 			}
-		case metricdata.Histogram[int64]:
-			for _, p := range data.DataPoints {
-				writeSeries(&b, name+"_sum", p.Attributes, p.Sum)
-				writeSeries(&b, name+"_count", p.Attributes, p.Count)
-			}
 		default:
 			t.Errorf("%s is a %T", m.Name, m.Data)
 		}

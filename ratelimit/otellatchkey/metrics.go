@@ -2,15 +2,16 @@ package otellatchkey
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/latchkey-go/latchkey/internal/instruments"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // scope is the name of the meter and of the tracer.
@@ -19,16 +20,10 @@ const scope = "github.com/latchkey-go/latchkey/ratelimit/otellatchkey"
 // Metrics are the instruments of limiters, Sessions, Campaigns and findings.
 // New makes them. Their methods are safe for concurrent use.
 type Metrics struct {
-	instruments  instruments
+	set          *instruments.Set
+	made         *made
 	registration metric.Registration
 	byNamespace  atomic.Pointer[map[sqllock.Namespace][]metric.RecordOption] // copied on write
-
-	mu        sync.Mutex                 // protects what follows; not held while a collection reads figures
-	limiters  map[*ratelimit.Limiter]int // how often each was registered
-	removed   map[sqllock.Namespace]limiterFigures
-	sessions  map[string]*sqllock.Session
-	campaigns map[string]*election.Campaign
-	findings  map[findingState]int64
 }
 
 // An Option changes what [New] makes.
@@ -60,25 +55,14 @@ func New(opts ...Option) (*Metrics, error) {
 	if o.meters == nil {
 		o.meters = otel.GetMeterProvider()
 	}
-	m := &Metrics{
-		limiters:  make(map[*ratelimit.Limiter]int),
-		removed:   make(map[sqllock.Namespace]limiterFigures),
-		sessions:  make(map[string]*sqllock.Session),
-		campaigns: make(map[string]*election.Campaign),
-		findings:  make(map[findingState]int64),
-	}
+	m := &Metrics{set: instruments.NewSet("otellatchkey")}
 	m.byNamespace.Store(&map[sqllock.Namespace][]metric.RecordOption{})
-	for _, kind := range findingKinds {
-		for _, state := range findingStates {
-			m.findings[findingState{kind, state}] = 0
-		}
-	}
 	meter := o.meters.Meter(scope)
-	if err := m.instruments.create(meter); err != nil {
-		return nil, fmt.Errorf("otellatchkey: %w", err)
-	}
 	var err error
-	if m.registration, err = meter.RegisterCallback(m.collect, m.instruments.observable...); err != nil {
+	if m.made, err = makeInstruments(meter); err == nil {
+		m.registration, err = meter.RegisterCallback(m.collect, m.made.observable...)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("otellatchkey: %w", err)
 	}
 	return m, nil
@@ -92,3 +76,36 @@ func (m *Metrics) Close() error {
 	}
 	return nil
 }
+
+// Limiter shows the figures of l under its namespace. Those of several limiters
+// of one namespace are added up, since they share their limit. A Limiter counts
+// once, however often it is given. Its two histograms need [Metrics.Observe].
+//
+// remove takes l out again, for good. What l has counted stays in the sum of its
+// namespace, which never falls, until the last limiter of the namespace is taken
+// out. A process whose limiters last as long as itself never needs it. Limiter
+// panics if l is nil.
+func (m *Metrics) Limiter(l *ratelimit.Limiter) (remove func()) { return m.set.Limiter(l) }
+
+// Session shows the figures of s under name. Each Session needs a name of its
+// own: two leases have no sum. The name is an attribute, so it must be one of a
+// few. Its two histograms need [Metrics.SessionObserver] under the same name.
+//
+// remove takes s out again, and frees the name. Session panics if s is nil, or
+// if name is empty or in use.
+func (m *Metrics) Session(name string, s *sqllock.Session) (remove func()) {
+	return m.set.Session(name, s)
+}
+
+// Campaign shows under name whether this process leads. Each Campaign of a
+// process needs a name of its own. The Campaigns of a fleet for one key should
+// share their name, so that a rule can count the leaders.
+//
+// remove takes c out again, and frees the name. Campaign panics if c is nil, or
+// if name is empty or in use.
+func (m *Metrics) Campaign(name string, c *election.Campaign) (remove func()) {
+	return m.set.Campaign(name, c)
+}
+
+// Finding counts f. It has the signature of the report of [lockwatch.Watch].
+func (m *Metrics) Finding(f lockwatch.Finding) { m.set.Finding(f) }

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/latchkey-go/latchkey/internal/instruments"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -23,10 +25,10 @@ import (
 func (m *Metrics) Observe(ctx context.Context, e ratelimit.Event) {
 	switch e.Result {
 	case ratelimit.Released, ratelimit.Lost:
-		m.instruments.leaseDuration.Record(ctx, e.Held.Seconds(), m.optionsOf(e.Namespace)...)
+		m.made.histograms[instruments.LeaseDuration].Record(ctx, e.Held.Seconds(), m.optionsOf(e.Namespace)...)
 	default:
 		if e.Waited > 0 {
-			m.instruments.timeInQueue.Record(ctx, e.Waited.Seconds(), m.optionsOf(e.Namespace)...)
+			m.made.histograms[instruments.TimeInQueue].Record(ctx, e.Waited.Seconds(), m.optionsOf(e.Namespace)...)
 		}
 	}
 	tellSpan(ctx, e)
@@ -51,9 +53,10 @@ func (m *Metrics) optionsOf(namespace sqllock.Namespace) []metric.RecordOption {
 // [Metrics.Session].
 func (m *Metrics) SessionObserver(name string) sqllock.Observer {
 	ctx := context.Background()
-	options := []metric.RecordOption{metric.WithAttributes(sessionKey.String(name))}
+	options := []metric.RecordOption{metric.WithAttributes(attribute.String("session", name))}
+	duration, carried := m.made.histograms[instruments.ExchangeDuration], m.made.histograms[instruments.ExchangeKeys]
 	return sqllock.Observer{Exchanged: func(took time.Duration, keys int) {
-		m.instruments.exchangeDuration.Record(ctx, took.Seconds(), options...)
-		m.instruments.exchangeKeys.Record(ctx, int64(keys), options...)
+		duration.Record(ctx, took.Seconds(), options...)
+		carried.Record(ctx, float64(keys), options...)
 	}}
 }

@@ -79,8 +79,6 @@ func kindOf(data metricdata.Aggregation) (kind string, points int) {
 		return "gauge", len(data.DataPoints)
 	case metricdata.Histogram[float64]:
 		return "histogram", len(data.DataPoints)
-	case metricdata.Histogram[int64]:
-		return "histogram", len(data.DataPoints)
 	}
 	return "unknown", 0
 }

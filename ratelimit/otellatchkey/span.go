@@ -18,7 +18,9 @@ const (
 	lostEvent     = "latchkey.limiter.lost"
 	waitSpan      = "latchkey.limiter.wait"
 
-	errorKey = attribute.Key("error.type") // of OpenTelemetry's conventions
+	limiterKey = attribute.Key("limiter")
+	resultKey  = attribute.Key("result")
+	errorKey   = attribute.Key("error.type") // of OpenTelemetry's conventions
 )
 
 // tellSpan writes e to the span of ctx, if that records. A span of a wait is

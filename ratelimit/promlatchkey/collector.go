@@ -1,12 +1,11 @@
 package promlatchkey
 
 import (
-	"maps"
-	"slices"
-	"sync"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/latchkey-go/latchkey/internal/instruments"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
@@ -17,31 +16,35 @@ import (
 // Campaigns and findings. New makes one. Its methods are safe for concurrent
 // use.
 type Collector struct {
-	mu        sync.Mutex                 // protects what follows; not held while a scrape reads figures
-	limiters  map[*ratelimit.Limiter]int // how often each was registered
-	removed   map[sqllock.Namespace]ratelimit.Stats
-	sessions  map[string]*sqllock.Session
-	campaigns map[string]*election.Campaign
-	findings  map[findingState]uint64
+	set   *instruments.Set
+	descs map[*instruments.Instrument]*prometheus.Desc
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
 
 // New returns a Collector that shows findings only, until it is given more.
 func New() *Collector {
-	c := &Collector{
-		limiters:  make(map[*ratelimit.Limiter]int),
-		removed:   make(map[sqllock.Namespace]ratelimit.Stats),
-		sessions:  make(map[string]*sqllock.Session),
-		campaigns: make(map[string]*election.Campaign),
-		findings:  make(map[findingState]uint64),
-	}
-	for _, kind := range findingKinds {
-		for _, state := range findingStates {
-			c.findings[findingState{kind, state}] = 0
-		}
+	c := &Collector{instruments.NewSet("promlatchkey"), make(map[*instruments.Instrument]*prometheus.Desc)}
+	for _, i := range instruments.Table() {
+		c.descs[i] = prometheus.NewDesc(nameOf(i), i.Text, i.Labels, nil)
 	}
 	return c
+}
+
+// nameOf returns the name that OpenTelemetry's rules for Prometheus make of i. So
+// one dashboard and one set of rules serve both systems.
+func nameOf(i *instruments.Instrument) string {
+	name := "latchkey_" + strings.ReplaceAll(i.Name, ".", "_")
+	switch i.Unit {
+	case "s":
+		name += "_seconds"
+	case "1":
+		name += "_ratio"
+	}
+	if i.Kind == instruments.Counter {
+		name += "_total"
+	}
+	return name
 }
 
 // Limiter shows the figures of l under its namespace. Those of several limiters
@@ -52,34 +55,15 @@ func New() *Collector {
 // namespace, which never falls, until the last limiter of the namespace is taken
 // out. A process whose limiters last as long as itself never needs it. Limiter
 // panics if l is nil.
-func (c *Collector) Limiter(l *ratelimit.Limiter) (remove func()) {
-	if l == nil {
-		panic("promlatchkey: Limiter needs a *ratelimit.Limiter that is not nil")
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.limiters[l]++
-	return sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.limiters[l]--; c.limiters[l] == 0 {
-			delete(c.limiters, l)
-			c.keepLocked(l)
-		}
-	})
-}
+func (c *Collector) Limiter(l *ratelimit.Limiter) (remove func()) { return c.set.Limiter(l) }
 
 // Session shows the figures of s under name. Each Session needs a name of its
-// own: two leases have no sum. The name is a
-// label, so it must be one of a few.
+// own: two leases have no sum. The name is a label, so it must be one of a few.
 //
 // remove takes s out again, and frees the name. Session panics if s is nil, or
 // if name is empty or in use.
 func (c *Collector) Session(name string, s *sqllock.Session) (remove func()) {
-	if s == nil {
-		panic("promlatchkey: Session needs a *sqllock.Session that is not nil")
-	}
-	return register(c, "Session", c.sessions, name, s)
+	return c.set.Session(name, s)
 }
 
 // Campaign shows under name whether this process leads. Each Campaign of a
@@ -89,49 +73,41 @@ func (c *Collector) Session(name string, s *sqllock.Session) (remove func()) {
 // remove takes campaign out again, and frees the name. Campaign panics if
 // campaign is nil, or if name is empty or in use.
 func (c *Collector) Campaign(name string, campaign *election.Campaign) (remove func()) {
-	if campaign == nil {
-		panic("promlatchkey: Campaign needs an *election.Campaign that is not nil")
-	}
-	return register(c, "Campaign", c.campaigns, name, campaign)
-}
-
-func register[T any](c *Collector, caller string, m map[string]T, name string, value T) (remove func()) {
-	if name == "" {
-		panic("promlatchkey: " + caller + " needs a name that is not empty")
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := m[name]; ok {
-		panic("promlatchkey: " + caller + " needs a name that is not in use: " + name)
-	}
-	m[name] = value
-	return sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(m, name)
-	})
+	return c.set.Campaign(name, campaign)
 }
 
 // Finding counts f. It has the signature of the report of [lockwatch.Watch].
-func (c *Collector) Finding(f lockwatch.Finding) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.findings[stateOf(f)]++
-}
+func (c *Collector) Finding(f lockwatch.Finding) { c.set.Finding(f) }
 
-// registered is a copy of what a Collector was given.
-type registered struct {
-	limiters  []*ratelimit.Limiter
-	removed   map[sqllock.Namespace]ratelimit.Stats
-	sessions  map[string]*sqllock.Session
-	campaigns map[string]*election.Campaign
-	findings  map[findingState]uint64
-}
-
-func (c *Collector) registered() registered {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return registered{
-		slices.Collect(maps.Keys(c.limiters)), maps.Clone(c.removed), maps.Clone(c.sessions), maps.Clone(c.campaigns), maps.Clone(c.findings),
+// Describe implements [prometheus.Collector].
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
 	}
+}
+
+// Collect implements [prometheus.Collector]. It asks no database.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	c.set.Collect(func(s instruments.Sample) {
+		desc := c.descs[s.Instrument]
+		switch s.Kind {
+		case instruments.Counter:
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, s.Value, s.Values...)
+		case instruments.UpDown, instruments.Gauge:
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, s.Value, s.Values...)
+		case instruments.Histogram:
+			h := s.Histogram
+			ch <- prometheus.MustNewConstHistogram(desc, h.Count, h.Sum, cumulative(h), s.Values...)
+		}
+	})
+}
+
+// cumulative returns for each bound how many values are up to it.
+func cumulative(h sqllock.Histogram) map[float64]uint64 {
+	buckets, n := make(map[float64]uint64, len(h.Bounds)), uint64(0)
+	for i, bound := range h.Bounds {
+		n += h.Counts[i]
+		buckets[bound] = n
+	}
+	return buckets
 }
