@@ -37,7 +37,9 @@ func Start(options ...string) (*Server, error) {
 	s.Daemon, err = pgtest.StartDaemon(pgtest.Launch{
 		Template: templateName(p),
 		OnDisk:   true,
-		Files:    map[string][]byte{"server.crt": certificate, "server.key": key},
+		Files: func(string, int) map[string][]byte {
+			return map[string][]byte{"server.crt": certificate, "server.key": key}
+		},
 		InitArgs: func(data string) []string {
 			return append(append([]string{p.install}, initOptions...), "--datadir="+data)
 		},
@@ -48,7 +50,7 @@ func Start(options ...string) (*Server, error) {
 				fmt.Sprintf("--port=%d", port))
 			return append(args, s.options...)
 		},
-		Ready: func(dir string, _ int) bool { return greets("unix", socket(dir)) },
+		Ready: func(dir, _ string, _ int) bool { return greets("unix", socket(dir)) },
 	})
 	if err != nil {
 		return nil, err

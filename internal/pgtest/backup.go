@@ -9,25 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// backup makes the data directory of a standby of c in h.
-func (c *Cluster) backup(h *home, _ programs) (data string, err error) {
-	data = filepath.Join(h.dir, "data")
-	if program := c.programs.path("pg_basebackup"); exists(program) {
-		return data, h.run(2*time.Minute, program, "--pgdata="+data, "--dbname="+c.DSN(""),
-			"--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf", "--no-sync")
-	}
-	return data, c.copyBackup(h, data)
-}
-
-// copyBackup replaces pg_basebackup where that is not installed. It copies the
-// files of the running server between pg_backup_start and pg_backup_stop, which
-// make such a copy usable. The standby fetches the write-ahead log of that time
-// from its primary.
+// copyBackup makes the data directory of a standby of c. It copies the files of
+// the running server between pg_backup_start and pg_backup_stop, which make such
+// a copy usable. The standby fetches the write-ahead log of that time from its
+// primary. pg_basebackup does the same, and is not installed everywhere.
 func (c *Cluster) copyBackup(h *home, data string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -43,7 +32,7 @@ func (c *Cluster) copyBackup(h *home, data string) error {
 	if _, err := conn.Exec(ctx, "SELECT "+start); err != nil {
 		return fmt.Errorf("pgtest: backup: %w", err)
 	}
-	if err := copyRunning(data, c.data, h.own); err != nil {
+	if err := copyRunning(data, c.data(), h.own); err != nil {
 		return err
 	}
 	var label string

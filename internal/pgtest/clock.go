@@ -34,7 +34,7 @@ func (c *Cluster) StepClock(d time.Duration) error {
 	case c.closed:
 		return errClosed
 	}
-	file, err := os.OpenFile(c.clockFile(), os.O_WRONLY, 0) // not truncated: it is mapped
+	file, err := os.OpenFile(clockFile(c.home), os.O_WRONLY, 0) // not truncated: it is mapped
 	if err != nil {
 		return err
 	}
@@ -47,26 +47,24 @@ func (c *Cluster) StepClock(d time.Duration) error {
 	return err
 }
 
-// clockFile holds the offset of the server's clock.
-func (c *Cluster) clockFile() string { return filepath.Join(c.home.dir, "clock") }
+// clockFile holds the offset of a server's clock.
+func clockFile(h *home) string { return filepath.Join(h.dir, "clock") }
 
-// makeClock makes the server's clock. All programs that c's home starts from
-// then on have it.
-func (c *Cluster) makeClock() error {
+// makeClock makes a server's clock. All programs that h starts from then on have
+// it.
+func makeClock(h *home) error {
 	cc, err := exec.LookPath("cc")
 	if err != nil || runtime.GOOS != "linux" {
 		return errNoClock
 	}
-	source, library := c.clockFile()+".c", c.clockFile()+".so"
+	file := clockFile(h)
+	source, library := file+".c", file+".so"
 	if err := os.WriteFile(source, []byte(clockSource), 0o600); err != nil {
 		return err
 	}
 	if output, err := exec.Command(cc, "-shared", "-fPIC", "-O2", "-o", library, source).CombinedOutput(); err != nil {
 		return fmt.Errorf("pgtest: cc: %w\n%s", err, output)
 	}
-	if err := os.WriteFile(c.clockFile(), make([]byte, 8), 0o600); err != nil {
-		return err
-	}
-	c.home.env = append(c.home.env, "LATCHKEY_PGTEST_CLOCK="+c.clockFile(), "LD_PRELOAD="+library)
-	return errors.Join(c.home.own(c.clockFile()), c.home.own(library))
+	h.env = append(h.env, "LATCHKEY_PGTEST_CLOCK="+file, "LD_PRELOAD="+library)
+	return errors.Join(h.write(filepath.Base(file), make([]byte, 8)), h.own(library))
 }

@@ -2,10 +2,13 @@ package pgtest
 
 import (
 	"context"
-	"errors"
+	"crypto/sha256"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -15,34 +18,14 @@ import (
 // Its methods may be called from several goroutines. Those that start, stop or
 // signal the server take turns.
 type Cluster struct {
+	*Daemon
 	programs programs
 	settings map[string]string
 	tls      bool
-	ownClock bool       // see WithClock
-	disk     *smallDisk // see WithSmallDisk; nil: none
-	home     *home
-	data     string
-	port     int // the same for the cluster's whole life
-
-	// turn is held while the server is started, stopped or signalled. These
-	// calls do I/O, but their order is what turn is for. It protects the fields
-	// below.
-	turn       sync.Mutex
-	server     *process // nil if it was stopped or killed
-	dependents []func() error
-	stepped    time.Duration // by StepClock, all steps together
-	closed     bool
+	ownClock bool          // see WithClock
+	disk     *smallDisk    // see WithSmallDisk; nil: none
+	stepped  time.Duration // by StepClock, all steps together; protected by turn
 }
-
-const (
-	startTimeout = time.Minute
-	stopTimeout  = 30 * time.Second
-)
-
-var (
-	errClosed     = errors.New("pgtest: the cluster is closed")
-	errNotRunning = errors.New("pgtest: the server does not run")
-)
 
 // Start starts a private cluster. The caller must Close it. It needs
 // PostgreSQL's programs, and returns ErrNoPostgres without them.
@@ -51,123 +34,153 @@ func Start(opts ...Option) (*Cluster, error) {
 	for _, opt := range opts {
 		opt(c)
 	}
-	err := c.create(makeData)
-	if err != nil {
+	if err := c.start(nil); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// create makes a home for c, lets makeData fill its data directory and starts
-// the server. After an error nothing remains.
-func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err error) {
+// superuser has the same name on every machine.
+const superuser = "postgres"
+
+// initOptions are the options of initdb.
+var initOptions = []string{
+	"--username=" + superuser,
+	"--auth=trust",
+	"--encoding=UTF8",
+	"--no-locale",
+	"--no-sync",
+}
+
+// start starts c. fill makes the content of its data directory. If it is nil,
+// initdb does so once per machine, user and version, since it takes longer than
+// the rest of start.
+func (c *Cluster) start(fill func(h *home, data string) error) (err error) {
 	if c.programs, err = findPrograms(); err != nil {
 		return err
 	}
 	if c.disk != nil && !c.disk.available() {
 		return ErrNoMounts
 	}
-	if c.home, err = newHome(tempDir()); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
-	if c.data, err = makeData(c.home, c.programs); err != nil {
-		return err
-	}
-	if c.tls {
-		if err := c.writeCertificate(); err != nil {
-			return err
-		}
+	c.Daemon, err = StartDaemon(Launch{
+		Template: templateName(c.programs),
+		InitArgs: func(data string) []string {
+			return append([]string{c.programs.path("initdb"), "--pgdata=" + data}, initOptions...)
+		},
+		fill:    fill,
+		prepare: c.prepare,
+		Files: func(dir string, port int) map[string][]byte {
+			return map[string][]byte{"data/postgresql.conf": c.settingsFile(dir, port)}
+		},
+		Args: func(_, data string, _ int) []string { return []string{c.programs.path("postgres"), "-D", data} },
+		// Connect over the socket, which no other server can have: it is in our
+		// own directory.
+		Ready: func(dir, _ string, port int) bool {
+			ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+			defer cancel()
+			return execute(ctx, socketDSN(dir, port, ""), "SELECT 1") == nil
+		},
+		started: func(pid int) error {
+			if c.disk == nil {
+				return nil
+			}
+			return c.disk.enter(pid)
+		},
+		killed:      c.removeRemains,
+		StopSignal:  syscall.SIGINT,
+		CloseSignal: syscall.SIGQUIT,
+	})
+	return err
+}
+
+// templateName identifies a data directory. Another server version or other
+// options have another name.
+func templateName(p programs) string {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{p.version, p.dir}, initOptions...), "\n")))
+	return fmt.Sprintf("pg%d-%x", majorIn(p.version), sum[:6])
+}
+
+// prepare makes in h what the options of c ask for.
+func (c *Cluster) prepare(h *home) error {
+	if c.disk != nil {
+		c.disk.home, h.disk = h.dir, c.disk // from here on it starts the server
 	}
 	if c.ownClock {
-		if err := c.makeClock(); err != nil {
+		if err := makeClock(h); err != nil {
 			return err
 		}
 	}
-	c.home.disk = c.disk // from here on it starts the server
+	if c.tls {
+		return writeCertificate(h)
+	}
+	return nil
+}
+
+// Restart stops the server, if it is running, and starts it again on the same
+// port and data. With immediate it ends the server as a crash would
+// (PostgreSQL's immediate mode), and in fast mode otherwise.
+func (c *Cluster) Restart(immediate bool) error {
+	mode := syscall.SIGINT
+	if immediate {
+		mode = syscall.SIGQUIT
+	}
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	for range 10 {
-		if c.port, err = TakePort(); err != nil {
-			return err
-		}
-		if err = c.writeSettings(); err != nil {
-			return err
-		}
-		if err = c.startLocked(); !errors.Is(err, errPortTaken) {
-			return err
-		}
-		GivePortBack(c.port)
-	}
-	return err
-}
-
-// startLocked starts the server and waits until it accepts connections.
-// Children of a postmaster that has died may need a moment to end.
-func (c *Cluster) startLocked() error {
-	for deadline := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
-		err := c.launchLocked()
-		if !errors.Is(err, errMemoryInUse) || time.Now().After(deadline) {
-			return err
-		}
-	}
-}
-
-// errMemoryInUse reports that processes of the previous server still exist.
-var errMemoryInUse = errors.New("pgtest: the shared memory is in use")
-
-func (c *Cluster) launchLocked() error {
-	from := c.home.logSize()
-	server, err := c.home.start(c.programs.path("postgres"), "-D", c.data)
-	if err != nil {
+	if err := c.stopLocked(mode); err != nil {
 		return err
 	}
-	c.server = server
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	// Connect over the socket, which no other server can have: it is in our own
-	// directory.
-	err = poll(startTimeout, "PostgreSQL to accept connections", func() (bool, error) {
-		if server.exited() {
-			return false, errors.New("pgtest: PostgreSQL did not start")
-		}
-		return execute(ctx, c.SocketDSN(""), "SELECT 1") == nil, nil
-	})
-	if err == nil && c.disk != nil {
-		err = c.disk.enter(server.pid, c.home.dir)
-	}
-	if err == nil {
-		return nil
-	}
-	log := c.home.logSince(from)
-	err = errors.Join(fmt.Errorf("%w%s", err, c.home.logTail(from)), c.killLocked())
-	switch {
-	case portTaken(log):
-		err = fmt.Errorf("%w: %w", errPortTaken, err)
-	case strings.Contains(log, "pre-existing shared memory block"):
-		err = fmt.Errorf("%w: %w", errMemoryInUse, err)
-	}
-	return err
+	return c.startAgainLocked()
 }
 
-// Close stops the server and removes all its files. It does the same to the
-// standbys and poolers made from it. A second call does nothing.
-func (c *Cluster) Close() error {
-	c.turn.Lock()
-	defer c.turn.Unlock()
-	if c.closed {
-		return nil
+// FreezeBackend stops one session's server process with SIGSTOP. Its id is what
+// pg_backend_pid() returns.
+func (c *Cluster) FreezeBackend(pid int) error {
+	if err := c.signalBackend(pid, sigStop); err != nil {
+		return err
 	}
-	c.closed = true
-	var err error
-	for _, closeDependent := range c.dependents {
-		err = errors.Join(err, closeDependent())
+	return freeze([]int{pid})
+}
+
+// ThawBackend ends FreezeBackend.
+func (c *Cluster) ThawBackend(pid int) error { return c.signalBackend(pid, sigCont) }
+
+// KillBackend kills one session's server process with SIGKILL. PostgreSQL then
+// ends all its sessions and recovers.
+func (c *Cluster) KillBackend(pid int) error { return c.signalBackend(pid, syscall.SIGKILL) }
+
+// signalBackend sends sig to pid if it is a child of the postmaster.
+func (c *Cluster) signalBackend(pid int, sig syscall.Signal) error {
+	return c.running(func() error {
+		children, err := childrenOf(c.server.pid)
+		if err == nil && !slices.Contains(children, pid) {
+			err = fmt.Errorf("pgtest: process %d is not a backend of this cluster", pid)
+		}
+		if err != nil {
+			return err
+		}
+		return kill(pid, sig)
+	})
+}
+
+// removeRemains removes what a killed server leaves behind:
+//
+//   - a System V shared memory segment, of which macOS allows only a few;
+//   - lock files with its process id. A new server does not start if that id
+//     belongs to another process by then.
+func (c *Cluster) removeRemains() {
+	lock := filepath.Join(c.data(), "postmaster.pid")
+	content, err := os.ReadFile(lock)
+	if err != nil {
+		return // killed before it made one
 	}
-	err = errors.Join(err, c.stopLocked(syscall.SIGQUIT), c.home.remove())
-	GivePortBack(c.port)
-	return err
+	if lines := strings.Split(string(content), "\n"); len(lines) > 6 {
+		if key := strings.Fields(lines[6]); len(key) == 2 {
+			// No ipcrm: the segment stays, 56 bytes until the next boot.
+			_ = exec.Command("ipcrm", "-m", key[1]).Run()
+		}
+	}
+	socket := filepath.Join(c.Dir(), fmt.Sprintf(".s.PGSQL.%d", c.port))
+	for _, path := range []string{lock, socket, socket + ".lock"} {
+		_ = os.Remove(path) // a file that stays makes the next start fail, with its name
+	}
 }

@@ -3,16 +3,16 @@ package pgtest
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
-// A Daemon is a server with one process and a directory and port of its own.
-// Packages like mariadbtest build on it. It runs under an account other than
-// root, and does not outlive this process.
+// A Daemon is a server with a directory and a port of its own. Cluster, Bouncer
+// and Front are Daemons, and other packages build on it. It runs under an
+// account other than root, and does not outlive this process.
 //
 // Its methods may be called from several goroutines. Those that start, stop or
 // signal the server take turns.
@@ -21,9 +21,13 @@ type Daemon struct {
 	home   *home
 	port   int // the same for its whole life
 
-	turn   sync.Mutex // as Cluster.turn; protects the fields below
-	server *process   // nil if it was stopped or killed
-	closed bool
+	// turn is held while the server is started, stopped or signalled. These
+	// calls do I/O, but their order is what turn is for. It protects the fields
+	// below.
+	turn       sync.Mutex
+	server     *process // nil if it was stopped or killed
+	dependents []func() error
+	closed     bool
 }
 
 // A Launch describes how a Daemon is made and started.
@@ -34,18 +38,20 @@ type Launch struct {
 	Template string
 	InitArgs func(data string) []string
 
-	// Files are files to write into its directory, by name.
-	Files map[string][]byte
-
-	// PortFiles returns files that depend on the port, by name. They are written
-	// before each start. It may be nil.
-	PortFiles func(dir string, port int) map[string][]byte
+	// Files returns the files to write into its directory before each start, by
+	// name. It may be nil.
+	Files func(dir string, port int) map[string][]byte
 
 	// Args returns the program and its arguments.
 	Args func(dir, data string, port int) []string
 
-	// Ready reports whether the server accepts connections.
-	Ready func(dir string, port int) bool
+	// Ready reports whether the server accepts connections. log is what the
+	// program has printed since it was started.
+	Ready func(dir, log string, port int) bool
+
+	// StopSignal is what Stop sends, and CloseSignal what Close sends. 0 means
+	// SIGTERM and SIGKILL.
+	StopSignal, CloseSignal syscall.Signal
 
 	// OnDisk has the server's directory made outside the file system in memory.
 	// MariaDB would take that for persistent memory, where its log is written
@@ -56,52 +62,79 @@ type Launch struct {
 	// It is for programs in the user's cache directory.
 	OwnAccount bool
 
-	// CloseSignal is what Close sends. 0 means SIGKILL.
-	CloseSignal syscall.Signal
+	// These are for Cluster. Each may be nil.
+	fill    func(h *home, data string) error // makes the data instead of a Template
+	prepare func(h *home) error              // follows the data
+	started func(pid int) error              // follows each start
+	killed  func()                           // removes what a killed server leaves behind
 }
 
-// StartDaemon starts a server. The caller must Close it.
-func StartDaemon(launch Launch) (d *Daemon, err error) {
-	d = &Daemon{launch: launch}
+const (
+	startTimeout = time.Minute
+	stopTimeout  = 30 * time.Second
+)
+
+var (
+	errClosed     = errors.New("pgtest: the server is closed")
+	errNotRunning = errors.New("pgtest: the server does not run")
+
+	// errRemains reports that processes of the previous server still exist.
+	errRemains = errors.New("pgtest: the shared memory is in use")
+)
+
+// StartDaemon starts a server. The caller must Close it. After an error nothing
+// remains.
+func StartDaemon(launch Launch) (*Daemon, error) {
+	d := &Daemon{launch: launch}
+	if err := d.create(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Daemon) create() (err error) {
 	parent := tempDir()
-	if launch.OnDisk {
+	if d.launch.OnDisk {
 		parent = diskDir()
 	}
 	if d.home, err = newHome(parent); err != nil {
-		return nil, err
+		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Close())
-		}
-	}()
-	if launch.OwnAccount {
+	if d.launch.OwnAccount {
 		d.home.account = nil
 	}
-	if err := errors.Join(d.makeData(), d.writeFiles(launch.Files)); err != nil {
-		return nil, err
+	if err := d.makeData(); err != nil {
+		return err
+	}
+	if d.launch.prepare != nil {
+		if err := d.launch.prepare(d.home); err != nil {
+			return err
+		}
 	}
 	d.turn.Lock()
 	defer d.turn.Unlock()
 	for range 10 {
 		if d.port, err = TakePort(); err != nil {
-			return nil, err
+			return err
 		}
 		if err = d.startLocked(); !errors.Is(err, errPortTaken) {
-			return d, err
+			return err
 		}
 		GivePortBack(d.port)
 	}
-	return d, err
+	return err
 }
 
 func (d *Daemon) makeData() error {
-	if d.launch.Template == "" {
+	switch {
+	case d.launch.fill != nil:
+		return d.launch.fill(d.home, d.data())
+	case d.launch.Template == "":
 		return nil
 	}
 	initialize := func(h *home, data string) error {
 		args := d.launch.InitArgs(data)
-		return h.run(startTimeout, args[0], args[1:]...)
+		return h.run(2*time.Minute, args[0], args[1:]...)
 	}
 	cache, err := cacheDir()
 	if err != nil { // a machine without a home directory pays for it each time
@@ -114,14 +147,6 @@ func (d *Daemon) makeData() error {
 	return copyTree(d.data(), template, d.home.own)
 }
 
-func (d *Daemon) writeFiles(files map[string][]byte) (err error) {
-	for name, content := range files {
-		path := filepath.Join(d.home.dir, name)
-		err = errors.Join(err, os.WriteFile(path, content, 0o600), d.home.own(path))
-	}
-	return err
-}
-
 // Dir returns the server's directory, which Close removes.
 func (d *Daemon) Dir() string { return d.home.dir }
 
@@ -129,125 +154,106 @@ func (d *Daemon) Dir() string { return d.home.dir }
 func (d *Daemon) Port() int { return d.port }
 
 // Log returns what the program has printed.
-func (d *Daemon) Log() string {
-	text, err := os.ReadFile(d.home.log())
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
+func (d *Daemon) Log() string { return d.home.logSince(0) }
 
 func (d *Daemon) data() string { return filepath.Join(d.home.dir, "data") }
 
-func (d *Daemon) startLocked() error {
-	if d.launch.PortFiles != nil {
-		if err := d.writeFiles(d.launch.PortFiles(d.home.dir, d.port)); err != nil {
-			return err
-		}
-	}
-	from := d.home.logSize()
-	args := d.launch.Args(d.home.dir, d.data(), d.port)
-	server, err := d.home.start(args[0], args[1:]...)
-	if err != nil {
-		return err
-	}
-	d.server = server
-	err = poll(startTimeout, filepath.Base(args[0])+" to accept connections", func() (bool, error) {
-		if server.exited() {
-			return false, errors.New("pgtest: it did not start")
-		}
-		return d.launch.Ready(d.home.dir, d.port), nil
-	})
-	if err == nil {
-		return nil
-	}
-	log := d.home.logSince(from)
-	err = errors.Join(fmt.Errorf("%s: %w%s", filepath.Base(args[0]), err, d.home.logTail(from)), d.endLocked(syscall.SIGKILL))
-	if portTaken(log) || strings.Contains(log, "ort already in use") {
-		err = fmt.Errorf("%w: %w", errPortTaken, err)
+// writeFiles writes files into the server's directory.
+func (d *Daemon) writeFiles(files map[string][]byte) (err error) {
+	for name, content := range files {
+		err = errors.Join(err, d.home.write(name, content))
 	}
 	return err
 }
 
+// startLocked starts the server and waits until it accepts connections.
+// Children of a server that has died may need a moment to end.
+func (d *Daemon) startLocked() error {
+	if d.launch.Files != nil {
+		if err := d.writeFiles(d.launch.Files(d.home.dir, d.port)); err != nil {
+			return err
+		}
+	}
+	return poll(startTimeout, "processes of the previous server to end", func() (bool, error) {
+		err := d.launchLocked()
+		return err == nil, ifNot(errRemains, err)
+	})
+}
+
+// ifNot returns err, or nil if it is the expected error.
+func ifNot(expected, err error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+func (d *Daemon) launchLocked() (err error) {
+	from := d.home.logSize()
+	args := d.launch.Args(d.home.dir, d.data(), d.port)
+	if d.server, err = d.home.start(args[0], args[1:]...); err != nil {
+		return err
+	}
+	name := filepath.Base(args[0])
+	err = poll(startTimeout, name+" to accept connections", func() (bool, error) {
+		ended := d.server.exited() // first: the log says why it did
+		log := d.home.logSince(from)
+		switch {
+		case strings.Contains(log, "pre-existing shared memory block"):
+			return false, errRemains
+		case portTaken(log): // it may run on without listening
+			return false, errPortTaken
+		case ended:
+			return false, errors.New("pgtest: it did not start")
+		}
+		return d.launch.Ready(d.home.dir, log, d.port), nil
+	})
+	if err == nil && d.launch.started != nil {
+		err = d.launch.started(d.server.pid)
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("%s: %w%s", name, err, d.home.logTail(from)), d.killLocked())
+}
+
 // StartAgain starts the server after Kill or Stop, on the same port and data.
+// It returns an error if the server is running.
 func (d *Daemon) StartAgain() error {
 	d.turn.Lock()
 	defer d.turn.Unlock()
-	if d.closed {
+	return d.startAgainLocked()
+}
+
+func (d *Daemon) startAgainLocked() error {
+	switch {
+	case d.closed:
 		return errClosed
-	}
-	if d.server != nil && !d.server.exited() {
+	case d.runsLocked():
 		return errors.New("pgtest: the server runs already")
 	}
 	// Another process may have the port for a moment. The port is part of every
 	// DSN, so wait for it.
 	return poll(startTimeout, "the server's port", func() (bool, error) {
 		err := d.startLocked()
-		if errors.Is(err, errPortTaken) {
-			return false, nil
-		}
-		return err == nil, err
+		return err == nil, ifNot(errPortTaken, err)
 	})
 }
 
-// Stop shuts the server down.
-func (d *Daemon) Stop() error { return d.end(syscall.SIGTERM) }
-
-// Kill kills the server with SIGKILL.
-func (d *Daemon) Kill() error { return d.end(syscall.SIGKILL) }
-
-// Signal sends sig to the server.
-func (d *Daemon) Signal(sig syscall.Signal) error {
-	return d.running(func(p *process) error { return p.signal(sig) })
-}
-
-// Freeze stops the server with SIGSTOP. To a client it looks like a server
-// behind a cut network cable.
-func (d *Daemon) Freeze() error {
-	return d.running(func(p *process) error { return freeze([]int{p.pid}) })
-}
-
-// Thaw ends Freeze.
-func (d *Daemon) Thaw() error {
-	return d.running(func(p *process) error { return p.signal(sigCont) })
-}
-
-func (d *Daemon) running(do func(*process) error) error {
+// adopt makes Close call closeDependent. If d is closed already, adopt calls it
+// at once.
+func (d *Daemon) adopt(closeDependent func() error) error {
 	d.turn.Lock()
 	defer d.turn.Unlock()
-	if d.server == nil || d.server.exited() {
-		return errNotRunning
+	if d.closed {
+		return errors.Join(errClosed, closeDependent())
 	}
-	return do(d.server)
+	d.dependents = append(d.dependents, closeDependent)
+	return nil
 }
 
-func (d *Daemon) end(sig syscall.Signal) error {
-	d.turn.Lock()
-	defer d.turn.Unlock()
-	return d.endLocked(sig)
-}
-
-// endLocked ends the server, frozen or not. It uses SIGKILL if the server takes
-// too long.
-func (d *Daemon) endLocked(sig syscall.Signal) error {
-	if d.server == nil {
-		return nil
-	}
-	err := errors.Join(d.server.signal(sigCont), d.server.signal(sig))
-	if err == nil {
-		err = d.server.wait(stopTimeout)
-	}
-	if err != nil {
-		err = errors.Join(err, d.server.signal(syscall.SIGKILL), d.server.wait(stopTimeout))
-	}
-	if d.server.exited() {
-		d.server = nil
-		err = errors.Join(err, d.home.reaped())
-	}
-	return err
-}
-
-// Close kills the server and removes its files. A second call does nothing.
+// Close ends the server and removes its files. It does the same to the standbys,
+// poolers and proxies made from it. A second call does nothing.
 func (d *Daemon) Close() error {
 	d.turn.Lock()
 	defer d.turn.Unlock()
@@ -255,11 +261,14 @@ func (d *Daemon) Close() error {
 		return nil
 	}
 	d.closed = true
-	sig := syscall.SIGKILL
-	if d.launch.CloseSignal != 0 {
-		sig = d.launch.CloseSignal
+	var err error
+	for _, closeDependent := range d.dependents {
+		err = errors.Join(err, closeDependent())
 	}
-	err := errors.Join(d.endLocked(sig), d.home.remove())
+	err = errors.Join(err, d.stopLocked(d.launch.CloseSignal))
+	if d.home != nil {
+		err = errors.Join(err, d.home.remove())
+	}
 	GivePortBack(d.port)
 	return err
 }

@@ -11,10 +11,12 @@ import (
 func (c *Cluster) DSN(database string) string { return tcpDSN(c.port, database) }
 
 // SocketDSN is DSN over the unix socket of c.
-func (c *Cluster) SocketDSN(database string) string {
+func (c *Cluster) SocketDSN(database string) string { return socketDSN(c.Dir(), c.port, database) }
+
+func socketDSN(dir string, port int, database string) string {
 	query := url.Values{
-		"host":    {c.home.dir},
-		"port":    {strconv.Itoa(c.port)},
+		"host":    {dir},
+		"port":    {strconv.Itoa(port)},
 		"sslmode": {"disable"},
 	}
 	return "postgres://" + superuser + "@/" + databaseOr(database) + "?" + query.Encode()

@@ -16,8 +16,8 @@ import (
 // needs it is skipped.
 var ErrNotInstalled = errors.New("pgtest: not installed: run `make deps`")
 
-// frontDirs are the directories in which packages put HAProxy and Pgpool-II,
-// besides PATH. deps.sh searches the same directories.
+// frontDirs are the directories in which packages put HAProxy, Pgpool-II and
+// PgBouncer, besides PATH. deps.sh searches the same directories.
 var frontDirs = []string{"/usr/sbin", "/opt/homebrew/bin", "/usr/local/bin"}
 
 // A Front is a HAProxy or a Pgpool-II in front of a Cluster. It is closed with
@@ -37,7 +37,7 @@ func (c *Cluster) HAProxy(settings []string, others ...*Cluster) (*Front, error)
 		return nil, err
 	}
 	return c.front(Launch{
-		PortFiles: func(_ string, port int) map[string][]byte {
+		Files: func(_ string, port int) map[string][]byte {
 			return map[string][]byte{"haproxy.cfg": haproxySettings(port, settings, append([]*Cluster{c}, others...))}
 		},
 		// A master with a worker: SIGUSR2 has it read its settings again.
@@ -74,9 +74,9 @@ func (c *Cluster) Pgpool(settings []string, standbys ...*Cluster) (*Front, error
 		return nil, err
 	}
 	return c.front(Launch{
-		Files: map[string][]byte{"pcp.conf": nil, "pool_hba.conf": nil},
-		PortFiles: func(dir string, port int) map[string][]byte {
-			return map[string][]byte{"pgpool.conf": pgpoolSettings(dir, port, settings, append([]*Cluster{c}, standbys...))}
+		Files: func(dir string, port int) map[string][]byte {
+			conf := pgpoolSettings(dir, port, settings, append([]*Cluster{c}, standbys...))
+			return map[string][]byte{"pgpool.conf": conf, "pcp.conf": nil, "pool_hba.conf": nil}
 		},
 		Args: func(dir, _ string, _ int) []string {
 			file := func(name string) string { return filepath.Join(dir, name) }
@@ -116,12 +116,20 @@ num_init_children = 16
 
 // findFront returns a program, or ErrNotInstalled.
 func findFront(name string) (string, error) {
-	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), frontDirs...) {
-		if program, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return program, nil
-		}
+	if program := find(name, os.Getenv("PATH")); program != "" {
+		return program, nil
 	}
 	return "", fmt.Errorf("%s: %w", name, ErrNotInstalled)
+}
+
+// find returns the first program of that name in path or frontDirs, or "".
+func find(name, path string) string {
+	for _, dir := range append(filepath.SplitList(path), frontDirs...) {
+		if program, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return program
+		}
+	}
+	return ""
 }
 
 // front starts a Front that is closed with c.
@@ -135,16 +143,12 @@ func (c *Cluster) front(launch Launch) (*Front, error) {
 
 // readyWhen returns a function for Launch.Ready: the log says text, and the port
 // accepts connections.
-func readyWhen(text string) func(dir string, port int) bool {
-	return func(dir string, port int) bool {
-		log, err := os.ReadFile(filepath.Join(dir, logName))
-		if err != nil || !strings.Contains(string(log), text) {
+func readyWhen(text string) func(dir, log string, port int) bool {
+	return func(_, log string, port int) bool {
+		if !strings.Contains(log, text) {
 			return false
 		}
 		socket, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			return false
-		}
-		return socket.Close() == nil
+		return err == nil && socket.Close() == nil
 	}
 }

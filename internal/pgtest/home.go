@@ -58,6 +58,12 @@ func (h *home) own(path string) error {
 	return os.Lchown(path, int(h.account.Uid), int(h.account.Gid))
 }
 
+// write writes a file of the home.
+func (h *home) write(name string, content []byte) error {
+	path := filepath.Join(h.dir, name)
+	return errors.Join(os.WriteFile(path, content, 0o600), h.own(path))
+}
+
 func (h *home) startWatchdog() error {
 	r, w, err := os.Pipe()
 	if err != nil {

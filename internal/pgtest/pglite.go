@@ -34,10 +34,7 @@ func PGlite(clients int) (*Front, error) {
 			return []string{node, server, "--port=" + strconv.Itoa(port), "--max-connections=" + strconv.Itoa(clients)}
 		},
 		// A connection would take one of its places.
-		Ready: func(dir string, _ int) bool {
-			log, err := os.ReadFile(filepath.Join(dir, logName))
-			return err == nil && strings.Contains(string(log), "listening on")
-		},
+		Ready:      func(_, log string, _ int) bool { return strings.Contains(log, "listening on") },
 		OwnAccount: true,
 	})
 	if err != nil {

@@ -21,7 +21,9 @@ const (
 var errPortTaken = errors.New("pgtest: someone else listens on the port")
 
 // portTaken reports whether a server's log says that its port was taken.
-func portTaken(log string) bool { return strings.Contains(log, "ddress already in use") }
+func portTaken(log string) bool {
+	return strings.Contains(log, "ddress already in use") || strings.Contains(log, "ort already in use")
+}
 
 // ports are the ports of this process's servers, running or stopped. Each is
 // reserved by a UDP socket of the same number: UDP has port numbers of its own,

@@ -3,8 +3,6 @@ package pgtest
 import (
 	"errors"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -18,40 +16,27 @@ func listen(t *testing.T, port int) net.Listener {
 	return l
 }
 
-func TestLongServerMeetsTakenPort(t *testing.T) {
-	t.Parallel()
-	c := New(t)
-	must(t, c.Stop())
-	l := listen(t, c.port)
-	c.turn.Lock()
-	err := c.startLocked()
-	c.turn.Unlock()
-	if !errors.Is(err, errPortTaken) {
-		t.Fatalf("got %v, want errPortTaken", err)
-	}
-
-	started := make(chan error, 1)
-	go func() { started <- c.StartAgain() }()
-	must(t, l.Close())
-	must(t, <-started)
-	do(t, c.DSN(""), "SELECT 1")
-}
-
-func TestLongBouncerMeetsTakenPort(t *testing.T) {
+// A server whose port is taken when it starts again waits for it.
+func TestLongTakenPort(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	b, err := c.PgBouncer("session", 1)
 	must(t, err)
-	must(t, b.Kill())
-	listen(t, b.port)
-	program, err := findBouncer(os.Getenv("PATH"), bouncerDirs)
-	must(t, err)
-	b.turn.Lock()
-	err = b.listenLocked(program, filepath.Join(b.home.dir, "pgbouncer.ini"))
-	b.turn.Unlock()
-	if !errors.Is(err, errPortTaken) {
-		t.Errorf("got %v, want errPortTaken", err)
+	for _, d := range []*Daemon{b.Daemon, c.Daemon} {
+		must(t, d.Stop())
+		l := listen(t, d.port)
+		d.turn.Lock()
+		err := d.startLocked()
+		d.turn.Unlock()
+		if !errors.Is(err, errPortTaken) {
+			t.Fatalf("got %v, want errPortTaken", err)
+		}
+		started := make(chan error, 1)
+		go func() { started <- d.StartAgain() }()
+		must(t, l.Close())
+		must(t, <-started)
 	}
+	do(t, b.DSN(""), "SELECT 1")
 }
 
 // Another process cannot reserve a port that this one has reserved, and a server

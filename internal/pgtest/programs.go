@@ -17,7 +17,7 @@ const EnvServer = "LATCHKEY_TEST_POSTGRES"
 
 // EnvPrograms is the environment variable that names the directory with
 // PostgreSQL's programs. No other directory is searched then. It is for tests
-// on several versions. pg_basebackup may be missing there.
+// on several versions.
 const EnvPrograms = "LATCHKEY_TEST_PGBIN"
 
 // oldestMajor is the oldest PostgreSQL that latchkey supports
@@ -69,7 +69,7 @@ func choosePrograms(chosen string) (programs, error) {
 	if chosen == "" {
 		return searchPrograms(os.Getenv("PATH"), programDirs)
 	}
-	p, err := programsIn(chosen, "postgres", "initdb")
+	p, err := programsIn(chosen)
 	if err != nil {
 		return programs{}, fmt.Errorf("pgtest: %s names no PostgreSQL: %w", EnvPrograms, err)
 	}
@@ -94,7 +94,7 @@ func searchPrograms(path string, globs []string) (programs, error) {
 		dirs = append(dirs, matches...)
 	}
 	for _, dir := range dirs {
-		if p, err := programsIn(dir, "postgres", "initdb", "pg_basebackup"); err == nil {
+		if p, err := programsIn(dir); err == nil {
 			return p, nil
 		}
 	}
@@ -104,11 +104,11 @@ func searchPrograms(path string, globs []string) (programs, error) {
 	return programs{}, ErrNoPostgres
 }
 
-// programsIn returns the PostgreSQL in dir, if dir has all programs and they
+// programsIn returns the PostgreSQL in dir, if dir has the programs and they
 // are new enough.
-func programsIn(dir string, needed ...string) (programs, error) {
+func programsIn(dir string) (programs, error) {
 	p := programs{dir: dir}
-	for _, name := range needed {
+	for _, name := range []string{"postgres", "initdb"} {
 		if _, err := exec.LookPath(p.path(name)); err != nil {
 			return programs{}, err
 		}

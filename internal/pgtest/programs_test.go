@@ -26,7 +26,7 @@ func fakePostgres(t *testing.T, dir, version string, names ...string) {
 }
 
 func TestSearchPrograms(t *testing.T) {
-	all := []string{"postgres", "initdb", "pg_basebackup"}
+	all := []string{"postgres", "initdb"}
 	tests := []struct {
 		name    string
 		install map[string]string // directory to version
@@ -79,7 +79,7 @@ func TestSearchProgramsFollowsLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin, links := filepath.Join(root, "15/bin"), filepath.Join(root, "links")
-	fakePostgres(t, bin, "15.2", "postgres", "initdb", "pg_basebackup")
+	fakePostgres(t, bin, "15.2", "postgres", "initdb")
 	if err := os.Mkdir(links, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestChoosePrograms(t *testing.T) {
 	root := t.TempDir()
 	small, old, empty := filepath.Join(root, "small"), filepath.Join(root, "old"), filepath.Join(root, "empty")
 	fakePostgres(t, small, "17.5", "postgres", "initdb")
-	fakePostgres(t, old, "13.9", "postgres", "initdb", "pg_basebackup")
+	fakePostgres(t, old, "13.9", "postgres", "initdb")
 	got, err := choosePrograms(small)
 	if err != nil || got.dir != small {
 		t.Errorf("got %+v, %v; want %s", got, err, small)
@@ -115,9 +115,9 @@ func withoutPrograms(t *testing.T) {
 	t.Helper()
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(EnvPrograms, "")
-	dirs, bouncer, found := programDirs, bouncerDirs, installed.found
-	t.Cleanup(func() { programDirs, bouncerDirs, installed.found = dirs, bouncer, found })
-	programDirs, bouncerDirs, installed.found = nil, nil, nil
+	dirs, front, found := programDirs, frontDirs, installed.found
+	t.Cleanup(func() { programDirs, frontDirs, installed.found = dirs, front, found })
+	programDirs, frontDirs, installed.found = nil, nil, nil
 }
 
 // skipping stands for a test that is skipped.
@@ -184,7 +184,7 @@ func TestDepsScriptSearchesTheSamePlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range slices.Concat(programDirs, bouncerDirs, frontDirs) {
+	for _, dir := range slices.Concat(programDirs, frontDirs) {
 		if !strings.Contains(string(script), dir) {
 			t.Errorf("deps.sh does not look in %s", dir)
 		}

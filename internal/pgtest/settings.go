@@ -1,10 +1,9 @@
 package pgtest
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,25 +40,16 @@ func quickSettings() map[string]string {
 	}
 }
 
-// writeSettings writes the whole of postgresql.conf. The command line is no
-// place for them: ALTER SYSTEM could not override them there.
-func (c *Cluster) writeSettings() error {
+// settingsFile is the whole of postgresql.conf. The command line is no place for
+// settings: ALTER SYSTEM could not override them there.
+func (c *Cluster) settingsFile(dir string, port int) []byte {
 	all := maps.Clone(c.settings)
 	all["listen_addresses"] = "127.0.0.1"
-	all["port"] = strconv.Itoa(c.port)
-	all["unix_socket_directories"] = c.home.dir
-	var b strings.Builder
+	all["port"] = strconv.Itoa(port)
+	all["unix_socket_directories"] = dir
+	var b bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintf(&b, "%s = '%s'\n", name, strings.ReplaceAll(all[name], "'", "''"))
 	}
-	return c.writeData("postgresql.conf", b.String())
-}
-
-// writeData writes a file in the data directory.
-func (c *Cluster) writeData(name, content string) error {
-	path := filepath.Join(c.data, name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		return err
-	}
-	return c.home.own(path)
+	return b.Bytes()
 }

@@ -13,6 +13,7 @@ import (
 // and with this process.
 type smallDisk struct {
 	megabytes int
+	home      string   // the server's directory
 	wal       bool     // the write-ahead log is on it
 	namespace *os.File // of the mount; nil before the first start
 	root      *os.Root // its top
@@ -30,7 +31,7 @@ func WithSmallDisk(megabytes int, wal bool) Option {
 
 // SmallDisk returns the directory of WithSmallDisk that a tablespace may have.
 func (c *Cluster) SmallDisk() string {
-	return filepath.Join(c.home.disk.mount(c.home.dir), "tablespace")
+	return filepath.Join(c.disk.mount(), "tablespace")
 }
 
 // filler is the file that takes all room.
@@ -39,7 +40,7 @@ const filler = "filler"
 // FillDisk takes all the room that is left on the disk of WithSmallDisk. The
 // server needs to have started.
 func (c *Cluster) FillDisk() error {
-	f, err := c.home.disk.root.OpenFile(filler, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := c.disk.root.OpenFile(filler, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -56,20 +57,20 @@ func (c *Cluster) FillDisk() error {
 }
 
 // MakeRoom gives back what FillDisk has taken, also while the server is down.
-func (c *Cluster) MakeRoom() error { return c.home.disk.root.Remove(filler) }
+func (c *Cluster) MakeRoom() error { return c.disk.root.Remove(filler) }
 
 // mount returns where the disk is mounted, for the server alone.
-func (*smallDisk) mount(home string) string { return filepath.Join(home, "disk") }
+func (d *smallDisk) mount() string { return filepath.Join(d.home, "disk") }
 
 // enter keeps the namespace of the server pid, for later starts.
-func (d *smallDisk) enter(pid int, home string) (err error) {
+func (d *smallDisk) enter(pid int) (err error) {
 	if d.namespace != nil {
 		return nil
 	}
 	if d.namespace, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid)); err != nil {
 		return err
 	}
-	d.root, err = os.OpenRoot(fmt.Sprintf("/proc/%d/root%s", pid, d.mount(home)))
+	d.root, err = os.OpenRoot(fmt.Sprintf("/proc/%d/root%s", pid, d.mount()))
 	return err
 }
 

@@ -25,7 +25,7 @@ func (d *smallDisk) launch(h *home, program string, args []string, attr *os.Proc
 	if d.wal {
 		wal = filepath.Join(h.dir, "data", "pg_wal")
 	}
-	order := append([]string{program, strconv.Itoa(d.megabytes), strconv.Itoa(int(h.account.Uid)), strconv.Itoa(int(h.account.Gid)), d.mount(h.dir), wal}, args...)
+	order := append([]string{program, strconv.Itoa(d.megabytes), strconv.Itoa(int(h.account.Uid)), strconv.Itoa(int(h.account.Gid)), d.mount(), wal}, args...)
 	attr.Sys = ownSession(nil)
 	if d.namespace == nil {
 		attr.Sys.Unshareflags = syscall.CLONE_NEWNS

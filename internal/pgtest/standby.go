@@ -13,7 +13,7 @@ import (
 // independently. It is closed with c, if not before.
 func (c *Cluster) Standby() (*Cluster, error) {
 	s := &Cluster{settings: c.settings}
-	if err := s.create(c.backup); err != nil {
+	if err := s.start(c.copyBackup); err != nil {
 		return nil, err
 	}
 	if err := c.adopt(s.Close); err != nil {
@@ -43,17 +43,5 @@ func (c *Cluster) Promote() error {
 	if !promoted {
 		return errors.New("pgtest: the standby was not promoted in time" + c.home.logTail(0))
 	}
-	return nil
-}
-
-// adopt makes Close call closeDependent. If c is closed already, adopt calls it
-// at once.
-func (c *Cluster) adopt(closeDependent func() error) error {
-	c.turn.Lock()
-	defer c.turn.Unlock()
-	if c.closed {
-		return errors.Join(errClosed, closeDependent())
-	}
-	c.dependents = append(c.dependents, closeDependent)
 	return nil
 }

@@ -2,16 +2,13 @@ package pgtest
 
 import "testing"
 
-// A standby can also be made where pg_basebackup is not installed.
-func TestLongStandbyWithoutBaseBackup(t *testing.T) {
+// A standby has what its primary had, follows it, and can be promoted.
+func TestLongStandby(t *testing.T) {
 	t.Parallel()
 	c := New(t)
 	do(t, c.DSN(""), "CREATE TABLE before ()")
 	do(t, c.DSN(""), "ALTER SYSTEM SET work_mem = '5MB'")
-	installed := c.programs
-	c.programs.dir = t.TempDir()
 	s, err := c.Standby()
-	c.programs = installed
 	must(t, err)
 	if !ask[bool](t, s.DSN(""), "SELECT to_regclass('before') IS NOT NULL AND pg_is_in_recovery()") {
 		t.Error("a standby lacks what its primary had before, or is none")

@@ -1,172 +1,169 @@
 package pgtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
+	"slices"
 	"syscall"
+	"time"
 )
 
-// Kill kills the postmaster and all its children with SIGKILL, as a power
-// failure does. StartAgain starts the server on the data that it had written.
-func (c *Cluster) Kill() error {
-	c.turn.Lock()
-	defer c.turn.Unlock()
-	return c.killLocked()
+// Kill kills the server and all its children with SIGKILL, as a power failure
+// does. StartAgain starts the server on the data that it had written.
+func (d *Daemon) Kill() error {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	return d.killLocked()
 }
 
-// Stop shuts the server down in PostgreSQL's fast mode: sessions end and data
-// is kept. A server that takes longer than half a minute is killed, and Stop
-// returns an error.
-func (c *Cluster) Stop() error {
-	c.turn.Lock()
-	defer c.turn.Unlock()
-	return c.stopLocked(syscall.SIGINT)
+// Stop shuts the server down in an orderly way. PostgreSQL does so in its fast
+// mode: sessions end and data is kept. A server that takes longer than half a
+// minute is killed, and Stop returns an error.
+func (d *Daemon) Stop() error {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	return d.stopLocked(cmp.Or(d.launch.StopSignal, syscall.SIGTERM))
 }
 
-// StartAgain starts the server after Kill or Stop, on the same port and data.
-// It returns an error if the server is running.
-func (c *Cluster) StartAgain() error {
-	c.turn.Lock()
-	defer c.turn.Unlock()
-	return c.startAgainLocked()
+// Signal sends sig to the server.
+func (d *Daemon) Signal(sig syscall.Signal) error {
+	return d.running(func() error { return d.server.signal(sig) })
 }
 
-// Restart stops the server, if it is running, and starts it again on the same
-// port and data. With immediate it ends the server as a crash would
-// (PostgreSQL's immediate mode), and in fast mode otherwise.
-func (c *Cluster) Restart(immediate bool) error {
-	mode := syscall.SIGINT
-	if immediate {
-		mode = syscall.SIGQUIT
-	}
-	c.turn.Lock()
-	defer c.turn.Unlock()
-	if err := c.stopLocked(mode); err != nil {
+// Freeze stops the server and all its children with SIGSTOP. To a client the
+// server looks like one behind a cut network cable.
+func (d *Daemon) Freeze() error {
+	return d.running(func() error {
+		_, err := d.freezeLocked()
 		return err
-	}
-	return c.startAgainLocked()
+	})
 }
 
-func (c *Cluster) startAgainLocked() error {
-	if c.closed {
-		return errClosed
+// Thaw ends Freeze.
+func (d *Daemon) Thaw() error { return d.running(d.thawLocked) }
+
+// running calls do, which may use the server, if the server is running.
+func (d *Daemon) running(do func() error) error {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	if !d.runsLocked() {
+		return errNotRunning
 	}
-	if c.runsLocked() {
-		return errors.New("pgtest: the server runs already")
-	}
-	// Another process may have the port for a moment. The port is part of every
-	// DSN, so wait for it.
-	return poll(startTimeout, "the server's port", func() (bool, error) {
-		err := c.startLocked()
-		if errors.Is(err, errPortTaken) {
-			return false, nil
-		}
-		return err == nil, err
-	})
+	return do()
 }
 
 // runsLocked reports whether the server is running. It cleans up after a server
 // that has ended without a call of ours.
-func (c *Cluster) runsLocked() bool {
-	if c.server != nil && c.server.exited() {
-		c.forgetLocked()
+func (d *Daemon) runsLocked() bool {
+	if d.server != nil && d.server.exited() {
+		d.forgetLocked()
 	}
-	return c.server != nil
+	return d.server != nil
 }
 
 // forgetLocked must be called when the server has ended.
-func (c *Cluster) forgetLocked() {
-	c.server = nil
+func (d *Daemon) forgetLocked() {
+	d.server = nil
 	// An error here means that the watchdog is dead: Close still cleans up.
-	_ = c.home.reaped()
+	_ = d.home.reaped()
 }
 
-// stopLocked ends the server, frozen or not, by sending mode to the postmaster.
-func (c *Cluster) stopLocked(mode syscall.Signal) error {
-	if !c.runsLocked() {
-		return nil
+// stopLocked ends the server, frozen or not, with sig. 0 means SIGKILL.
+func (d *Daemon) stopLocked(sig syscall.Signal) error {
+	if sig == 0 || !d.runsLocked() {
+		return d.killLocked()
 	}
-	err := c.thawLocked()
-	err = errors.Join(err, c.server.signal(mode))
+	err := errors.Join(d.thawLocked(), d.server.signal(sig))
 	if err == nil {
-		err = c.server.wait(stopTimeout)
+		err = d.server.wait(stopTimeout)
 	}
 	if err != nil {
-		return errors.Join(err, c.killLocked())
+		return errors.Join(err, d.killLocked())
 	}
-	c.forgetLocked()
+	d.forgetLocked()
 	return nil
 }
 
 // killLocked ends the server with SIGKILL.
-func (c *Cluster) killLocked() error {
-	if !c.runsLocked() {
+func (d *Daemon) killLocked() error {
+	if !d.runsLocked() {
 		return nil
 	}
-	// A stopped postmaster starts no more children, so the list is complete.
-	children, err := c.stopPostmasterLocked()
+	children, err := d.freezeLocked()
 	if err != nil {
 		return err
 	}
-	for _, pid := range append(children, c.server.pid) {
-		if err := kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return err
-		}
-	}
-	if err := c.server.wait(stopTimeout); err != nil {
+	if err := signalAll(append(children, d.server.pid), syscall.SIGKILL); err != nil {
 		return err
 	}
-	if err := waitForEnd(children); err != nil {
+	if err := errors.Join(d.server.wait(stopTimeout), waitForEnd(children)); err != nil {
 		return err
 	}
-	c.forgetLocked()
-	return c.removeRemains()
+	d.forgetLocked()
+	if d.launch.killed != nil {
+		d.launch.killed()
+	}
+	return nil
 }
 
-// waitForEnd waits until processes that are not our children have ended.
-func waitForEnd(pids []int) error {
-	return poll(stopTimeout, fmt.Sprintf("processes %v to end", pids), func() (bool, error) {
+// freezeLocked freezes the server and its children, which it returns. A stopped
+// server starts no more children, so the list is complete.
+func (d *Daemon) freezeLocked() (children []int, err error) {
+	if err := freeze([]int{d.server.pid}); err != nil {
+		return nil, err
+	}
+	if children, err = childrenOf(d.server.pid); err != nil {
+		return nil, err
+	}
+	return children, freeze(children)
+}
+
+func (d *Daemon) thawLocked() error {
+	children, err := childrenOf(d.server.pid)
+	if err != nil {
+		return err
+	}
+	return signalAll(append(children, d.server.pid), sigCont)
+}
+
+// signalAll sends sig to processes, some of which may have ended.
+func signalAll(pids []int, sig syscall.Signal) (err error) {
+	for _, pid := range pids {
+		err = errors.Join(err, ifNot(syscall.ESRCH, kill(pid, sig)))
+	}
+	return err
+}
+
+// freeze sends SIGSTOP and waits until the processes have stopped.
+func freeze(pids []int) error {
+	if err := signalAll(pids, sigStop); err != nil {
+		return err
+	}
+	return pollTable(10*time.Second, pids, "to freeze", func(p procEntry) bool { return p.stopped() || p.zombie() })
+}
+
+// waitForEnd waits until processes that are not our children have ended. A
+// zombie has ended too: the process that inherited it may never reap it.
+func waitForEnd(pids []int) error { return pollTable(stopTimeout, pids, "to end", procEntry.zombie) }
+
+// pollTable waits until each of pids has ended, or is as is wants it.
+func pollTable(d time.Duration, pids []int, what string, is func(procEntry) bool) error {
+	return poll(d, fmt.Sprintf("processes %v %s", pids, what), func() (bool, error) {
 		table, err := processes()
 		if err != nil {
 			return false, err
 		}
-		for _, pid := range pids {
-			// A zombie has ended too: the process that inherited it may never
-			// reap it.
-			if p, ok := table[pid]; ok && !p.zombie() {
-				return false, nil
-			}
-		}
-		return true, nil
+		return !slices.ContainsFunc(pids, func(pid int) bool {
+			p, ok := table[pid]
+			return ok && !is(p)
+		}), nil
 	})
 }
 
-// removeRemains removes what a killed server leaves behind:
-//
-//   - a System V shared memory segment, of which macOS allows only a few;
-//   - lock files with its process id. A new server does not start if that id
-//     belongs to another process by then.
-func (c *Cluster) removeRemains() error {
-	lock := filepath.Join(c.data, "postmaster.pid")
-	content, err := os.ReadFile(lock)
-	if err != nil {
-		return nil // killed before it made one
-	}
-	if lines := strings.Split(string(content), "\n"); len(lines) > 6 {
-		if key := strings.Fields(lines[6]); len(key) == 2 {
-			// No ipcrm: the segment stays, 56 bytes until the next boot.
-			_ = exec.Command("ipcrm", "-m", key[1]).Run()
-		}
-	}
-	socket := filepath.Join(c.home.dir, fmt.Sprintf(".s.PGSQL.%d", c.port))
-	for _, path := range []string{lock, socket, socket + ".lock"} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
+// FreezeProcess stops a process of the caller's account with SIGSTOP, and
+// returns when the process has stopped.
+func FreezeProcess(pid int) error { return freeze([]int{pid}) }
+
+// ThawProcess ends FreezeProcess.
+func ThawProcess(pid int) error { return kill(pid, sigCont) }

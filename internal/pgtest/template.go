@@ -1,47 +1,11 @@
 package pgtest
 
 import (
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 )
-
-// initOptions are the options of initdb. The superuser's name is the same on
-// every machine.
-var initOptions = []string{
-	"--username=" + superuser,
-	"--auth=trust",
-	"--encoding=UTF8",
-	"--no-locale",
-	"--no-sync",
-}
-
-const superuser = "postgres"
-
-// makeData makes the data directory of a new cluster in h. It copies a template
-// that initdb makes once per machine, user and version, since initdb takes
-// longer than the rest of Start.
-func makeData(h *home, p programs) (string, error) {
-	data := filepath.Join(h.dir, "data")
-	cache, err := cacheDir()
-	if err != nil { // a machine without a home directory pays for initdb each time
-		return data, initdb(h, p, data)
-	}
-	template, err := makeTemplate(cache, p)
-	if err != nil {
-		return "", err
-	}
-	return data, copyTree(data, template, h.own)
-}
-
-func initdb(h *home, p programs, data string) error {
-	return h.run(2*time.Minute, p.path("initdb"), append([]string{"--pgdata=" + data}, initOptions...)...)
-}
 
 // cacheDir returns the directory for templates, which exists and is writable.
 func cacheDir() (string, error) {
@@ -54,19 +18,6 @@ func cacheDir() (string, error) {
 		return "", err
 	}
 	return dir, mayWrite(dir)
-}
-
-// templateName identifies a data directory. Another server version or other
-// options have another name.
-func templateName(p programs) string {
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{p.version, p.dir}, initOptions...), "\n")))
-	return fmt.Sprintf("pg%d-%x", majorIn(p.version), sum[:6])
-}
-
-// makeTemplate returns the template for p in cache. It makes the template first
-// if there is none.
-func makeTemplate(cache string, p programs) (string, error) {
-	return cached(cache, templateName(p), func(h *home, data string) error { return initdb(h, p, data) })
 }
 
 // cached returns the data directory called name in cache. It has the directory

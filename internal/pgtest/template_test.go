@@ -1,32 +1,34 @@
 package pgtest
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // Several attempts at once, and the remains of an interrupted one, make one
-// complete template.
-func TestLongMakeTemplateRace(t *testing.T) {
+// complete template. It is used again.
+func TestCached(t *testing.T) {
 	t.Parallel()
-	p, err := findPrograms()
-	must(t, err)
 	cache := t.TempDir()
-	leftover := filepath.Join(cache, templateName(p)+".tmp123", "data")
-	must(t, os.MkdirAll(leftover, 0o700))
-
+	must(t, os.MkdirAll(filepath.Join(cache, "name.tmp123", "data"), 0o700))
+	var made atomic.Int32
+	initialize := func(h *home, data string) error {
+		made.Add(1)
+		return errors.Join(os.Mkdir(data, 0o700), h.write("data/complete", nil))
+	}
 	var racers sync.WaitGroup
 	for range 4 {
 		racers.Go(func() {
-			template, err := makeTemplate(cache, p)
+			template, err := cached(cache, "name", initialize)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			if _, err := os.Stat(filepath.Join(template, "global", "pg_control")); err != nil {
+			if _, err := os.Stat(filepath.Join(template, "complete")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -34,22 +36,8 @@ func TestLongMakeTemplateRace(t *testing.T) {
 	racers.Wait()
 	entries, err := os.ReadDir(cache)
 	must(t, err)
-	if len(entries) != 2 {
-		t.Errorf("in the cache: %v; want the template and its lock file", entries)
-	}
-}
-
-func TestTemplateIsUsedAgain(t *testing.T) {
-	t.Parallel()
-	p, err := findPrograms()
-	must(t, err)
-	cache := t.TempDir()
-	made := filepath.Join(cache, templateName(p))
-	must(t, os.Mkdir(made, 0o700))
-	begin := time.Now()
-	got, err := makeTemplate(cache, p)
-	if err != nil || got != made {
-		t.Errorf("got %q, %v after %v; want %q at once", got, err, time.Since(begin), made)
+	if len(entries) != 2 || made.Load() != 1 {
+		t.Errorf("made %d times, in the cache: %v; want the template and its lock file", made.Load(), entries)
 	}
 }
 

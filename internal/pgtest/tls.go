@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"strings"
@@ -29,15 +30,12 @@ func OverTLS(dsn string) string {
 
 // writeCertificate writes a key and a certificate under the names that the
 // server looks for.
-func (c *Cluster) writeCertificate() error {
+func writeCertificate(h *home) error {
 	certificate, key, err := SelfSigned()
 	if err != nil {
 		return err
 	}
-	if err := c.writeData("server.crt", string(certificate)); err != nil {
-		return err
-	}
-	return c.writeData("server.key", string(key))
+	return errors.Join(h.write("data/server.crt", certificate), h.write("data/server.key", key))
 }
 
 // SelfSigned makes a certificate for 127.0.0.1, and its key, in PEM.
