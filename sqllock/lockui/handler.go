@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // A Handler serves the page. [New] makes one, and Close ends it. It is safe for
@@ -15,7 +17,8 @@ import (
 //
 // It may be mounted under any prefix that ends in a slash, and behind a reverse
 // proxy. All its links are relative. With [http.ServeMux] it finds its prefix
-// itself. Another router needs [http.StripPrefix].
+// itself, and so it does with chi, if Mount is called on the outermost router.
+// Another router needs [http.StripPrefix].
 //
 // Without [WithAuthorize] it answers a request only if all of this is true, and
 // otherwise with 403:
@@ -67,7 +70,17 @@ func newHandler(db *sql.DB, o options, look lookFunc, check checkFunc) *Handler 
 	h := &Handler{options: o, db: db, crossSite: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams)}
 	h.closing, h.cancel = context.WithCancel(context.Background())
 	h.doctor.check = check
-	h.poller = newPoller(h.closing, look, o.diagnosis)
+	if !o.names {
+		all := look
+		look = func(ctx context.Context) (*lockwatch.Snapshot, error) {
+			s, err := all(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return s.WithoutNames(), nil
+		}
+	}
+	h.poller = newPoller(h.closing, look, o.diagnosis())
 	h.routes = h.newRoutes()
 	for _, s := range o.sessions {
 		h.histories = append(h.histories, newHistory(s.session.Stats))
@@ -132,11 +145,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "This request came from another web site.", http.StatusForbidden)
 		return
 	}
-	if name := folderWithoutSlash(r); name != "" {
-		redirectToFolder(w, r, name)
+	below, bare := pathBelow(r)
+	if bare {
+		redirectToFolder(w, r)
 		return
 	}
-	matched, ok := h.routes[pathBelow(r)]
+	matched, ok := h.routes[below]
 	if !ok {
 		http.Error(w, "There is no such page.", http.StatusNotFound)
 		return

@@ -46,7 +46,7 @@ func newLook(db *sql.DB, schema string) lookFunc {
 // state is never changed after it was set.
 type poller struct {
 	look      lookFunc
-	diagnosis func() *lockwatch.Diagnosis // a new one for each run
+	diagnosis *lockwatch.Diagnosis // of the goroutine of run
 	closing   context.Context
 	runs      sync.WaitGroup
 
@@ -59,8 +59,9 @@ type poller struct {
 	changed  chan struct{} // closed when the streams should show the state again
 }
 
-func newPoller(closing context.Context, look lookFunc, diagnosis func() *lockwatch.Diagnosis) *poller {
-	return &poller{look: look, diagnosis: diagnosis, closing: closing, state: &state{}, changed: make(chan struct{})}
+func newPoller(closing context.Context, look lookFunc, diagnosis *lockwatch.Diagnosis) *poller {
+	nothing := lockwatch.NewView(new(lockwatch.Snapshot))
+	return &poller{look: look, diagnosis: diagnosis, closing: closing, state: &state{view: nothing}, changed: make(chan struct{})}
 }
 
 // wait waits until the poller has ended, which it does after closing. No request
@@ -156,32 +157,42 @@ func (p *poller) wake() {
 // run begins a look at each tick until there are no viewers. It wakes the streams
 // when the result arrives, and at each tick that begins no look.
 func (p *poller) run() {
-	now, _ := p.current()
-	w := &watcher{state: now, diagnosis: p.diagnosis()}
+	type result struct {
+		snapshot *lockwatch.Snapshot
+		err      error
+	}
 	results := make(chan result, 1)
 	timer := time.NewTimer(tick) // not a Ticker, which makes up for a late tick with an early one
 	defer timer.Stop()
+	underWay := false
 	for due := true; ; {
-		if due && w.begins() {
-			p.set(w.state)
-			go func() { results <- p.lookOnce() }()
-		} else if due {
+		switch now, _ := p.current(); {
+		case due && underWay:
 			p.wake()
+		case due:
+			next := *now
+			next.asked, underWay = time.Now(), true
+			p.set(&next)
+			go func() {
+				s, err := p.lookOnce()
+				results <- result{s, err}
+			}()
 		}
 		due = false
 		select {
 		case <-p.closing.Done():
-			if w.underWay {
+			if underWay {
 				<-results
 			}
 			return
 		case r := <-results:
-			w.ends(r)
-			p.set(w.state)
+			underWay = false
+			now, _ := p.current()
+			p.set(now.after(r.snapshot, r.err, p.diagnosis))
 			p.wake()
 		case <-timer.C:
 			timer.Reset(tick)
-			if !w.underWay && p.endsIdle() {
+			if !underWay && p.endsIdle() {
 				return
 			}
 			due = true
@@ -189,46 +200,10 @@ func (p *poller) run() {
 	}
 }
 
-// A result is what a look has seen, or why it has seen nothing.
-type result struct {
-	snapshot *lockwatch.Snapshot
-	err      error
-}
-
 // lookOnce returns within lookTimeout, even if the driver is stuck: the look itself
 // does. Close ends it at once.
-func (p *poller) lookOnce() result {
+func (p *poller) lookOnce() (*lockwatch.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(p.closing, lookTimeout)
 	defer cancel()
-	s, err := p.look(ctx)
-	if err == nil && s == nil {
-		err = errors.ErrUnsupported
-	}
-	return result{s, err}
-}
-
-// A watcher decides when to look, and makes a state from each result. Only the
-// goroutine of run uses it.
-type watcher struct {
-	state     *state
-	diagnosis *lockwatch.Diagnosis
-	underWay  bool
-}
-
-// begins reports whether a look may begin, and notes in that case that it is under
-// way.
-func (w *watcher) begins() bool {
-	if w.underWay {
-		return false
-	}
-	next := *w.state
-	next.asked = time.Now()
-	w.state, w.underWay = &next, true
-	return true
-}
-
-// ends takes in the result of a look.
-func (w *watcher) ends(r result) {
-	w.underWay = false
-	w.state = w.state.after(r, w.diagnosis)
+	return p.look(ctx)
 }

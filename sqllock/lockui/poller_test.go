@@ -356,7 +356,7 @@ func TestManyLocks(t *testing.T) {
 		})
 		for path, parts := range map[string][]string{
 			"/":                {"10000"},
-			"/locks":           {"10000 held", "Page 1 of 100", "locks?page=2", `class="key">7</th>`},
+			"/locks":           {"10000 held", "Page 1 of 100", "locks?page=2", `class="key">7</span>`},
 			"/locks?page=100":  {"Page 100 of 100", "locks?page=99"},
 			"/locks?page=9999": {"Page 100 of 100"},
 			"/locks?page=-1":   {"Page 1 of 100"},

@@ -294,6 +294,7 @@ func TestMisuse(t *testing.T) {
 		"WithCampaign":  func() { lockui.WithCampaign("mailer", nil) },
 		"WithAuthorize": func() { lockui.WithAuthorize(nil) },
 		"WithTerminate": func() { lockui.WithTerminate(nil) },
+		"WithOperator":  func() { lockui.WithOperator(nil) },
 		"WithSchema":    func() { lockui.WithSchema("") },
 		"WithLongHeld":  func() { lockui.WithLongHeld(0) },
 		"WithLogger":    func() { lockui.WithLogger(nil) },

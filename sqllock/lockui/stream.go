@@ -82,7 +82,7 @@ func send(client *http.ResponseController, w http.ResponseWriter, event []byte) 
 func (h *Handler) event(v *view, s *state, version <-chan struct{}, page int, canEnd bool) []byte {
 	last := 1
 	if v.path == "locks" {
-		last = pagesOf(len(s.locks))
+		last = pagesOf(s.view.Held)
 	}
 	page = min(page, last)
 	return h.fragments.get(version, v.path+"?"+strconv.Itoa(page)+strconv.FormatBool(canEnd), func() []byte {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // A view is one page of the Handler, as HTML and as JSON.
@@ -130,8 +130,7 @@ func pageNumber(q url.Values) int {
 	return n
 }
 
-// seconds is a duration in views and in JSON.
-type seconds float64
+type seconds = lockwatch.Seconds
 
 func secondsOf(d time.Duration) seconds { return seconds(d.Round(time.Millisecond).Seconds()) }
 
@@ -142,14 +141,6 @@ func since(t, at time.Time) *seconds {
 	}
 	s := secondsOf(max(at.Sub(t), 0))
 	return &s
-}
-
-// keyText returns key as the arguments of PostgreSQL's functions.
-func keyText(key sqllock.Key) string {
-	if class, object, isPair := key.Pair(); isPair {
-		return strconv.Itoa(int(class)) + ", " + strconv.Itoa(int(object))
-	}
-	return strconv.FormatInt(key.Int64(), 10)
 }
 
 // fragments keeps what the streams send for one version of the state, so that a

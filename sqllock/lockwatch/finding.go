@@ -1,6 +1,7 @@
 package lockwatch
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -14,19 +15,52 @@ import (
 //
 // Invariant: Holder, Cycle and Err depend on Kind, and exactly one is not nil.
 type Finding struct {
-	Kind  FindingKind
-	Over  bool      // it has ended; the other fields are as they were last seen
-	Since time.Time // when Watch first saw it, by the database's clock; of WatchFailed by this process's clock
+	Kind FindingKind
+	Over bool // it has ended; the other fields are as they were last seen
+
+	// Since says since when it is so, by the database's clock: the last heartbeat,
+	// the acquisition of the lock, or the last wait of the cycle. Where that is not
+	// known, it is the first look that has shown it. That of WatchFailed is by this
+	// process's clock.
+	Since time.Time
 
 	Holder *Holder // of LateHeartbeat, RegistryNotWritten and HeldLong
 	Cycle  *Cycle  // of WaitCycle
 	Err    error   // of WatchFailed
 
 	// Terminated: Watch has ended the server session of Holder ([WithTerminate]).
-	// This is also set if the server's reply was lost and the session was gone at
-	// the next look. Watch reports it at most once for each session, in addition
-	// to the beginning and the end.
+	// Watch reports it at most once for each session, in addition to the beginning
+	// and the end. If the server's reply was lost, only the end is reported.
 	Terminated bool
+}
+
+// String returns f in words, with names as far as they are known: keep it out of
+// logs.
+func (f Finding) String() string {
+	text := string(f.Kind)
+	switch {
+	case f.Terminated:
+		text += ", session ended"
+	case f.Over:
+		text += ", over"
+	}
+	text += " (since " + f.Since.UTC().Format(time.RFC3339) + "): "
+	switch {
+	case f.Holder != nil:
+		return text + f.Holder.label().inText() + ", held by " + f.Holder.client().String()
+	case f.Cycle != nil:
+		return text + f.Cycle.String()
+	}
+	return text + fmt.Sprint(f.Err)
+}
+
+// Row returns the lock of f as a row, as of at, and nil if f is not about a lock.
+func (f Finding) Row(at time.Time) *Row {
+	if f.Holder == nil {
+		return nil
+	}
+	row := f.Holder.row(at)
+	return &row
 }
 
 // A FindingKind says what a Finding is about.
@@ -101,7 +135,7 @@ func (f *Finding) id() findingID {
 	id := findingID{kind: f.Kind}
 	switch {
 	case f.Cycle != nil:
-		id.text = f.Cycle.String()
+		id.text = f.Cycle.id()
 	case f.Holder != nil:
 		id.lock = f.Holder.lockID()
 	}

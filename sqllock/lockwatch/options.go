@@ -145,13 +145,6 @@ func WithLogger(log *slog.Logger) WatchOption {
 	return watchOption(func(o *watchOptions) { o.log = log })
 }
 
-func newInspectOptions(opts []InspectOption) (o inspectOptions) {
-	for _, opt := range opts {
-		opt.setInspect(&o)
-	}
-	return o
-}
-
 func newWatchOptions(opts []WatchOption) watchOptions {
 	o := watchOptions{interval: defaultInterval, log: slog.Default()}
 	for _, opt := range opts {
