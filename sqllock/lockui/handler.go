@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // A Handler serves the page. [New] makes one, and Close ends it. It is safe for
@@ -63,23 +61,13 @@ func New(db *sql.DB, opts ...Option) *Handler {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	return newHandler(db, o, newLook(db, o.schema), newCheck(db, o))
+	return newHandler(db, o, newLook(db, o), newCheck(db, o))
 }
 
 func newHandler(db *sql.DB, o options, look lookFunc, check checkFunc) *Handler {
 	h := &Handler{options: o, db: db, crossSite: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams)}
 	h.closing, h.cancel = context.WithCancel(context.Background())
 	h.doctor.check = check
-	if !o.names {
-		all := look
-		look = func(ctx context.Context) (*lockwatch.Snapshot, error) {
-			s, err := all(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return s.WithoutNames(), nil
-		}
-	}
 	h.poller = newPoller(h.closing, look, o.diagnosis())
 	h.routes = h.newRoutes()
 	for _, s := range o.sessions {

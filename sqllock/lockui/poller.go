@@ -23,11 +23,14 @@ type lookFunc func(ctx context.Context) (*lockwatch.Snapshot, error)
 // connections of the pool were in use.
 var errPoolFull = errors.New("lockui: no answer in time, with all connections of the pool in use")
 
-// newLook returns the look at db's locks. schema is that of the registry, or "".
-func newLook(db *sql.DB, schema string) lookFunc {
+// newLook returns the look at db's locks.
+func newLook(db *sql.DB, o options) lookFunc {
 	var opts []lockwatch.InspectOption
-	if schema != "" {
-		opts = append(opts, lockwatch.WithSchema(schema))
+	if o.schema != "" {
+		opts = append(opts, lockwatch.WithSchema(o.schema))
+	}
+	if !o.names {
+		opts = append(opts, lockwatch.WithoutNames())
 	}
 	inspector := lockwatch.NewInspector(db, opts...)
 	return func(ctx context.Context) (*lockwatch.Snapshot, error) {

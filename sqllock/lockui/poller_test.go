@@ -231,7 +231,7 @@ func TestFullPool(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := newHandler(db, options{authorize: func(*http.Request) bool { return true }, log: slog.New(slog.DiscardHandler)}, newLook(db, ""), nil)
+		h := newHandler(db, options{authorize: func(*http.Request) bool { return true }, log: slog.New(slog.DiscardHandler)}, newLook(db, options{}), nil)
 		defer h.Close()
 		const full = "all connections of this page&#39;s pool are in use"
 		request(h, "/locks")

@@ -30,8 +30,6 @@ type Cycle struct {
 	// MariaDB and MySQL do so at once: GET_LOCK fails with error 1213 or 3058. So a
 	// Snapshot of theirs hardly ever shows one.
 	EndsByItself bool
-
-	nodes []int // of the waitGraph
 }
 
 // A Wait is one step of a Cycle. It is the wait of a server process, or that of
@@ -145,93 +143,91 @@ func (c Cycle) newerThan(old Cycle) bool {
 
 // cycles returns the cycles of g.
 func (g *waitGraph) cycles() []Cycle {
-	found := cycleSet{graph: g, seen: make(map[string]bool), in: make(map[int]bool)}
-	within := g.mayBeInCycle()
-	for n := range g.nodes {
-		if within[n] && !found.in[n] {
-			found.add(g.shortest(n, within, func(to int) bool { return to == n }), true)
+	g.prune()
+	var certain, possible [][]step
+	alive := func(n *node) bool { return n.alive }
+	for _, n := range g.nodes {
+		if !n.alive || n.certain {
+			continue
 		}
+		path := g.shortest(n, alive, func(to *node) bool { return to == n })
+		for _, s := range path {
+			s.from.certain = true
+		}
+		certain = add(certain, path)
 	}
-	found.sort(0)
-	certain := len(found.cycles)
 	for _, w := range g.view.waiters {
 		if w.Poll == nil || w.Poll.Held != nil {
 			continue
 		}
-		for _, h := range g.view.blockers(w) {
-			g.possible(w, g.index[g.partyOf(h)], &found)
+		holders, _ := g.view.blockers(w)
+		for _, h := range holders {
+			possible = add(possible, g.possible(w, g.byParty[g.partyOf(h)]))
 		}
 	}
-	found.sort(certain)
-	all := make([]Cycle, len(found.cycles))
-	for i, steps := range found.cycles {
-		all[i] = g.cycle(steps, i < certain)
+	all := []Cycle{}
+	for _, steps := range append(inOrder(certain), inOrder(possible)...) {
+		all = append(all, g.cycle(steps, len(all) < len(certain)))
+		for _, s := range steps {
+			if s.from.cycle == 0 {
+				s.from.cycle, s.from.next, s.from.guessed = len(all), s.to, len(all) > len(certain)
+			}
+		}
 	}
 	return all
 }
 
-// possible adds the cycle that exists if the polling callers of w, which wait for
-// the node from, hold one of the locks of their Session. A cycle has at most one
-// such guess. With two guesses it would say nothing.
-func (g *waitGraph) possible(w *Waiter, from int, found *cycleSet) {
-	path := g.shortest(from, nil, func(to int) bool {
-		return to != from && g.nodes[to].held && g.sessions[to] == w.Poll.Session
-	})
-	if path != nil {
-		last := path[len(path)-1].to
-		found.add(append(path, step{last, edge{from, w}}), false)
+// possible returns the cycle that exists if the polling callers of w, which wait for
+// the node from, hold one of the locks of their Session. A cycle has at most one such
+// guess: with two guesses it would say nothing. It is nil if all its nodes are in
+// certain cycles.
+func (g *waitGraph) possible(w *Waiter, from *node) []step {
+	any := func(*node) bool { return true }
+	path := g.shortest(from, any, func(to *node) bool { return to != from && to.held && to.of == w.Poll.Session })
+	if path == nil {
+		return nil
 	}
+	path = append(path, step{path[len(path)-1].to, edge{from, w}})
+	if !slices.ContainsFunc(path, func(s step) bool { return !s.from.certain }) {
+		return nil
+	}
+	return path
 }
 
-// A cycleSet collects cycles, each from its least node on.
-//
-// Invariant: no two cycles have the same nodes. A cycle that is not certain has a
-// node that is in no certain one.
-type cycleSet struct {
-	graph  *waitGraph
-	cycles [][]step
-	seen   map[string]bool // by the nodes
-	in     map[int]bool    // nodes of certain cycles
-}
-
-func (set *cycleSet) add(steps []step, certain bool) {
-	if steps == nil || !slices.ContainsFunc(steps, func(s step) bool { return !set.in[s.from] }) {
-		return
+// add adds a cycle to others, from its least node on, unless it is nil or there.
+func add(cycles [][]step, steps []step) [][]step {
+	if steps == nil {
+		return cycles
 	}
 	least := 0
 	for i, s := range steps {
-		if s.from < steps[least].from {
+		if compareParties(s.from.party, steps[least].from.party) < 0 {
 			least = i
 		}
 	}
 	steps = slices.Concat(steps[least:], steps[:least])
-	if id := fmt.Sprint(nodesOf(steps)); !set.seen[id] {
-		set.seen[id] = true
-		set.cycles = append(set.cycles, steps)
+	if slices.ContainsFunc(cycles, func(other []step) bool { return compareSteps(steps, other) == 0 }) {
+		return cycles
 	}
-	for _, s := range steps {
-		set.in[s.from] = set.in[s.from] || certain
-	}
+	return append(cycles, steps)
 }
 
-func (set *cycleSet) sort(from int) {
-	slices.SortStableFunc(set.cycles[from:], func(a, b []step) int { return slices.Compare(nodesOf(a), nodesOf(b)) })
+func compareSteps(a, b []step) int {
+	return slices.CompareFunc(a, b, func(x, y step) int { return compareParties(x.from.party, y.from.party) })
 }
 
-func nodesOf(steps []step) (nodes []int) {
-	for _, s := range steps {
-		nodes = append(nodes, s.from)
-	}
-	return nodes
+func inOrder(cycles [][]step) [][]step {
+	slices.SortStableFunc(cycles, compareSteps)
+	return cycles
 }
 
 // cycle returns steps as a Cycle.
 func (g *waitGraph) cycle(steps []step, certain bool) Cycle {
-	c := Cycle{Certain: certain, EndsByItself: certain, nodes: nodesOf(steps)}
+	c := Cycle{Certain: certain, EndsByItself: certain}
 	for _, s := range steps {
-		w, since := Wait{Client: g.clients[s.from]}, g.view.processes[g.nodes[s.from].pid].StateSince
-		if n := g.nodes[s.from]; n.held {
-			w.Held, w.heldLabel, since = &n.key, g.view.label(n.key), time.Time{}
+		w, since := Wait{Client: s.from.client}, g.view.processes[s.from.pid].StateSince
+		if s.from.held {
+			w.Held, w.heldLabel, since = &s.from.key, g.view.label(s.from.key), time.Time{}
 		}
 		if s.wait != nil {
 			w.For, w.forLabel, since = &s.wait.Key, g.view.label(s.wait.Key), s.wait.Since

@@ -22,7 +22,7 @@ type Diagnosis struct {
 	view   *View // of the last Snapshot
 	open   []Finding
 	seen   map[string]sighting     // the cycles of the last Snapshot
-	since  map[lockID]time.Time    // when each lock was first seen; only if long is set
+	since  map[string]time.Time    // when each lock was first seen; only if long is set
 	leases map[int64]time.Duration // by session of a lease table: the longest time to its expiry that was seen
 }
 
@@ -39,11 +39,11 @@ func NewDiagnosis(opts ...WatchOption) *Diagnosis {
 func (d *Diagnosis) Look(s *Snapshot) (begun, over []Finding) {
 	d.view = NewView(s)
 	found := slices.Concat(d.lateLocks(s), d.lateLeases(s), d.cycles(), d.longHeld(s))
-	now := make(map[findingID]Finding, len(found))
+	now := make(map[string]Finding, len(found))
 	for _, f := range found {
 		now[f.id()] = f
 	}
-	was := make(map[findingID]bool, len(d.open))
+	was := make(map[string]bool, len(d.open))
 	var open []Finding
 	for _, f := range d.open {
 		id := f.id()
@@ -164,13 +164,13 @@ func (d *Diagnosis) longHeld(s *Snapshot) (found []Finding) {
 	if d.long == 0 {
 		return nil
 	}
-	since := make(map[lockID]time.Time, len(s.Holders))
+	since := make(map[string]time.Time, len(s.Holders))
 	for i := range s.Holders {
 		h := &s.Holders[i]
 		if h.SecretCheck {
 			continue
 		}
-		id := h.lockID()
+		id := h.id()
 		first, known := d.since[id]
 		if !known {
 			first = s.At

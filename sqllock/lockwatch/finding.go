@@ -3,8 +3,6 @@ package lockwatch
 import (
 	"fmt"
 	"time"
-
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A Finding is something that [Watch] has noticed. Watch reports it once when it
@@ -100,44 +98,24 @@ const (
 	WatchFailed FindingKind = "watch failed"
 )
 
-// A findingID tells one Finding from another, from its beginning to its end.
-type findingID struct {
-	kind FindingKind
-	lock lockID
-	text string // of a cycle
-}
-
-// A lockID is a lock while one server process, or one session of a lease table,
-// holds it.
-type lockID struct {
-	process processID
-	session int64 // of a lease; else 0
-	key     sqllock.Key
-	shared  bool
-}
-
-// A processID is a server process. The start is part of it, because the server
-// uses a PID again.
-type processID struct {
-	pid   int
-	start int64 // in microseconds, as the database counts
-}
-
-func (h *Holder) lockID() lockID {
-	return lockID{h.processID(), h.leaseSession(), h.Key, h.Shared}
-}
-
-func (h *Holder) processID() processID {
-	return processID{h.Process.PID, h.Process.Start.UnixMicro()}
-}
-
-func (f *Finding) id() findingID {
-	id := findingID{kind: f.Kind}
+// id tells f from other findings, from its beginning to its end.
+func (f *Finding) id() string {
 	switch {
 	case f.Cycle != nil:
-		id.text = f.Cycle.id()
+		return f.Cycle.id()
 	case f.Holder != nil:
-		id.lock = f.Holder.lockID()
+		return string(f.Kind) + f.Holder.id()
 	}
-	return id
+	return string(f.Kind)
+}
+
+// id tells the lock of h from others, while one server process or one session of a
+// lease table holds it.
+func (h *Holder) id() string {
+	return fmt.Sprint(h.processID(), h.leaseSession(), idOf(h.Key), h.Shared)
+}
+
+// processID tells server processes apart. The server uses a PID again.
+func (h *Holder) processID() string {
+	return fmt.Sprint(h.Process.PID, " ", h.Process.Start.UnixMicro())
 }

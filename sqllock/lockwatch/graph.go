@@ -45,10 +45,23 @@ func (w *Waiter) party() party {
 	return p
 }
 
-// An edge is a wait for another node. A node with several edges waits for all of
-// their ends.
+// A node is a party, with what it waits for.
+type node struct {
+	party
+	client Client
+	of     int64  // the number of the Session that has the lock; 0: of none
+	waits  []edge // for all of them
+
+	alive   bool  // may be in a cycle
+	certain bool  // is in a certain one
+	cycle   int   // the first of its cycles, from 1
+	next    *node // in that cycle
+	guessed bool  // that cycle is not certain
+}
+
+// An edge is a wait for another node.
 type edge struct {
-	to   int     // index of a node
+	to   *node
 	wait *Waiter // nil: not for an advisory lock
 }
 
@@ -57,107 +70,82 @@ func (e edge) inServer() bool { return e.wait == nil || e.wait.Poll == nil }
 
 // A step is a wait on a path.
 type step struct {
-	from int
+	from *node
 	edge
 }
 
 // A waitGraph is the certain waits of a Snapshot. Leases are not in it: nothing
 // shows who waits for one, and an advisory lock on the same key is another lock.
 //
-// Invariant: nodes are in the order of compareParties and do not change. The other
-// fields name them by their index, since a queue of n waiters has n²/2 edges.
+// A waiter waits for the holders of its key. Those ahead of it in the queue count
+// only where it waits for no holder, as a reader behind a writer. Otherwise they wait
+// for the same holders, and a queue of n waiters would have n²/2 edges.
+//
+// Invariant: nodes are in the order of compareParties.
 type waitGraph struct {
-	view     *View
-	named    map[sqllock.Key]bool // keys that a Poll names as Held
-	nodes    []party
-	index    map[party]int
-	edges    [][]edge // by node
-	sessions []int64  // by node of a lock: the number of its Session; 0 if it is of none
-	clients  []Client // by node
+	view    *View
+	named   map[sqllock.Key]bool // keys that a Poll names as Held
+	byParty map[party]*node
+	nodes   []*node
 }
 
 func newWaitGraph(v *View) *waitGraph {
-	g := &waitGraph{view: v, named: make(map[sqllock.Key]bool), index: make(map[party]int)}
+	g := &waitGraph{view: v, named: make(map[sqllock.Key]bool), byParty: make(map[party]*node)}
 	for _, w := range v.waiters {
 		if w.Poll != nil && w.Poll.Held != nil {
 			g.named[*w.Poll.Held] = true
 		}
 	}
-	g.number()
-	for _, w := range v.waiters {
-		from := g.index[g.waiting(w)]
-		if w.Poll != nil {
-			for _, h := range v.holders[idOf(w.Key)] {
-				g.add(from, edge{g.index[g.partyOf(h)], w})
+	for _, holders := range v.holders {
+		for _, h := range holders {
+			n := g.node(g.partyOf(h), h.client())
+			if h.Registration != nil {
+				n.of = h.Registration.Session
 			}
-			continue
 		}
-		for _, pid := range w.BlockedBy {
-			to, held := g.index[party{pid: pid, held: true, key: w.Key}]
-			if !held {
-				to = g.index[party{pid: pid}]
-			}
-			g.add(from, edge{to, w})
+	}
+	for _, w := range v.waiters {
+		from := g.waiterNode(w)
+		holders, pids := v.blockers(w)
+		for _, h := range holders {
+			from.waits = append(from.waits, edge{g.byParty[g.partyOf(h)], w})
+		}
+		for _, pid := range pids {
+			from.waits = append(from.waits, edge{g.process(pid), w})
 		}
 	}
 	for _, b := range v.blocked {
+		from := g.process(b.Process.PID)
 		for _, pid := range b.BlockedBy {
-			g.add(g.index[party{pid: b.Process.PID}], edge{to: g.index[party{pid: pid}]})
+			from.waits = append(from.waits, edge{to: g.process(pid)})
 		}
 	}
-	for n, p := range g.nodes { // a Session whose server process waits cannot release its locks meanwhile
-		if process := g.index[party{pid: p.pid}]; p.held && len(g.edges[process]) > 0 {
-			g.add(n, edge{to: process})
+	for _, n := range g.byParty {
+		g.nodes = append(g.nodes, n)
+		if p := g.byParty[party{pid: n.pid}]; n.held && p != nil && len(p.waits) > 0 {
+			n.waits = append(n.waits, edge{to: p}) // its Session cannot release the lock meanwhile
 		}
 	}
-	for _, edges := range g.edges {
-		slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.to, b.to) })
+	slices.SortFunc(g.nodes, func(a, b *node) int { return compareParties(a.party, b.party) })
+	for _, n := range g.nodes {
+		slices.SortStableFunc(n.waits, func(a, b edge) int { return compareParties(a.to.party, b.to.party) })
 	}
 	return g
 }
 
-func (g *waitGraph) add(from int, e edge) { g.edges[from] = append(g.edges[from], e) }
-
-// number gives the nodes their indices.
-func (g *waitGraph) number() {
-	clients, sessions := make(map[party]Client), make(map[party]int64)
-	process := func(pid int) {
-		clients[party{pid: pid}] = g.view.clients([]int{pid})[0]
+// node returns the node of p, with a new one for c if there is none.
+func (g *waitGraph) node(p party, c Client) *node {
+	if g.byParty[p] == nil {
+		g.byParty[p] = &node{party: p, client: c}
 	}
-	for _, holders := range g.view.holders {
-		for _, h := range holders {
-			p := g.partyOf(h)
-			process(h.Process.PID)
-			clients[p] = h.client()
-			if h.Registration != nil {
-				sessions[p] = h.Registration.Session
-			}
-		}
-	}
-	for _, w := range g.view.waiters {
-		if _, known := clients[g.waiting(w)]; !known {
-			clients[g.waiting(w)] = w.client()
-		}
-		for _, pid := range w.BlockedBy {
-			process(pid)
-		}
-	}
-	for _, b := range g.view.blocked {
-		process(b.Process.PID)
-		for _, pid := range b.BlockedBy {
-			process(pid)
-		}
-	}
-	for p := range clients {
-		g.nodes = append(g.nodes, p)
-	}
-	slices.SortFunc(g.nodes, compareParties)
-	g.edges = make([][]edge, len(g.nodes))
-	for i, p := range g.nodes {
-		g.index[p] = i
-		g.clients, g.sessions = append(g.clients, clients[p]), append(g.sessions, sessions[p])
-	}
+	return g.byParty[p]
 }
+
+func (g *waitGraph) process(pid int) *node {
+	return g.node(party{pid: pid}, g.view.clients([]int{pid})[0])
+}
+
+func (g *waitGraph) waiterNode(w *Waiter) *node { return g.node(g.waiting(w), w.client()) }
 
 // partyOf returns the party of h.
 func (g *waitGraph) partyOf(h *Holder) party {
@@ -201,72 +189,53 @@ func (g *waitGraph) waiting(w *Waiter) party {
 	return party{session: p.Session}
 }
 
-// mayBeInCycle returns which nodes are left when those that wait for no other node,
-// and those that no other waits for, are removed again and again. A Snapshot mostly
-// has many waits and no cycle, so this ends most searches in linear time.
-func (g *waitGraph) mayBeInCycle() []bool {
-	there, back := make([][]int, len(g.nodes)), make([][]int, len(g.nodes))
-	left := make([]bool, len(g.nodes))
-	for from, edges := range g.edges {
-		left[from] = true
-		for _, e := range edges {
-			there[from], back[e.to] = append(there[from], e.to), append(back[e.to], from)
-		}
+// prune keeps the nodes alive that may be in a cycle: each waits for one that is
+// alive, and one that is alive waits for it. A Snapshot mostly has many waits and no
+// cycle, so this ends most searches.
+func (g *waitGraph) prune() {
+	for _, n := range g.nodes {
+		n.alive = true
 	}
-	peel(left, there, back)
-	peel(left, back, there)
-	return left
-}
-
-// peel removes from left the nodes from which no edge leads to another one that is
-// left. in has the edges of out, the other way round.
-func peel(left []bool, out, in [][]int) {
-	degree, ends := make([]int, len(left)), []int(nil)
-	for n := range left {
-		for _, to := range out[n] {
-			if left[n] && left[to] {
-				degree[n]++
+	for changed := true; changed; {
+		changed = false
+		waited := make(map[*node]bool)
+		for _, n := range g.nodes {
+			waits := false
+			for _, e := range n.waits {
+				if n.alive && e.to.alive {
+					waits, waited[e.to] = true, true
+				}
 			}
+			changed = changed || n.alive && !waits
+			n.alive = waits
 		}
-		if left[n] && degree[n] == 0 {
-			ends = append(ends, n)
-		}
-	}
-	for len(ends) > 0 {
-		n := ends[0]
-		ends, left[n] = ends[1:], false
-		for _, from := range in[n] {
-			if degree[from]--; left[from] && degree[from] == 0 {
-				ends = append(ends, from)
-			}
+		for _, n := range g.nodes {
+			changed = changed || n.alive && !waited[n]
+			n.alive = n.alive && waited[n]
 		}
 	}
 }
 
 // shortest returns a shortest path from start, of at least one step, to a node for
-// which is holds. It leads through nodes in within; nil stands for all. The path is
-// nil if there is none.
-func (g *waitGraph) shortest(start int, within []bool, is func(to int) bool) (path []step) {
-	type arrival struct {
-		step
-		before int // the arrival where step begins; -1: at the start
-	}
-	var arrivals []arrival
-	reached := make(map[int]bool)
+// which is holds, through nodes for which through holds. It is nil if there is none.
+func (g *waitGraph) shortest(start *node, through, is func(*node) bool) (path []step) {
+	var arrivals []step
+	before := make(map[*node]int) // the arrival where the step to a node begins; -1: at the start
 	for at, from := -1, start; ; from = arrivals[at].to {
-		for _, e := range g.edges[from] {
-			if reached[e.to] || within != nil && !within[e.to] {
+		for _, e := range from.waits {
+			if _, reached := before[e.to]; reached || !through(e.to) {
 				continue
 			}
-			reached[e.to] = true
-			arrivals = append(arrivals, arrival{step{from, e}, at})
-			if is(e.to) {
-				for i := len(arrivals) - 1; i >= 0; i = arrivals[i].before {
-					path = append(path, arrivals[i].step)
-				}
-				slices.Reverse(path)
-				return path
+			before[e.to] = at
+			arrivals = append(arrivals, step{from, e})
+			if !is(e.to) {
+				continue
 			}
+			for i := len(arrivals) - 1; i >= 0; i = before[arrivals[i].to] {
+				path = append(path, arrivals[i])
+			}
+			slices.Reverse(path)
+			return path
 		}
 		if at++; at == len(arrivals) {
 			return nil
@@ -299,87 +268,67 @@ type Arrow struct {
 
 // Graph returns the waits of v with at most so many nodes, and at most four arrows
 // from each. Cycles come first.
-func (v *View) Graph(most int) Graph {
-	d := drawing{view: v, most: most, places: make(map[int]int)}
-	for i, c := range v.Cycles {
-		for j, from := range c.nodes {
-			wants := "waits for a row or a table"
-			if w := c.Waits[j]; w.For != nil {
-				wants = "waits for " + w.forLabel.text
-			} else if w.Held != nil {
-				wants = "waits for its process"
-			}
-			d.arrow(from, c.nodes[(j+1)%len(c.nodes)], wants, true)
-			if at, drawn := d.places[from]; drawn && d.Nodes[at].Cycle == 0 {
-				d.Nodes[at].Cycle, d.Nodes[at].Possible = i+1, !c.Certain
-			}
+func (v *View) Graph(most int) (drawn Graph) {
+	const maxArrows = 4
+	places := make(map[*node]int)
+	var nodes []*node
+	place := func(n *node) bool {
+		if _, known := places[n]; !known && len(nodes) < most {
+			places[n] = len(nodes)
+			nodes = append(nodes, n)
+		}
+		_, known := places[n]
+		return known
+	}
+	for _, n := range v.graph.nodes {
+		if n.cycle > 0 {
+			place(n)
 		}
 	}
-	g := v.graph
-	for _, w := range v.waiters {
-		ends := w.BlockedBy
-		from, wants := g.index[g.waiting(w)], "waits for "+v.label(w.Key).text
-		if holders := v.blockers(w); len(holders) > 0 {
-			ends = nil
-			for _, h := range holders[:min(len(holders), maxArrows)] {
-				d.arrow(from, g.index[g.partyOf(h)], wants, false)
-			}
+	wait := func(n *node) {
+		if !place(n) {
+			drawn.More++
+			return
 		}
-		d.wait(from, ends, wants)
+		for _, e := range n.waits[:min(len(n.waits), maxArrows)] {
+			place(e.to)
+		}
+	}
+	for _, w := range v.waiters {
+		wait(v.graph.waiterNode(w))
 	}
 	for _, b := range v.blocked {
-		d.wait(g.index[party{pid: b.Process.PID}], b.BlockedBy, "waits for a row or a table")
+		wait(v.graph.process(b.Process.PID))
 	}
-	return d.Graph
-}
-
-const maxArrows = 4
-
-// A drawing makes a Graph.
-type drawing struct {
-	Graph
-	view   *View
-	most   int
-	places map[int]int // in Nodes, by node of the waitGraph
-}
-
-// place returns the place of node n, if there is room.
-func (d *drawing) place(n int) (at int, ok bool) {
-	at, ok = d.places[n]
-	if !ok && len(d.Nodes) < d.most {
-		at, ok = len(d.Nodes), true
-		node := Node{Client: d.view.graph.clients[n]}
-		if p := d.view.graph.nodes[n]; p.held {
-			node.Label = d.view.label(p.key).text
+	for _, n := range nodes {
+		d := Node{Client: n.client, Cycle: n.cycle, Possible: n.guessed}
+		if n.held {
+			d.Label = v.label(n.key).text
 		}
-		d.Nodes, d.places[n] = append(d.Nodes, node), at
+		for _, e := range n.waits {
+			to, known := places[e.to]
+			if len(d.Arrows) == maxArrows || !known {
+				continue
+			}
+			if inCycle := e.to == n.next; d.Wants == "" || inCycle {
+				d.Wants = v.wants(n, e)
+			}
+			d.Arrows = append(d.Arrows, Arrow{to, e.to == n.next})
+		}
+		if d.Wants == "" && len(n.waits) > 0 {
+			d.Wants = v.wants(n, n.waits[0])
+		}
+		drawn.Nodes = append(drawn.Nodes, d)
 	}
-	return at, ok
+	return drawn
 }
 
-// wait draws arrows to processes, and counts a wait without room.
-func (d *drawing) wait(from int, pids []int, wants string) {
-	if _, ok := d.place(from); !ok {
-		d.More++
-		return
+func (v *View) wants(n *node, e edge) string {
+	switch {
+	case e.wait != nil:
+		return "waits for " + v.label(e.wait.Key).text
+	case n.held:
+		return "waits for its process"
 	}
-	for _, pid := range pids[:min(len(pids), maxArrows)] {
-		d.arrow(from, d.view.graph.index[party{pid: pid}], wants, false)
-	}
-}
-
-func (d *drawing) arrow(from, to int, wants string, cycle bool) {
-	f, ok := d.place(from)
-	if !ok {
-		return
-	}
-	n := &d.Nodes[f]
-	if n.Wants == "" {
-		n.Wants = wants
-	}
-	t, ok := d.place(to)
-	n = &d.Nodes[f] // place may have moved it
-	if ok && !slices.ContainsFunc(n.Arrows, func(a Arrow) bool { return a.To == t }) {
-		n.Arrows = append(n.Arrows, Arrow{t, cycle})
-	}
+	return "waits for a row or a table"
 }

@@ -58,7 +58,7 @@ func Inspect(ctx context.Context, db *sql.DB, opts ...InspectOption) (*Snapshot,
 // one, an Inspector takes no second connection of the pool.
 type Inspector struct {
 	db       *sql.DB
-	schema   string
+	options  inspectOptions
 	remember time.Duration // how long the registry holds
 	busy     chan struct{} // holds a token while a question is with the driver; protects the fields below
 
@@ -76,7 +76,7 @@ func NewInspector(db *sql.DB, opts ...InspectOption) *Inspector {
 	for _, opt := range opts {
 		opt.setInspect(&o)
 	}
-	return &Inspector{db: db, schema: o.schema, remember: time.Minute, busy: make(chan struct{}, 1)}
+	return &Inspector{db: db, options: o, remember: time.Minute, busy: make(chan struct{}, 1)}
 }
 
 // Inspect returns a Snapshot, like the function [Inspect] and with the same errors.
@@ -125,8 +125,17 @@ func bounded[T any](ctx context.Context, question func() (T, error)) (none T, er
 	}
 }
 
-// look takes a Snapshot, with the tables that are known or after a look for them.
+// look takes a Snapshot.
 func (i *Inspector) look(ctx context.Context) (*Snapshot, error) {
+	s, err := i.read(ctx)
+	if err == nil && i.options.noNames {
+		s.forgetNames()
+	}
+	return s, err
+}
+
+// read takes a Snapshot, with the tables that are known or after a look for them.
+func (i *Inspector) read(ctx context.Context) (*Snapshot, error) {
 	if _, own := i.db.Driver().(dialect.Driver); own {
 		return nil, errNothingToSee
 	}
@@ -157,7 +166,7 @@ func (i *Inspector) look(ctx context.Context) (*Snapshot, error) {
 	}
 	switch d.(type) {
 	case postgres.Dialect:
-		seen, err := postgres.Inspect(ctx, conn, i.schema)
+		seen, err := postgres.Inspect(ctx, conn, i.options.schema)
 		if err != nil {
 			return nil, err
 		}

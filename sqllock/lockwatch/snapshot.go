@@ -1,7 +1,6 @@
 package lockwatch
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 //   - SQLite: the rows of a lease table.
 //   - MySQL and MariaDB: the locks of GET_LOCK that have a key of package sqllock.
 //
-// A Snapshot may hold names and hosts: see [Snapshot.WithoutNames]. Show it to
+// A Snapshot may hold names and hosts: see [WithoutNames]. Show it to
 // operators, and keep it out of logs. [NewView] turns it into rows for people.
 //
 // Invariant: the keys are as the database has them, without a namespace. They
@@ -164,52 +163,38 @@ func (s *Snapshot) Find(key sqllock.Key) (holders []Holder, waiters []Waiter) {
 	return holders, waiters
 }
 
-// WithoutNames returns s without what clients have written about themselves: names,
-// holders, applications and addresses. Namespaces stay. An application is
-// "latchkey" if it is that of a Session, and empty otherwise.
-func (s *Snapshot) WithoutNames() *Snapshot {
-	bare := *s
-	bare.Holders, bare.Waiters, bare.Blocked, bare.Expired = slices.Clone(s.Holders), slices.Clone(s.Waiters), slices.Clone(s.Blocked), slices.Clone(s.Expired)
-	for _, holders := range [][]Holder{bare.Holders, bare.Expired} {
+// forgetNames removes what [WithoutNames] leaves out.
+func (s *Snapshot) forgetNames() {
+	for _, holders := range [][]Holder{s.Holders, s.Expired} {
 		for i := range holders {
 			h := &holders[i]
-			h.Process = h.Process.withoutNames()
+			h.Process.forgetNames()
 			if h.Registration != nil {
-				r := *h.Registration
-				r.Name, r.Holder = "", ""
-				h.Registration = &r
+				h.Registration.Name, h.Registration.Holder = "", ""
 			}
 			if h.Lease != nil {
-				l := *h.Lease
-				l.Holder = ""
-				h.Lease = &l
+				h.Lease.Holder = ""
 			}
 		}
 	}
-	for i := range bare.Waiters {
-		w := &bare.Waiters[i]
-		w.Process = w.Process.withoutNames()
-		if w.Poll != nil {
-			p := *w.Poll
-			p.Holder = ""
-			w.Poll = &p
+	for i := range s.Waiters {
+		if w := &s.Waiters[i]; w.Poll != nil {
+			w.Poll.Holder = ""
 		}
+		s.Waiters[i].Process.forgetNames()
 	}
-	for i := range bare.Blocked {
-		bare.Blocked[i].Process = bare.Blocked[i].Process.withoutNames()
+	for i := range s.Blocked {
+		s.Blocked[i].Process.forgetNames()
 	}
-	return &bare
 }
 
-func (p Process) withoutNames() Process {
-	p.Address = ""
-	if p.ofSession() {
+func (p *Process) forgetNames() {
+	if p.Address = ""; p.ofSession() {
 		p.Application = "latchkey"
 	} else {
 		p.Application = ""
 	}
-	return p
 }
 
 // ofSession reports whether p is named like the connection of a Session.
-func (p Process) ofSession() bool { return strings.HasSuffix(p.Application, "latchkey") }
+func (p *Process) ofSession() bool { return strings.HasSuffix(p.Application, "latchkey") }

@@ -54,13 +54,13 @@ type silence struct {
 
 // noteSilence updates the silence of each registered lock in s.
 func (w *watchdog) noteSilence(s *Snapshot) {
-	silences := make(map[lockID]silence, len(s.Holders))
+	silences := make(map[string]silence, len(s.Holders))
 	for i := range s.Holders {
 		h := &s.Holders[i]
 		if h.Registration == nil {
 			continue
 		}
-		id := h.lockID()
+		id := h.id()
 		n, seen := w.silences[id]
 		if !seen || !n.heartbeat.Equal(h.Registration.Heartbeat) || !n.stateSince.Equal(h.Process.StateSince) {
 			n = silence{h.Registration.Heartbeat, h.Process.StateSince, time.Now()}
@@ -78,13 +78,13 @@ func (w *watchdog) terminate(ctx context.Context, s *Snapshot, requested time.Ti
 		return
 	}
 	w.noteSilence(s)
-	present := make(map[processID]bool)
+	present := make(map[string]bool)
 	for i := range s.Holders {
 		present[s.Holders[i].processID()] = true
 	}
-	maps.DeleteFunc(w.terminated, func(id processID, _ bool) bool { return !present[id] })
+	maps.DeleteFunc(w.terminated, func(id string, _ bool) bool { return !present[id] })
 	var failed error
-	tried := make(map[processID]bool)
+	tried := make(map[string]bool)
 	for _, f := range w.diagnosis.open {
 		if f.Kind != LateHeartbeat || f.Holder.Lease != nil { // a lease ends by itself
 			continue
@@ -111,7 +111,7 @@ func (w *watchdog) terminate(ctx context.Context, s *Snapshot, requested time.Ti
 // silentSince reports whether the session of f was silent for the late age before
 // the time at.
 func (w *watchdog) silentSince(f Finding, at time.Time) bool {
-	return at.Sub(w.silences[f.Holder.lockID()].from) >= w.diagnosis.lateAge(f.Holder.Registration)
+	return at.Sub(w.silences[f.Holder.id()].from) >= w.diagnosis.lateAge(f.Holder.Registration)
 }
 
 // end ends the session of f's holder if it is late still. The log says so before,

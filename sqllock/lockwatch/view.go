@@ -19,7 +19,7 @@ import (
 //
 // The texts of a View may be shown anywhere: characters that do not print are
 // escaped as in Go, and a text of a client ends after 200 bytes. Names are in it
-// unless the Snapshot is [Snapshot.WithoutNames].
+// unless the Snapshot was taken [WithoutNames].
 type View struct {
 	*Snapshot
 	Cycles []Cycle // those of [Snapshot.Cycles]
@@ -190,11 +190,10 @@ func (v *View) Waiting(n int) []Row {
 				row.Holding = v.label(*w.Poll.Held).text
 			}
 		}
-		for _, h := range v.blockers(w) {
+		holders, pids := v.blockers(w)
+		row.BlockedBy = v.clients(pids)
+		for _, h := range holders[:min(len(holders), maxBlockers)] {
 			row.BlockedBy = append(row.BlockedBy, h.client())
-		}
-		if len(row.BlockedBy) == 0 {
-			row.BlockedBy = v.clients(w.BlockedBy)
 		}
 		rows = append(rows, row)
 	}
@@ -204,17 +203,21 @@ func (v *View) Waiting(n int) []Row {
 	return rows
 }
 
-const maxBlockers = 8 // a queue of n waiters has n²/2
-
-// blockers returns the holders for which w waits.
-func (v *View) blockers(w *Waiter) (all []*Holder) {
+// blockers returns the holders for which w waits. Only a waiter that waits for no
+// holder waits for processes, which are ahead of it in the queue.
+func (v *View) blockers(w *Waiter) (holders []*Holder, pids []int) {
 	for _, h := range v.holders[idOf(w.Key)] {
-		if len(all) < maxBlockers && (w.Poll != nil || slices.Contains(w.BlockedBy, h.Process.PID)) {
-			all = append(all, h)
+		if w.Poll != nil || slices.Contains(w.BlockedBy, h.Process.PID) {
+			holders = append(holders, h)
 		}
 	}
-	return all
+	if len(holders) == 0 {
+		pids = w.BlockedBy
+	}
+	return holders, pids
 }
+
+const maxBlockers = 8 // of a row
 
 func (v *View) clients(pids []int) (all []Client) {
 	for _, pid := range pids[:min(len(pids), maxBlockers)] {

@@ -83,15 +83,15 @@ type watchdog struct {
 	registered bool // the registry must be there: an option needs it, or it was there
 	noted      bool // the log says that there is none
 
-	silences   map[lockID]silence // by lock; only if options.terminate is set
-	terminated map[processID]bool // sessions that were ended and may still be there
+	silences   map[string]silence // by lock; only if options.terminate is set
+	terminated map[string]bool    // sessions that were ended and may still be there
 }
 
 func newWatchdog(db *sql.DB, report func(Finding), o watchOptions) *watchdog {
 	return &watchdog{
-		db: db, inspector: &Inspector{db: db, schema: o.schema, busy: make(chan struct{}, 1)}, options: o, report: report,
+		db: db, inspector: &Inspector{db: db, options: o.inspectOptions, busy: make(chan struct{}, 1)}, options: o, report: report,
 		diagnosis: Diagnosis{late: o.late, long: o.long},
-		failures:  make(map[part]Finding), terminated: make(map[processID]bool), registered: o.schema != "" || o.terminate != nil,
+		failures:  make(map[part]Finding), terminated: make(map[string]bool), registered: o.schema != "" || o.terminate != nil,
 	}
 }
 
@@ -100,9 +100,7 @@ type part string
 
 const (
 	partLook      part = "look"
-	partRegistry  part = "registry"
-	partLeases    part = "leases"
-	partHidden    part = "hidden"
+	partGaps      part = "gaps"
 	partTerminate part = "terminate"
 	partSweep     part = "sweep"
 )
@@ -121,9 +119,7 @@ func (w *watchdog) look(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	w.notePart(partRegistry, w.registryError(s))
-	w.notePart(partLeases, gapError(s.Leases == TableUnreadable || s.Leases == TableUntrusted, &Snapshot{Dialect: s.Dialect, Leases: s.Leases, Heartbeats: TableRead, Waits: TableRead}))
-	w.notePart(partHidden, gapError(s.Hidden > 0, &Snapshot{Hidden: s.Hidden, Waits: TableRead}))
+	w.notePart(partGaps, w.gaps(*s))
 	begun, over := w.diagnosis.Look(s)
 	w.reportAll(over)
 	w.reportAll(begun)
@@ -132,32 +128,23 @@ func (w *watchdog) look(ctx context.Context) error {
 	return nil
 }
 
-// registryError returns what is missing of the registry. Nothing is missing in
-// a database that can have none, or that uses a lease table instead. A service
-// may have none on purpose: that is noted once.
-func (w *watchdog) registryError(s *Snapshot) error {
+// gaps returns what s does not show in full, as an error. A database that can have
+// no registry lacks nothing, nor does one with a lease table instead. A service may
+// have none on purpose: that is noted once.
+func (w *watchdog) gaps(s Snapshot) error {
 	absent := s.Heartbeats == TableMissing && s.Waits == TableMissing
-	switch {
-	case s.Heartbeats == TableRead && s.Waits == TableRead:
-		w.registered = true
-	case s.Heartbeats == "" && s.Waits == "", absent && s.Leases == TableRead:
-	case absent && !w.registered:
-		if !w.noted {
-			w.noted = true
-			w.options.log.Info("lockwatch: there is no registry, so late heartbeats and callers that poll are not seen (see lockwatch.Schema)")
-		}
-	default:
-		return gapError(true, &Snapshot{Dialect: sqllock.PostgreSQL, Leases: TableMissing, Heartbeats: s.Heartbeats, Waits: s.Waits})
+	if absent && s.Leases != TableRead && !w.registered && !w.noted {
+		w.noted = true
+		w.options.log.Info("lockwatch: there is no registry, so late heartbeats and callers that poll are not seen (see lockwatch.Schema)")
+	}
+	w.registered = w.registered || s.Heartbeats == TableRead && s.Waits == TableRead
+	if s.Waits == "" || absent && (s.Leases == TableRead || !w.registered) {
+		s.Heartbeats, s.Waits = TableRead, TableRead
+	}
+	if gaps := s.Gaps(); len(gaps) > 0 {
+		return errors.New("lockwatch: " + strings.Join(gaps, " "))
 	}
 	return nil
-}
-
-// gapError returns what s does not show in full as an error, if there is one.
-func gapError(is bool, s *Snapshot) error {
-	if !is {
-		return nil
-	}
-	return errors.New("lockwatch: " + strings.Join(s.Gaps(), " "))
 }
 
 // query returns the answer to question within lookTimeout, even if the driver is

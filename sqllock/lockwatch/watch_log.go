@@ -83,17 +83,21 @@ func (f Finding) logged() (slog.Level, string) {
 	case f.Terminated:
 		return slog.LevelWarn, "lockwatch: a session with a late heartbeat was ended, with all its locks"
 	case f.Over:
-		return slog.LevelInfo, "lockwatch: " + map[FindingKind]string{
-			LateHeartbeat:      "a late heartbeat has come, or its locks are gone",
-			RegistryNotWritten: "the registry is written again, or the locks are gone, or they are late",
-			HeldLong:           "locks that were held for long are gone",
-			WaitCycle:          "sessions wait for each other no longer",
-		}[f.Kind]
+		return slog.LevelInfo, ended[f.Kind]
 	}
-	return slog.LevelWarn, "lockwatch: " + map[FindingKind]string{
-		LateHeartbeat:      "the heartbeat of held locks is late",
-		RegistryNotWritten: "a session is alive, but the registry is not written for its locks",
-		HeldLong:           "locks are held for long",
-		WaitCycle:          "sessions wait for each other",
-	}[f.Kind]
+	return slog.LevelWarn, begins[f.Kind]
+}
+
+var begins = map[FindingKind]string{
+	LateHeartbeat:      "lockwatch: the heartbeat of held locks is late",
+	RegistryNotWritten: "lockwatch: a session is alive, but the registry is not written for its locks",
+	HeldLong:           "lockwatch: locks are held for long",
+	WaitCycle:          "lockwatch: sessions wait for each other",
+}
+
+var ended = map[FindingKind]string{
+	LateHeartbeat:      "lockwatch: a late heartbeat has come, or its locks are gone",
+	RegistryNotWritten: "lockwatch: the registry is written again, or the locks are gone, or they are late",
+	HeldLong:           "lockwatch: locks that were held for long are gone",
+	WaitCycle:          "lockwatch: sessions wait for each other no longer",
 }
