@@ -47,6 +47,7 @@ func TestChi(t *testing.T) {
 		{"/admin/locks", "/admin/locks", http.StatusPermanentRedirect},
 		{"/admin/{tenant}/*", "/admin/locks", http.StatusPermanentRedirect},
 		{"/admin/locks/*", "/admin/locks/none", http.StatusNotFound},
+		{"/admin/locks/*", "/admin/locks?next=//evil.example/", http.StatusPermanentRedirect},
 	} {
 		got := ask(page, http.MethodGet, tt.target, func(r *http.Request) { r.Pattern, r.RequestURI = tt.pattern, tt.target })
 		if got.StatusCode != tt.want || tt.want == http.StatusPermanentRedirect && got.Header.Get("Location") != "./locks/" {

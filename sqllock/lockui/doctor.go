@@ -59,18 +59,14 @@ func (d *doctor) begin(closing context.Context, done func()) {
 		ctx, cancel := context.WithTimeout(closing, examinationTimeout)
 		defer cancel()
 		report, err := d.check(ctx)
-		d.end(report, err)
+		d.mu.Lock()
+		d.running, d.ended, d.failed = false, time.Now(), err != nil
+		if err == nil {
+			d.report = report
+		}
+		d.mu.Unlock()
 		done()
 	})
-}
-
-func (d *doctor) end(report *lockdoctor.Report, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.running, d.ended, d.failed = false, time.Now(), err != nil
-	if err == nil {
-		d.report = report
-	}
 }
 
 // wait waits until the examination under way has ended, which it does after Close.

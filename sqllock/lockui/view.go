@@ -150,12 +150,7 @@ func since(t, at time.Time) *seconds {
 type fragments struct {
 	mu      sync.Mutex
 	version <-chan struct{} // of the poller's state
-	kept    map[string]*fragment
-}
-
-type fragment struct {
-	once sync.Once
-	text []byte
+	kept    map[string]func() []byte
 }
 
 // get returns the fragment called name of a version, and renders it if it is the
@@ -163,14 +158,12 @@ type fragment struct {
 func (f *fragments) get(version <-chan struct{}, name string, render func() []byte) []byte {
 	f.mu.Lock()
 	if f.version != version {
-		f.version, f.kept = version, make(map[string]*fragment)
+		f.version, f.kept = version, make(map[string]func() []byte)
 	}
-	one := f.kept[name]
-	if one == nil {
-		one = &fragment{}
-		f.kept[name] = one
+	if f.kept[name] == nil {
+		f.kept[name] = sync.OnceValue(render)
 	}
+	fragment := f.kept[name]
 	f.mu.Unlock()
-	one.once.Do(func() { one.text = render() })
-	return one.text
+	return fragment()
 }

@@ -41,6 +41,10 @@ func TestSnapshotString(t *testing.T) {
 			t.Errorf("name %q is not written %s:\n%s", name, want, text)
 		}
 	}
+	h.Registration.Name = strings.Repeat("ä", 100_000)
+	if got := lockwatch.NewView(&lockwatch.Snapshot{Holders: holders{h}}).Locks(0, 1)[0].Name; len(got) > 203 || !strings.HasSuffix(got, "ä…") {
+		t.Errorf("a long name is %q", got)
+	}
 	lease := lockwatch.Holder{Key: sqllock.ID(7), Lease: &lockwatch.Lease{Session: 1, Holder: "host/1", Acquired: noon, Expires: noon.Add(3 * time.Second)}}
 	text = (&lockwatch.Snapshot{Dialect: sqllock.SQLite, At: noon.Add(time.Second), Holders: holders{lease}, Expired: holders{lease}}).String()
 	for _, want := range []string{"7         lease", "1s   ends in 2s", "host/1", "locks whose lease has expired, so that they are free: 1"} {
