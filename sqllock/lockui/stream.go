@@ -41,8 +41,6 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	h.poller.enter()
-	defer h.poller.leave()
 	client := http.NewResponseController(w)
 	canEnd := h.mayEnd(r)
 	for allowed := time.Now(); ; {
@@ -56,11 +54,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 		if !send(client, w, h.event(v, s, changed, page, canEnd)) {
 			return
 		}
-		select {
-		case <-changed:
-		case <-r.Context().Done():
-			return
-		case <-h.closing.Done():
+		if !h.poller.next(r.Context(), changed) {
 			return
 		}
 	}

@@ -3,7 +3,9 @@ package lockwatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -39,40 +41,33 @@ func sameReason(a, b error) bool {
 }
 
 // reportAll reports findings one by one. The log has one line for all findings of
-// one kind and one server process, or one session of a lease table. It has no keys
-// and no names.
+// one kind about locks, and one for each cycle. It has no keys and no names.
 func (w *watchdog) reportAll(findings []Finding) {
-	type line struct {
-		text    string
-		level   slog.Level
-		pid     int
-		session int64
-	}
-	locks := make(map[line]int)
-	var lines []line
+	locks, who := make(map[string]int), make(map[string][]any)
 	for _, f := range findings {
 		level, text := f.logged()
 		if c := f.Cycle; c != nil {
-			processes := make([]int, len(c.Waits))
-			for i, wait := range c.Waits {
-				processes[i] = wait.PID
+			var pids []int
+			for _, wait := range c.Waits {
+				pids = append(pids, wait.PID)
 			}
-			w.options.log.Log(context.Background(), level, text, "pids", processes, "certain", c.Certain, "ends_by_itself", c.EndsByItself)
+			w.options.log.Log(context.Background(), level, text, "pids", pids, "certain", c.Certain, "ends_by_itself", c.EndsByItself)
 			continue
 		}
-		l := line{text, level, f.Holder.Process.PID, f.Holder.leaseSession()}
-		if locks[l]++; locks[l] == 1 {
-			lines = append(lines, l)
+		locks[text]++
+		id := any(f.Holder.Process.PID)
+		if f.Holder.Lease != nil {
+			id = fmt.Sprint("lease ", f.Holder.Lease.Session)
 		}
-	}
-	for _, l := range lines {
-		who := slog.Int("pid", l.pid)
-		if l.session != 0 {
-			who = slog.Int64("session", l.session)
+		if !slices.Contains(who[text], id) {
+			who[text] = append(who[text], id)
 		}
-		w.options.log.LogAttrs(context.Background(), l.level, l.text, who, slog.Int("locks", locks[l]))
 	}
 	for _, f := range findings {
+		if level, text := f.logged(); locks[text] > 0 {
+			w.options.log.Log(context.Background(), level, text, "pids", who[text], "locks", locks[text])
+			locks[text] = 0
+		}
 		w.report(f)
 	}
 }
