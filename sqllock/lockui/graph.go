@@ -78,9 +78,9 @@ func cut(text string, length int) string {
 // rightmost column has those that wait for nothing, so arrows go to the right. Only
 // an arrow that closes a cycle goes back.
 func draw(v *lockwatch.View) drawing {
-	g := v.Graph(maxNodes)
-	d := drawing{More: g.More}
-	for _, n := range g.Nodes {
+	nodes, more := v.Graph(maxNodes)
+	d := drawing{More: more}
+	for _, n := range nodes {
 		d.Nodes = append(d.Nodes, &drawnNode{Node: n})
 	}
 	d.Text = fmt.Sprintf("A drawing of %s and %s. The table below has the same in words.",
@@ -103,8 +103,8 @@ func draw(v *lockwatch.View) drawing {
 	d.Width = 2*margin + ranks*nodeWidth + max(ranks-1, 0)*columnGap
 	d.Height = top + most*(nodeHeight+rowGap)
 	for _, from := range d.Nodes {
-		for _, a := range from.Arrows {
-			d.Edges = append(d.Edges, drawnEdge{path(from, d.Nodes[a.To]), a.Cycle})
+		for i, to := range from.Arrows {
+			d.Edges = append(d.Edges, drawnEdge{path(from, d.Nodes[to]), from.Cycle > 0 && i == 0})
 		}
 	}
 	return d
@@ -134,8 +134,8 @@ func (d *drawing) rank(n *drawnNode, visits map[*drawnNode]visit) {
 		return
 	}
 	visits[n] = onTheWay
-	for _, a := range n.Arrows {
-		to := d.Nodes[a.To]
+	for _, at := range n.Arrows {
+		to := d.Nodes[at]
 		d.rank(to, visits)
 		if visits[to] == visited {
 			n.rank = max(n.rank, to.rank+1)

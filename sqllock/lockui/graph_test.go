@@ -50,12 +50,14 @@ func TestDrawGraph(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := draw(lockwatch.NewView(&tt.s))
 			marks, back := 0, 0
+			for _, e := range g.Edges {
+				if e.Cycle {
+					marks++
+				}
+			}
 			for _, n := range g.Nodes {
-				for _, a := range n.Arrows {
-					if a.Cycle {
-						marks++
-					}
-					if n.X >= g.Nodes[a.To].X {
+				for _, to := range n.Arrows {
+					if n.X >= g.Nodes[to].X {
 						back++
 					}
 				}

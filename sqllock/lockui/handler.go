@@ -67,7 +67,7 @@ func New(db *sql.DB, opts ...Option) *Handler {
 func newHandler(db *sql.DB, o options, look lookFunc, check checkFunc) *Handler {
 	h := &Handler{options: o, db: db, crossSite: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams)}
 	h.closing, h.cancel = context.WithCancel(context.Background())
-	h.doctor.check = check
+	h.doctor.check, h.doctor.one = check, make(chan struct{}, 1)
 	h.poller = newPoller(h.closing, look, o.diagnosis())
 	h.routes = h.newRoutes()
 	for _, s := range o.sessions {
@@ -84,7 +84,6 @@ func newHandler(db *sql.DB, o options, look lookFunc, check checkFunc) *Handler 
 func (h *Handler) Close() error {
 	h.cancel()
 	h.poller.wait()
-	h.doctor.wait()
 	h.running.Wait()
 	return nil
 }

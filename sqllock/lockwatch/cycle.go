@@ -169,8 +169,9 @@ func (g *waitGraph) cycles() []Cycle {
 	for _, steps := range append(inOrder(certain), inOrder(possible)...) {
 		all = append(all, g.cycle(steps, len(all) < len(certain)))
 		for _, s := range steps {
-			if s.from.cycle == 0 {
-				s.from.cycle, s.from.next, s.from.guessed = len(all), s.to, len(all) > len(certain)
+			if n := s.from; n.cycle == 0 {
+				n.cycle, n.guessed = len(all), len(all) > len(certain)
+				n.waits = slices.Insert(slices.DeleteFunc(n.waits, func(e edge) bool { return e.to == s.to }), 0, s.edge)
 			}
 		}
 	}

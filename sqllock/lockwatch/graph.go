@@ -50,13 +50,12 @@ type node struct {
 	party
 	client Client
 	of     int64  // the number of the Session that has the lock; 0: of none
-	waits  []edge // for all of them
+	waits  []edge // for all of them; in a cycle the first leads on in it
 
-	alive   bool  // may be in a cycle
-	certain bool  // is in a certain one
-	cycle   int   // the first of its cycles, from 1
-	next    *node // in that cycle
-	guessed bool  // that cycle is not certain
+	alive   bool // may be in a cycle
+	certain bool // is in a certain one
+	cycle   int  // the first of its cycles, from 1
+	guessed bool // that cycle is not certain
 }
 
 // An edge is a wait for another node.
@@ -243,84 +242,66 @@ func (g *waitGraph) shortest(start *node, through, is func(*node) bool) (path []
 	}
 }
 
-// A Graph is the waits of a [View] for a drawing: nodes, and arrows from a node that
-// waits to those that it waits for.
-type Graph struct {
-	Nodes []Node
-	More  int // waits that have no room
-}
-
-// A Node waits, or others wait for it.
+// A Node waits, or others wait for it. It is a part of a drawing.
 type Node struct {
 	Client
 	Label    string // of the lock that the caller holds; empty: a server process, or callers that hold no lock that is known
 	Wants    string // what it waits for, in words; empty: nothing
 	Cycle    int    // the number of its cycle in [View.Cycles], from 1; 0: none
 	Possible bool   // that cycle is not certain
-	Arrows   []Arrow
+	Arrows   []int  // the nodes that it waits for, at most four; in a cycle the first is the next one there
 }
 
-// An Arrow is a wait.
-type Arrow struct {
-	To    int  // a node
-	Cycle bool // it is part of a cycle
-}
-
-// Graph returns the waits of v with at most so many nodes, and at most four arrows
-// from each. Cycles come first.
-func (v *View) Graph(most int) (drawn Graph) {
+// Graph returns the waits of v for a drawing with at most so many nodes, and the
+// number of waits that have no room. Cycles come first.
+func (v *View) Graph(most int) (drawn []Node, more int) {
 	const maxArrows = 4
 	places := make(map[*node]int)
 	var nodes []*node
-	place := func(n *node) bool {
-		if _, known := places[n]; !known && len(nodes) < most {
-			places[n] = len(nodes)
+	place := func(n *node) (known bool) {
+		if _, known = places[n]; !known && len(nodes) < most {
+			places[n], known = len(nodes), true
 			nodes = append(nodes, n)
 		}
-		_, known := places[n]
 		return known
+	}
+	var waiting []*node
+	for _, w := range v.waiters {
+		waiting = append(waiting, v.graph.waiterNode(w))
+	}
+	for _, b := range v.blocked {
+		waiting = append(waiting, v.graph.process(b.Process.PID))
 	}
 	for _, n := range v.graph.nodes {
 		if n.cycle > 0 {
 			place(n)
 		}
 	}
-	wait := func(n *node) {
+	for _, n := range waiting {
 		if !place(n) {
-			drawn.More++
-			return
+			more++
+			continue
 		}
 		for _, e := range n.waits[:min(len(n.waits), maxArrows)] {
 			place(e.to)
 		}
-	}
-	for _, w := range v.waiters {
-		wait(v.graph.waiterNode(w))
-	}
-	for _, b := range v.blocked {
-		wait(v.graph.process(b.Process.PID))
 	}
 	for _, n := range nodes {
 		d := Node{Client: n.client, Cycle: n.cycle, Possible: n.guessed}
 		if n.held {
 			d.Label = v.label(n.key).text
 		}
-		for _, e := range n.waits {
-			to, known := places[e.to]
-			if len(d.Arrows) == maxArrows || !known {
-				continue
-			}
-			if inCycle := e.to == n.next; d.Wants == "" || inCycle {
+		for i, e := range n.waits {
+			if i == 0 {
 				d.Wants = v.wants(n, e)
 			}
-			d.Arrows = append(d.Arrows, Arrow{to, e.to == n.next})
+			if to, known := places[e.to]; known && len(d.Arrows) < maxArrows {
+				d.Arrows = append(d.Arrows, to)
+			}
 		}
-		if d.Wants == "" && len(n.waits) > 0 {
-			d.Wants = v.wants(n, n.waits[0])
-		}
-		drawn.Nodes = append(drawn.Nodes, d)
+		drawn = append(drawn, d)
 	}
-	return drawn
+	return drawn, more
 }
 
 func (v *View) wants(n *node, e edge) string {
