@@ -141,6 +141,9 @@ func (w *watchdog) gaps(s Snapshot) error {
 	if s.Waits == "" || absent && (s.Leases == TableRead || !w.registered) {
 		s.Heartbeats, s.Waits = TableRead, TableRead
 	}
+	if s.Leases == TableMissing {
+		s.Leases = TableRead // there are none
+	}
 	if gaps := s.Gaps(); len(gaps) > 0 {
 		return errors.New("lockwatch: " + strings.Join(gaps, " "))
 	}
