@@ -15,7 +15,7 @@ const maxNodes = 40 // of a drawing; the tables have the rest
 
 // The sizes of a drawing, in its own units.
 const (
-	nodeWidth  = 264
+	nodeWidth  = 340
 	nodeHeight = 76
 	columnGap  = 70
 	rowGap     = 26

@@ -41,7 +41,7 @@ func withAdvice(err error) error {
 	if errcode.SQLState(err) != errcode.Forbidden {
 		return err
 	}
-	return fmt.Errorf("this role may not end that session: grant it pg_signal_backend, or that session's own role (a superuser's only a superuser ends): %w", err)
+	return fmt.Errorf("lockwatch: this role may not end that session: grant it pg_signal_backend, or that session's own role (a superuser's only a superuser ends): %w", err)
 }
 
 // A silence is the last sign of life of a lock's session. Its length counts by

@@ -17,8 +17,8 @@ import (
 // latchkey ps show it. [NewView] makes one. It never changes, so it is safe for
 // concurrent use.
 //
-// The texts of a View may be shown anywhere: characters that do not print are
-// escaped as in Go, and a text of a client ends after 200 bytes. Names are in it
+// A text of a client ends after 200 bytes. Characters in it that do not print are
+// escaped as in Go, so it changes no text around it. Names are in a View
 // unless the Snapshot was taken [WithoutNames].
 type View struct {
 	*Snapshot
