@@ -138,7 +138,7 @@ var mayImport = map[string][]string{
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 	},
-	"sqllock/lockui": {"internal/bound", "ratelimit", "sqllock", "sqllock/election", "sqllock/lockdoctor", "sqllock/lockwatch"},
+	"sqllock/lockui": {"internal/bound", "internal/inside", "sqllock", "sqllock/election", "sqllock/lockdoctor", "sqllock/lockwatch"},
 	"sqllock/lockwatch": {
 		"internal/bound",
 		"sqllock",

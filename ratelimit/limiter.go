@@ -67,7 +67,8 @@ type Limiter struct {
 	queued  *histogram.Histogram      // of the requests that waited: how long
 }
 
-// inner lets the middleware call [inside.Refuse] and [inside.Carried].
+// inner lets the middleware call [inside.Refuse] and [inside.Carried], and the page
+// [inside.FiguresOf].
 type inner = inside.Limit
 
 // OneAtATime returns a Limiter that admits one request at a time for each id.
@@ -116,7 +117,7 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 	for _, result := range results {
 		l.decided[result] = new(atomic.Uint64)
 	}
-	l.inner = inside.LimitBy(l.refuse, l.carried)
+	l.inner = inside.LimitBy(l.refuse, l.carried, l.figures)
 	l.any, _ = locks.(anyLocker)
 	l.heldFor, _ = locks.(heldForLocker)
 	for _, opt := range opts {

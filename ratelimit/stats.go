@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -45,4 +46,14 @@ func (l *Limiter) Stats() Stats {
 	s.LeaseDuration = sqllock.Histogram(l.holds.lengths.Snapshot())
 	s.TimeInQueue = sqllock.Histogram(l.queued.Snapshot())
 	return s
+}
+
+// figures returns what package lockui shows.
+func (l *Limiter) figures() inside.Figures {
+	s := l.Stats()
+	f := inside.Figures{Active: s.Active, AtLimit: s.AtLimit, Queued: s.Queued, Oldest: s.Oldest, Requests: make(map[string]uint64, len(s.Requests))}
+	for result, n := range s.Requests {
+		f.Requests[string(result)] = n
+	}
+	return f
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -40,6 +41,7 @@ type Lock struct {
 type attached struct {
 	token *dialect.Token // for Fence; nil until it is drawn
 	name  string         // for people
+	stack *stackName     // of locks that Locks.Bind has bound together
 	cause error          // why Bind's contexts ended: a loss, or Cancel
 	work  *lockContext   // of Context
 	bound []*lockContext // made by Bind and not cancelled yet
@@ -249,14 +251,25 @@ func (l *Lock) callHooks(how keytable.End) {
 // writes it down with each heartbeat. The package never sets a name by itself,
 // because a name may be personal data and whoever reads the table sees it. A
 // name is cut after 200 bytes. Of several readers of a key one name is shown.
+//
+// Locks that [Locks.Bind] has bound together, such as those of a handler behind
+// several limits, share the name that was set last. A lock that was given a name
+// of its own keeps it.
 func (l *Lock) SetName(name string) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.attach().name = name
+	more := l.attach()
+	more.name = name
+	if more.stack != nil {
+		more.stack.Store(&name)
+	}
 }
+
+// A stackName is the name of those locks of a stack that have none of their own.
+type stackName = atomic.Pointer[string]
 
 // name returns the name of l, or "".
 func (l *Lock) name() string {
@@ -264,6 +277,11 @@ func (l *Lock) name() string {
 	defer l.mu.Unlock()
 	if l.more == nil {
 		return ""
+	}
+	if l.more.name == "" && l.more.stack != nil {
+		if shared := l.more.stack.Load(); shared != nil {
+			return *shared
+		}
 	}
 	return l.more.name
 }

@@ -104,12 +104,25 @@ func (ls Locks) Err() error {
 // of each, one in the other. [FromContext] without keys returns the last of
 // them.
 func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
+	var stack *stackName
+	if len(ls) > 1 {
+		stack = new(stackName)
+	}
+	return ls.bind(ctx, stack)
+}
+
+func (ls Locks) bind(ctx context.Context, stack *stackName) (bound context.Context, cancel context.CancelFunc) {
 	if len(ls) == 0 {
 		return context.WithCancel(ctx)
 	}
 	last := len(ls) - 1
-	outer, cancelOuter := ls[:last].Bind(ctx)
+	outer, cancelOuter := ls[:last].bind(ctx, stack)
 	bound, unbind := ls[last].Bind(outer)
+	if l := ls[last]; l != nil && stack != nil {
+		l.mu.Lock()
+		l.attach().stack = stack
+		l.mu.Unlock()
+	}
 	return bound, func() { unbind(); cancelOuter() }
 }
 

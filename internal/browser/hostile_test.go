@@ -68,6 +68,10 @@ func TestLongHostileClient(t *testing.T) {
 			if view == "" || view == "locks" {
 				p.wants(view, hostile[:5]...)
 			}
+			if view == "locks" {
+				p.wants(view, `\u202ereversed\u202c`)
+				p.showsHolders()
+			}
 		}
 		p.examine()
 		p.isIntact("doctor")
@@ -81,6 +85,16 @@ func TestLongHostileClient(t *testing.T) {
 		if kind := evaluate[string](p, "document.contentType"); kind != "text/plain" || strings.Contains(p.text(), "alert") {
 			t.Errorf("an address full of markup: the response is %s: %s", kind, p.text())
 		}
+	}
+}
+
+// showsHolders fails the test if a long name pushes the holder of a lock off a wide
+// screen.
+func (p *tab) showsHolders() {
+	p.t.Helper()
+	const beyond = "window.innerWidth >= 1280 ? [...document.querySelectorAll('main tbody tr')].filter(r => r.cells[1].getBoundingClientRect().right > window.innerWidth).length : 0"
+	if n := evaluate[int](p, beyond); n > 0 {
+		p.t.Errorf("the holders of %d locks are off the screen", n)
 	}
 }
 

@@ -85,7 +85,7 @@ func shows(key sqllock.Key) string {
 // hasProcess is an expression that says whether a list of locks has one of the
 // server process pid.
 func hasProcess(pid int) string {
-	return fmt.Sprintf("[...document.querySelectorAll('main tbody tr')].some(r => r.cells.length > 2 && r.cells[2].textContent === '%d')", pid)
+	return fmt.Sprintf("[...document.querySelectorAll('main tbody tr')].some(r => r.cells.length > 1 && /^process %d\\b/.test(r.cells[1].innerText))", pid)
 }
 
 func holds(key sqllock.Key) func(*lockwatch.Snapshot) bool {

@@ -39,7 +39,7 @@ func TestLongWithoutScript(t *testing.T) {
 	p.open(publicPrefix + "locks")
 	p.search(string(exports), exportID(1))
 	p.wants("search", number(1), "monthly report")
-	if strings.Contains(p.text(), number(2)+"\texclusive") {
+	if strings.Contains(p.text(), number(2)+"\tprocess") {
 		t.Error("search: the result has the lock of another id")
 	}
 	for _, url := range p.requested() {

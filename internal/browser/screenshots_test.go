@@ -46,6 +46,9 @@ func TestLongScreenshots(t *testing.T) {
 		p := c.tab(t, s.look)
 		p.open(publicPrefix + s.path)
 		p.await("a live page", "document.getElementById('mode').textContent.startsWith('Live')")
+		if s.path == "findings" {
+			p.await("the cycle", "document.querySelector('main article') !== null")
+		}
 		ctx, cancel := p.within()
 		shot, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 		cancel()

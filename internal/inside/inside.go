@@ -9,6 +9,7 @@ package inside
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/keytable"
 )
@@ -63,15 +64,26 @@ func IsDetached(d *Detachable) bool { return d.detached.Load() }
 type Limit struct {
 	refuse  func(ctx context.Context, err error) error
 	carried func(ctx context.Context, id string) bool
+	figures func() Figures
 }
 
-// A limiter is a *ratelimit.Limiter.
-type limiter interface{ limit() *Limit }
+// A Limiter is a *ratelimit.Limiter.
+type Limiter interface{ limit() *Limit }
 
 // LimitBy returns the Limit of a Limiter with these methods.
-func LimitBy(refuse func(context.Context, error) error, carried func(context.Context, string) bool) Limit {
-	return Limit{refuse, carried}
+func LimitBy(refuse func(context.Context, error) error, carried func(context.Context, string) bool, figures func() Figures) Limit {
+	return Limit{refuse, carried, figures}
 }
+
+// Figures are what a page shows of a Limiter: those of ratelimit.Stats.
+type Figures struct {
+	Active, AtLimit, Queued int
+	Oldest                  time.Duration
+	Requests                map[string]uint64 // by result
+}
+
+// FiguresOf returns the figures of l at this moment.
+func FiguresOf(l Limiter) Figures { return l.limit().figures() }
 
 func (l *Limit) limit() *Limit { return l }
 
@@ -79,7 +91,7 @@ func (l *Limit) limit() *Limit { return l }
 // Acquire. It counts the rejection, reports err to the Observers and returns
 // err. In a dry run it returns nil: the request is admitted. ctx is that of the
 // request.
-func Refuse(ctx context.Context, l limiter, err error) error { return l.limit().refuse(ctx, err) }
+func Refuse(ctx context.Context, l Limiter, err error) error { return l.limit().refuse(ctx, err) }
 
 // Carried reports whether ctx carries a lock of the limit of l for id that is
 // still held. Such a request has a place already, for example from a middleware
@@ -87,4 +99,4 @@ func Refuse(ctx context.Context, l limiter, err error) error { return l.limit().
 //
 // Locks are compared by their keys, so a lock of another Limiter or Locker
 // counts. A lock of a dry run is not carried. Carried needs no query.
-func Carried(ctx context.Context, l limiter, id string) bool { return l.limit().carried(ctx, id) }
+func Carried(ctx context.Context, l Limiter, id string) bool { return l.limit().carried(ctx, id) }

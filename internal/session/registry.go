@@ -149,6 +149,9 @@ func (c *connection) toRegister() *postgres.Register {
 	for _, w := range waits {
 		row.Waits = append(row.Waits, *w)
 	}
+	if len(row.Waits) > 0 { // a waiting Session may hold nothing that says which process it is
+		row.Held = append(row.Held, postgres.HeldKey{Key: dialect.Key{ID: s.registrar.process}})
+	}
 	return row
 }
 

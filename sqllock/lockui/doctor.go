@@ -31,60 +31,38 @@ func newCheck(db *sql.DB, o options) checkFunc {
 
 // A doctor examines the database when a viewer asks for it, and keeps the report for
 // all viewers. An examination needs more queries than a look, so it never begins by
-// itself, and only one is under way at a time.
-//
-// Invariant: mu protects the fields below it, and is not held during an examination.
+// itself.
 type doctor struct {
 	check checkFunc
-	runs  sync.WaitGroup
+	one   chan struct{} // holds a token during an examination
 
-	mu      sync.Mutex
-	closed  bool
-	running bool
-	report  *lockdoctor.Report // the last one; nil: none yet
-	ended   time.Time          // of the last examination
-	failed  bool               // it gave no report
+	mu     sync.Mutex         // protects the fields below
+	report *lockdoctor.Report // the last one; nil: none yet
+	ended  time.Time          // of the last examination
+	failed bool               // it gave no report
 }
 
-// begin begins an examination, unless one is under way or was a moment ago. It calls
-// done after the end.
-func (d *doctor) begin(closing context.Context, done func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.running || d.closed || !d.ended.IsZero() && time.Since(d.ended) < examinationPause {
+// examine returns after an examination, which may be that of another viewer or of a
+// moment ago. It ends with closing.
+func (d *doctor) examine(closing context.Context) {
+	d.one <- struct{}{}
+	defer func() { <-d.one }()
+	if closing.Err() != nil || !d.ended.IsZero() && time.Since(d.ended) < examinationPause {
 		return
 	}
-	d.running = true
-	d.runs.Go(func() {
-		ctx, cancel := context.WithTimeout(closing, examinationTimeout)
-		defer cancel()
-		report, err := d.check(ctx)
-		d.end(report, err)
-		done()
-	})
-}
-
-func (d *doctor) end(report *lockdoctor.Report, err error) {
+	ctx, cancel := context.WithTimeout(closing, examinationTimeout)
+	defer cancel()
+	report, err := d.check(ctx)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.running, d.ended, d.failed = false, time.Now(), err != nil
+	d.ended, d.failed = time.Now(), err != nil
 	if err == nil {
 		d.report = report
 	}
 }
 
-// wait waits until the examination under way has ended, which it does after Close.
-// No request begins another one.
-func (d *doctor) wait() {
-	d.mu.Lock()
-	d.closed = true
-	d.mu.Unlock()
-	d.runs.Wait()
-}
-
 type doctorView struct {
 	Database databaseView        `json:"database"`
-	Running  bool                `json:"running"`
 	Problem  string              `json:"problem,omitempty"` // why the last examination has no report
 	Taken    string              `json:"taken,omitempty"`   // RFC 3339, by this process's clock; empty: never
 	Age      *seconds            `json:"age_seconds,omitempty"`
@@ -97,7 +75,7 @@ func (h *Handler) examined(s *state, _ int) any {
 	d := &h.doctor
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	v := doctorView{Database: s.database(), Running: d.running, Checks: []lockdoctor.Result{}}
+	v := doctorView{Database: s.database(), Checks: []lockdoctor.Result{}}
 	if d.failed {
 		v.Problem = "The last examination took too long, and was given up."
 	}
@@ -108,10 +86,10 @@ func (h *Handler) examined(s *state, _ int) any {
 	return v
 }
 
-// examine begins an examination after a POST, and leads to the view, which shows the
-// report when it is there.
+// examine examines the database after a POST, and leads to the report.
 func (h *Handler) examine(w http.ResponseWriter, r *http.Request) {
-	h.doctor.begin(h.closing, h.poller.wake)
+	h.doctor.examine(h.closing)
+	h.poller.wake()
 	address := "doctor"
 	if wantsJSON(r) {
 		address += "?format=json"

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
@@ -39,24 +38,28 @@ func TestDrawGraph(t *testing.T) {
 		names               []string
 	}{
 		{"nothing", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5)}}, 0, 0, 0, nil},
-		{"one waits", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 1)}}, 2, 1, 0, []string{"process 1", "process 2"}},
+		{"one waits", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 1)}}, 2, 1, 0, []string{"process 1", "process 2, , waits for 5"}},
 		{"a queue", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 1), waitsFor(3, 5, 1, 2)}}, 3, 2, 0, nil},
 		{"two in a cycle", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5), heldBy(2, 6)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 1), waitsFor(1, 6, 2)}}, 2, 2, 2, nil},
-		{"callers of a session", lockwatch.Snapshot{Holders: []lockwatch.Holder{registered(1, 5)}, Waiters: []lockwatch.Waiter{polls(5, nil)}}, 2, 1, 0, []string{"holder of 5", "callers of 9"}},
-		{"a caller that holds another key", lockwatch.Snapshot{Holders: []lockwatch.Holder{registered(1, 5), registered(1, 6)}, Waiters: []lockwatch.Waiter{polls(5, &six)}}, 2, 1, 0, []string{"holder of 5", "holder of 6"}},
+		{"callers of a session", lockwatch.Snapshot{Holders: []lockwatch.Holder{registered(1, 5)}, Waiters: []lockwatch.Waiter{polls(5, nil)}}, 2, 1, 0, []string{"holder of 5, process 1", "callers of 9"}},
+		{"a caller that holds another key", lockwatch.Snapshot{Holders: []lockwatch.Holder{registered(1, 5), registered(1, 6)}, Waiters: []lockwatch.Waiter{polls(5, &six)}}, 2, 1, 0, []string{"holder of 5", "holder of 6, process 1, waits for 5"}},
 		{"a row", lockwatch.Snapshot{Blocked: []lockwatch.Blocked{{Process: lockwatch.Process{PID: 1}, BlockedBy: []int{2}}}}, 2, 1, 0, nil},
 		{"a prepared transaction", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(0, 5)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 0)}}, 2, 1, 0, []string{"prepared transaction"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := drawGraph(&tt.s, tt.s.Cycles())
+			g := draw(lockwatch.NewView(&tt.s))
 			marks, back := 0, 0
 			for _, e := range g.Edges {
 				if e.Cycle {
 					marks++
 				}
-				if e.from.X >= e.to.X {
-					back++
+			}
+			for _, n := range g.Nodes {
+				for _, to := range n.Arrows {
+					if n.X >= g.Nodes[to].X {
+						back++
+					}
 				}
 			}
 			if len(g.Nodes) != tt.nodes || len(g.Edges) != tt.edges || marks != tt.marks || back > 0 != (tt.marks > 0) {
@@ -69,7 +72,7 @@ func TestDrawGraph(t *testing.T) {
 					t.Errorf("node %+v is outside of %d × %d, or on another", n, g.Width, g.Height)
 				}
 				places[[2]int{n.X, n.Y}] = true
-				names = append(names, n.Name)
+				names = append(names, n.Title()+", "+n.Where()+", "+n.Wants)
 			}
 			for _, want := range tt.names {
 				if !strings.Contains(strings.Join(names, "\n"), want) {
@@ -102,9 +105,9 @@ func TestDrawGraphBound(t *testing.T) {
 		marked, more int
 	}{
 		{"a queue and a cycle of two", &queue, 2, 1003 - maxNodes},
-		{"a long cycle", &cycle, maxNodes - 1, n - maxNodes}, // the wait of the last one has no arrow
+		{"a long cycle", &cycle, maxNodes, n - maxNodes},
 	} {
-		g := drawGraph(tt.s, tt.s.Cycles())
+		g := draw(lockwatch.NewView(tt.s))
 		marked := 0
 		for _, n := range g.Nodes {
 			if n.Cycle > 0 {
@@ -144,28 +147,8 @@ func TestHistory(t *testing.T) {
 	for range 2 * maxSamples {
 		past.take()
 	}
-	values := past.series(func(s sample) float64 { return s.held })
-	if len(values) != maxSamples || values[0] != maxSamples+2 || values[maxSamples-1] != 2*maxSamples+1 {
-		t.Errorf("%d values, from %v to %v", len(values), values[0], values[len(values)-1])
-	}
-}
-
-// A client cannot make the page large by a long name.
-func TestClip(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("ä", 100_000)
-	holder := heldBy(1, 2)
-	holder.Process.Application, holder.Process.Address = long, long
-	holder.Registration = &lockwatch.Registration{Namespace: sqllock.Namespace(long), Name: long, Holder: long}
-	h := &Handler{options: options{names: true}}
-	row := h.lockRow(heldLock{&holder, 0}, &lockwatch.Snapshot{})
-	for _, got := range []string{row.Namespace, row.Name, row.Holder, row.Application, row.Address, clip("x" + long)} {
-		if len(got) > maxText+len("…") || !utf8.ValidString(got) || !strings.HasSuffix(got, "ä…") {
-			t.Errorf("%q", got)
-		}
-	}
-	if got := clip("name"); got != "name" {
-		t.Errorf("%q", got)
+	if n := len(past.samples); n != maxSamples || past.samples[0][0] != maxSamples+2 || past.samples[n-1][0] != 2*maxSamples+1 {
+		t.Errorf("%d samples: %v", n, past.samples)
 	}
 }
 
@@ -174,7 +157,7 @@ func TestTexts(t *testing.T) {
 	for got, want := range map[string]string{
 		spanText(0): "0.0 s", spanText(9.96): "10.0 s", spanText(59.9): "59 s", spanText(61): "1 min 1 s", spanText(3700): "1 h 1 min", spanText(90_000): "1 d 1 h",
 		durationText(0): "–", durationText(0.0004): "0.40 ms", durationText(0.25): "250 ms", durationText(12): "12.0 s",
-		countText(3): "3", countText(2.26): "2.3", keyText(sqllock.ID(-5)): "-5", keyText(sqllock.Pair(-1, 2)): "-1, 2",
+		countText(3): "3", countText(2.26): "2.3", cut("äöü", 3): "äöü", cut("äöüx", 3): "äö…",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -15,7 +15,8 @@ import (
 //
 // It may be mounted under any prefix that ends in a slash, and behind a reverse
 // proxy. All its links are relative. With [http.ServeMux] it finds its prefix
-// itself. Another router needs [http.StripPrefix].
+// itself, and so it does with chi, if Mount is called on the outermost router.
+// Another router needs [http.StripPrefix].
 //
 // Without [WithAuthorize] it answers a request only if all of this is true, and
 // otherwise with 403:
@@ -60,14 +61,14 @@ func New(db *sql.DB, opts ...Option) *Handler {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	return newHandler(db, o, newLook(db, o.schema), newCheck(db, o))
+	return newHandler(db, o, newLook(db, o), newCheck(db, o))
 }
 
 func newHandler(db *sql.DB, o options, look lookFunc, check checkFunc) *Handler {
 	h := &Handler{options: o, db: db, crossSite: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams)}
 	h.closing, h.cancel = context.WithCancel(context.Background())
-	h.doctor.check = check
-	h.poller = newPoller(h.closing, look, o.diagnosis)
+	h.doctor.check, h.doctor.one = check, make(chan struct{}, 1)
+	h.poller = newPoller(h.closing, look, o.diagnosis())
 	h.routes = h.newRoutes()
 	for _, s := range o.sessions {
 		h.histories = append(h.histories, newHistory(s.session.Stats))
@@ -83,7 +84,6 @@ func newHandler(db *sql.DB, o options, look lookFunc, check checkFunc) *Handler 
 func (h *Handler) Close() error {
 	h.cancel()
 	h.poller.wait()
-	h.doctor.wait()
 	h.running.Wait()
 	return nil
 }
@@ -132,11 +132,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "This request came from another web site.", http.StatusForbidden)
 		return
 	}
-	if name := folderWithoutSlash(r); name != "" {
-		redirectToFolder(w, r, name)
+	below, bare := pathBelow(r)
+	if bare {
+		redirectToFolder(w, r)
 		return
 	}
-	matched, ok := h.routes[pathBelow(r)]
+	matched, ok := h.routes[below]
 	if !ok {
 		http.Error(w, "There is no such page.", http.StatusNotFound)
 		return

@@ -49,14 +49,18 @@ func TestFieldsAreDocumented(t *testing.T) {
 		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
 			typ = typ.Elem()
 		}
-		if typ.Kind() != reflect.Struct || seen[typ] {
+		if typ.Kind() != reflect.Struct || seen[typ] || typ.Implements(reflect.TypeFor[json.Marshaler]()) {
 			return
 		}
 		seen[typ] = true
 		for i := range typ.NumField() {
 			field := typ.Field(i)
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if name == "-" {
+			switch {
+			case name == "-":
+				continue
+			case field.Anonymous:
+				check(field.Type)
 				continue
 			}
 			if name == "" || name != strings.ToLower(name) || !strings.Contains(string(page), "`"+name+"`") {

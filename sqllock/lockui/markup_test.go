@@ -83,6 +83,25 @@ func TestHostileNames(t *testing.T) {
 	})
 }
 
+// A client's name cannot turn the text around it: what does not print is escaped, in
+// the JSON too.
+func TestNoCharacterTurnsText(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := dbtest.Open(t, "pgx", dsn)
+	dbtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
+	locks := dbtest.Session(t, "pgx", dsn, sqllock.WithRegistry(""), sqllock.WithHolder("left\u2066right"), beats)
+	dbtest.Lock(t, locks, sqllock.ID(1)).SetName("shop\u202eevil")
+	lockertest.Eventually(t, "the heartbeat with the name", func() bool {
+		return dbtest.Number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE name <> ''") == 1
+	})
+	shown := everyView(t, serve(t, lockui.New(db, lockui.WithNames())).URL)
+	contains(t, shown, `shop\u202eevil`, `left\u2066right`)
+	if strings.ContainsAny(shown, "\u202e\u2066") {
+		t.Error("the page has these characters as they are")
+	}
+}
+
 // An id is in no response, no address and no line of a log, whatever is done with it.
 func TestNoID(t *testing.T) {
 	t.Parallel()

@@ -7,57 +7,70 @@ import (
 )
 
 // pathBelow returns the path of r below the mount point: "" for the first page. A
-// path that is none of this page's is "/".
+// path that is none of this page's is "/". bare says that r is for the mount point
+// without its slash.
 //
-// Without http.StripPrefix the pattern of the ServeMux is the mount point. Below it
+// Without http.StripPrefix the pattern of the router is the mount point. Below it
 // the escaped path must be the path, so no escape stands for a slash or a dot.
-func pathBelow(r *http.Request) string {
-	below, ok := cutMount(r.URL.Path, r.Pattern)
+func pathBelow(r *http.Request) (below string, bare bool) {
+	below, bare, ok := cutMount(r.URL.Path, r.Pattern)
 	if !ok {
 		below = strings.TrimPrefix(r.URL.Path, "/") // which a StripPrefix may have taken too
+		bare = r.URL.Path == "" && folder(r) != ""
 	}
-	if !strings.HasSuffix("/"+strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/"+below) {
-		return "/"
+	if !bare && !strings.HasSuffix("/"+strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/"+below) {
+		return "/", false
 	}
-	return below
+	return below, bare
 }
 
 // cutMount returns what path has after the mount point, and false if the pattern is
 // not the mount point of path. A segment in braces stands for any segment. At the
-// end, "{name...}" stands for the rest.
-func cutMount(path, pattern string) (below string, ok bool) {
+// end, "{name...}", and "*" of chi, stand for the rest. A pattern that ends
+// otherwise is the mount point without its slash.
+func cutMount(path, pattern string) (below string, bare, ok bool) {
 	at := strings.IndexByte(pattern, '/') // after the method and the host
-	segments := strings.Split(pattern[at+1:], "/")
-	last := len(segments) - 1
-	if at < 0 || segments[last] != "" && !strings.HasSuffix(segments[last], "...}") {
-		return "", false
+	if at < 0 || strings.HasSuffix(pattern, "{$}") {
+		return "", false, false
 	}
-	below, ok = strings.CutPrefix(path, "/")
-	for _, segment := range segments[:last] {
+	prefix, last := pattern[at+1:], ""
+	if slash := strings.LastIndexByte(prefix, '/'); slash >= 0 {
+		prefix, last = prefix[:slash], prefix[slash+1:]
+	} else {
+		prefix, last = "", prefix
+	}
+	if last != "" && last != "*" && !strings.HasSuffix(last, "...}") {
+		prefix = strings.TrimPrefix(prefix+"/"+last, "/")
+	}
+	below = strings.TrimPrefix(path, "/")
+	if prefix == "" {
+		return below, false, true
+	}
+	for segment := range strings.SplitSeq(prefix, "/") {
 		first, after, slash := strings.Cut(below, "/")
-		if !slash || first != segment && !strings.HasPrefix(segment, "{") {
-			return "", false
+		if bare || first != segment && !strings.HasPrefix(segment, "{") {
+			return "", false, false
 		}
-		below = after
+		below, bare = after, !slash
 	}
-	return below, ok
+	return below, bare, true
 }
 
-// folderWithoutSlash returns the last segment of the mount point if r is for the mount
-// point without its slash, as http.StripPrefix leaves it, and "" otherwise.
-func folderWithoutSlash(r *http.Request) string {
+// folder returns the last segment of the path that the client has asked for.
+func folder(r *http.Request) string {
 	asked, err := url.ParseRequestURI(r.RequestURI)
-	if r.URL.Path != "" || err != nil {
+	if err != nil {
 		return ""
 	}
 	path := asked.EscapedPath()
 	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
-// redirectToFolder sends a request for the folder called name to the address with a
-// slash. That is relative, so it holds behind a proxy that shows another prefix.
-func redirectToFolder(w http.ResponseWriter, r *http.Request, name string) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+// redirectToFolder sends a request for the mount point to the address with a slash.
+// That is relative, so it holds behind a proxy that shows another prefix.
+func redirectToFolder(w http.ResponseWriter, r *http.Request) {
+	name := folder(r)
+	if name == "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.Error(w, "There is no such page.", http.StatusNotFound)
 		return
 	}

@@ -5,9 +5,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // An Option adds to what [New] shows, or says who may see it.
@@ -15,10 +16,11 @@ type Option func(*options)
 
 type options struct {
 	sessions  []namedSession
-	limiters  []*ratelimit.Limiter
+	limiters  []Limiter
 	campaigns []namedCampaign
 	authorize func(*http.Request) bool // nil: loopback only
 	terminate func(*http.Request) bool // nil: nobody may
+	operator  func(*http.Request) string
 	names     bool
 	schema    string        // of the registry's tables; empty: the search_path finds them
 	long      time.Duration // a lock held for longer is a finding; 0: no limit
@@ -49,11 +51,18 @@ func WithSession(name string, s *sqllock.Session) Option {
 	return func(o *options) { o.sessions = append(o.sessions, namedSession{name, s}) }
 }
 
-// WithLimiter shows l under its namespace. It may be given several times. A search
-// in that namespace covers all places of l's limit.
+// A Limiter is what [WithLimiter] shows: a *ratelimit.Limiter.
+type Limiter interface {
+	inside.Limiter // its figures
+
+	Namespace() sqllock.Namespace
+	Limit() int
+}
+
+// WithLimiter shows l under its namespace. It may be given several times.
 //
 // WithLimiter panics if l is nil.
-func WithLimiter(l *ratelimit.Limiter) Option {
+func WithLimiter(l Limiter) Option {
 	if l == nil {
 		panic("lockui: WithLimiter needs a Limiter")
 	}
@@ -105,6 +114,18 @@ func WithTerminate(may func(*http.Request) bool) Option {
 	return func(o *options) { o.terminate = may }
 }
 
+// WithOperator writes into the log who has ended a session: the lines about it have
+// what name returns for the request, as operator. Without this option they do not
+// say who it was.
+//
+// WithOperator panics if name is nil.
+func WithOperator(name func(*http.Request) string) Option {
+	if name == nil {
+		panic("lockui: WithOperator needs a function that names the operator")
+	}
+	return func(o *options) { o.operator = name }
+}
+
 // WithNames shows what clients have written about themselves: the name and the
 // holder of a registered lock, the application name and the address of a client.
 // These may be personal data. Without this option no view has them, nor has the
@@ -136,7 +157,7 @@ func WithLongHeld(limit time.Duration) Option {
 }
 
 // WithLogger sets the logger of the page. The default is slog.Default(). No log
-// line holds a key, an id, a name or a host.
+// line holds a key, an id, a name or a host, but for what [WithOperator] returns.
 //
 // WithLogger panics if log is nil.
 func WithLogger(log *slog.Logger) Option {
@@ -144,4 +165,12 @@ func WithLogger(log *slog.Logger) Option {
 		panic("lockui: WithLogger needs a logger")
 	}
 	return func(o *options) { o.log = log }
+}
+
+// diagnosis returns a diagnosis that has seen nothing yet.
+func (o options) diagnosis() *lockwatch.Diagnosis {
+	if o.long == 0 {
+		return lockwatch.NewDiagnosis()
+	}
+	return lockwatch.NewDiagnosis(lockwatch.WithLongHeld(o.long))
 }

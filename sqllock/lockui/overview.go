@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
@@ -82,12 +82,8 @@ type campaignView struct {
 // overview shows this process from memory, and the figures of the database.
 func (h *Handler) overview(s *state, _ int) any {
 	v := overviewView{Database: s.database(), Sessions: []sessionView{}, Limiters: []limiterView{}, Campaigns: []campaignView{}}
-	if s.snapshot != nil {
-		v.Totals = &totals{Held: len(s.locks), Cycles: len(s.cycles), Findings: len(s.open)}
-		for i := range s.snapshot.Waiters {
-			v.Totals.Waiting += callers(&s.snapshot.Waiters[i])
-		}
-		v.Totals.Waiting += len(s.snapshot.Blocked)
+	if !s.taken.IsZero() {
+		v.Totals = &totals{Held: s.view.Held, Waiting: s.view.Callers(), Cycles: len(s.view.Cycles), Findings: len(s.open)}
 	}
 	for i, n := range h.options.sessions {
 		v.Sessions = append(v.Sessions, sessionOf(n.name, n.session.Dialect(), n.session.Stats(), h.histories[i]))
@@ -137,14 +133,10 @@ func (v sessionView) Causes() string { return pairsText(v.LossesBy) }
 // Keys returns KeysPerBatch as a text.
 func (v sessionView) Keys() string { return countText(v.KeysPerBatch) }
 
-func limiterOf(l *ratelimit.Limiter) limiterView {
-	stats := l.Stats()
-	v := limiterView{Namespace: string(l.Namespace()), Limit: l.Limit(), Active: stats.Active, AtLimit: stats.AtLimit, Queued: stats.Queued,
-		Oldest: secondsOf(stats.Oldest), Requests: make(map[string]uint64)}
-	for result, n := range stats.Requests {
-		v.Requests[string(result)] = n
-	}
-	return v
+func limiterOf(l Limiter) limiterView {
+	f := inside.FiguresOf(l)
+	return limiterView{Namespace: string(l.Namespace()), Limit: l.Limit(), Active: f.Active, AtLimit: f.AtLimit, Queued: f.Queued,
+		Oldest: secondsOf(f.Oldest), Requests: f.Requests}
 }
 
 // Results lists the results that have occurred, with their numbers.

@@ -9,12 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/ratelimit"
-	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
-	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // serve serves a page at the root of a server until the end of the test. It
@@ -79,44 +75,4 @@ func contains(t *testing.T, text string, parts ...string) {
 			t.Errorf("no %q in\n%s", part, text)
 		}
 	}
-}
-
-// Each view is complete without JavaScript, with both drivers.
-func TestViews(t *testing.T) {
-	t.Parallel()
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := dbtest.Open(t, driver, dsn)
-		dbtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
-		locks := dbtest.Session(t, driver, dsn, sqllock.WithRegistry("public"))
-		lock := dbtest.Lock(t, locks, sqllock.Namespace("export").Key("ada@example.com"))
-		defer dbtest.Unlock(t, lock)
-		server := serve(t, lockui.New(db, lockui.WithSession("main", locks), lockui.WithLimiter(ratelimit.AtMost(3, locks, "export"))))
-
-		response, body := get(t, server.URL+"/")
-		if response.StatusCode != http.StatusOK {
-			t.Fatalf("status %d: %s", response.StatusCode, body)
-		}
-		contains(t, body, "<h1>Overview</h1>", "<h3>main</h3>", "postgres", "export", "Locks held", "Database: ok.")
-		_, body = get(t, server.URL+"/locks")
-		contains(t, body, "1 held.", "exclusive")
-		for _, path := range []string{"waits", "findings"} {
-			if response, body = get(t, server.URL+"/"+path); response.StatusCode != http.StatusOK {
-				t.Errorf("%s: status %d: %s", path, response.StatusCode, body)
-			}
-		}
-		response, body = post(t, server.URL+"/search", url.Values{"namespace": {"export"}, "id": {"ada@example.com"}})
-		if response.StatusCode != http.StatusOK || strings.Contains(body, "ada") {
-			t.Errorf("status %d, or the id is in the result: %s", response.StatusCode, body)
-		}
-		contains(t, body, "1 held.", "3 places")
-		var seen struct {
-			Total int `json:"total"`
-			Locks []struct {
-				Mode string `json:"mode"`
-			} `json:"locks"`
-		}
-		if getJSON(t, server.URL+"/locks", &seen); seen.Total != 1 || len(seen.Locks) != 1 || seen.Locks[0].Mode != "exclusive" {
-			t.Errorf("%+v", seen)
-		}
-	})
 }

@@ -13,7 +13,6 @@ import (
 const (
 	tick        = time.Second            // the least time between the beginnings of two looks
 	lookTimeout = 5 * time.Second        // of one look
-	idleAfter   = 10 * time.Second       // without a viewer the poller ends after this time
 	viewTimeout = 700 * time.Millisecond // a request waits for a look at most this long
 )
 
@@ -23,11 +22,14 @@ type lookFunc func(ctx context.Context) (*lockwatch.Snapshot, error)
 // connections of the pool were in use.
 var errPoolFull = errors.New("lockui: no answer in time, with all connections of the pool in use")
 
-// newLook returns the look at db's locks. schema is that of the registry, or "".
-func newLook(db *sql.DB, schema string) lookFunc {
+// newLook returns the look at db's locks.
+func newLook(db *sql.DB, o options) lookFunc {
 	var opts []lockwatch.InspectOption
-	if schema != "" {
-		opts = append(opts, lockwatch.WithSchema(schema))
+	if o.schema != "" {
+		opts = append(opts, lockwatch.WithSchema(o.schema))
+	}
+	if !o.names {
+		opts = append(opts, lockwatch.WithoutNames())
 	}
 	inspector := lockwatch.NewInspector(db, opts...)
 	return func(ctx context.Context) (*lockwatch.Snapshot, error) {
@@ -39,46 +41,90 @@ func newLook(db *sql.DB, schema string) lookFunc {
 	}
 }
 
-// A poller looks at the locks for all viewers. It runs while there are viewers, and
-// has at most one look under way.
+// A poller looks at the locks for all viewers, while there are some, and has at most
+// one look under way.
 //
 // Invariant: mu protects the fields below it, and is not held during a look. A
 // state is never changed after it was set.
 type poller struct {
 	look      lookFunc
-	diagnosis func() *lockwatch.Diagnosis // a new one for each run
+	diagnosis *lockwatch.Diagnosis // of the look under way
 	closing   context.Context
-	runs      sync.WaitGroup
+	looks     sync.WaitGroup
 
-	mu       sync.Mutex
-	closed   bool
-	running  bool
-	streams  int       // viewers with an open stream
-	lastSeen time.Time // of the last request or end of a stream
-	state    *state
-	changed  chan struct{} // closed when the streams should show the state again
+	mu      sync.Mutex
+	closed  bool
+	kicked  time.Time // the last tick
+	state   *state
+	changed chan struct{} // closed when the streams should show the state again
 }
 
-func newPoller(closing context.Context, look lookFunc, diagnosis func() *lockwatch.Diagnosis) *poller {
-	return &poller{look: look, diagnosis: diagnosis, closing: closing, state: &state{}, changed: make(chan struct{})}
+func newPoller(closing context.Context, look lookFunc, diagnosis *lockwatch.Diagnosis) *poller {
+	nothing := lockwatch.NewView(new(lockwatch.Snapshot))
+	return &poller{look: look, diagnosis: diagnosis, closing: closing, state: &state{view: nothing}, changed: make(chan struct{})}
 }
 
-// wait waits until the poller has ended, which it does after closing. No request
-// starts it again.
+// wait waits until the look under way has ended, which it does after closing. There
+// is no other one.
 func (p *poller) wait() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.runs.Wait()
+	p.looks.Wait()
+}
+
+// kick begins a look, unless one has begun less than a tick ago. While one is under
+// way it wakes the streams, which show how long that takes. Each viewer calls kick
+// at least once a tick.
+func (p *poller) kick() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || time.Since(p.kicked) < tick {
+		return
+	}
+	p.kicked = time.Now()
+	if !p.state.asked.IsZero() {
+		p.wakeLocked()
+		return
+	}
+	next := *p.state
+	next.asked = p.kicked
+	p.state = &next
+	p.looks.Go(func() {
+		ctx, cancel := context.WithTimeout(p.closing, lookTimeout)
+		defer cancel()
+		snapshot, err := p.look(ctx) // the look itself ends in time, even if the driver is stuck
+		after := next.after(snapshot, err, p.diagnosis)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.state = after
+		p.wakeLocked()
+	})
+}
+
+func (p *poller) wakeLocked() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *poller) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wakeLocked()
+}
+
+// current returns the state, and a channel that is closed when the streams should
+// show it again.
+func (p *poller) current() (*state, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state, p.changed
 }
 
 // viewed notes a request and returns the state. If the state is old, viewed waits a
 // moment for the look that the request has caused.
 func (p *poller) viewed(ctx context.Context) *state {
-	p.mu.Lock()
-	p.lastSeen = time.Now()
-	p.startLocked()
-	p.mu.Unlock()
+	p.kick()
 	s, changed := p.current()
 	timer := time.NewTimer(viewTimeout)
 	defer timer.Stop()
@@ -97,138 +143,21 @@ func (p *poller) viewed(ctx context.Context) *state {
 	return s
 }
 
-// current returns the state, and a channel that is closed when the streams should
-// show it again.
-func (p *poller) current() (*state, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state, p.changed
-}
-
-// enter notes a viewer with a stream, and leave its end.
-func (p *poller) enter() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.streams++
-	p.startLocked()
-}
-
-func (p *poller) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.streams--
-	p.lastSeen = time.Now()
-}
-
-func (p *poller) startLocked() {
-	if p.running || p.closed {
-		return
-	}
-	p.running = true
-	p.runs.Go(p.run)
-}
-
-// endsIdle reports whether there are no viewers, and notes in that case that the
-// poller ends.
-func (p *poller) endsIdle() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.streams > 0 || time.Since(p.lastSeen) < idleAfter {
-		return false
-	}
-	p.running = false
-	return true
-}
-
-func (p *poller) set(s *state) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state = s
-}
-
-func (p *poller) wake() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
-// run begins a look at each tick until there are no viewers. It wakes the streams
-// when the result arrives, and at each tick that begins no look.
-func (p *poller) run() {
-	now, _ := p.current()
-	w := &watcher{state: now, diagnosis: p.diagnosis()}
-	results := make(chan result, 1)
-	timer := time.NewTimer(tick) // not a Ticker, which makes up for a late tick with an early one
-	defer timer.Stop()
-	for due := true; ; {
-		if due && w.begins() {
-			p.set(w.state)
-			go func() { results <- p.lookOnce() }()
-		} else if due {
-			p.wake()
-		}
-		due = false
+// next waits until changed is closed, and sees to it that it will be. It returns
+// false if ctx or the page has ended before.
+func (p *poller) next(ctx context.Context, changed <-chan struct{}) bool {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		p.kick()
 		select {
+		case <-changed:
+			return true
+		case <-ticker.C:
+		case <-ctx.Done():
+			return false
 		case <-p.closing.Done():
-			if w.underWay {
-				<-results
-			}
-			return
-		case r := <-results:
-			w.ends(r)
-			p.set(w.state)
-			p.wake()
-		case <-timer.C:
-			timer.Reset(tick)
-			if !w.underWay && p.endsIdle() {
-				return
-			}
-			due = true
+			return false
 		}
 	}
-}
-
-// A result is what a look has seen, or why it has seen nothing.
-type result struct {
-	snapshot *lockwatch.Snapshot
-	err      error
-}
-
-// lookOnce returns within lookTimeout, even if the driver is stuck: the look itself
-// does. Close ends it at once.
-func (p *poller) lookOnce() result {
-	ctx, cancel := context.WithTimeout(p.closing, lookTimeout)
-	defer cancel()
-	s, err := p.look(ctx)
-	if err == nil && s == nil {
-		err = errors.ErrUnsupported
-	}
-	return result{s, err}
-}
-
-// A watcher decides when to look, and makes a state from each result. Only the
-// goroutine of run uses it.
-type watcher struct {
-	state     *state
-	diagnosis *lockwatch.Diagnosis
-	underWay  bool
-}
-
-// begins reports whether a look may begin, and notes in that case that it is under
-// way.
-func (w *watcher) begins() bool {
-	if w.underWay {
-		return false
-	}
-	next := *w.state
-	next.asked = time.Now()
-	w.state, w.underWay = &next, true
-	return true
-}
-
-// ends takes in the result of a look.
-func (w *watcher) ends(r result) {
-	w.underWay = false
-	w.state = w.state.after(r, w.diagnosis)
 }

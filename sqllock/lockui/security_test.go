@@ -270,19 +270,6 @@ func TestMounting(t *testing.T) {
 	}
 }
 
-// The mount point without its slash leads to the one with it, by a relative address.
-func TestRedirectToFolder(t *testing.T) {
-	t.Parallel()
-	mounted := http.StripPrefix("/ops/locks", unopened(t))
-	response := ask(mounted, http.MethodGet, "/ops/locks", nil)
-	if at := response.Header.Get("Location"); response.StatusCode != http.StatusPermanentRedirect || at != "./locks/" {
-		t.Errorf("status %d, Location %q", response.StatusCode, at)
-	}
-	if response := ask(mounted, http.MethodGet, "/ops/locks?next=//evil.example/", nil); response.Header.Get("Location") != "./locks/" {
-		t.Errorf("Location %q", response.Header.Get("Location"))
-	}
-}
-
 // Misuse panics at construction, and says of which option.
 func TestMisuse(t *testing.T) {
 	t.Parallel()
@@ -294,6 +281,7 @@ func TestMisuse(t *testing.T) {
 		"WithCampaign":  func() { lockui.WithCampaign("mailer", nil) },
 		"WithAuthorize": func() { lockui.WithAuthorize(nil) },
 		"WithTerminate": func() { lockui.WithTerminate(nil) },
+		"WithOperator":  func() { lockui.WithOperator(nil) },
 		"WithSchema":    func() { lockui.WithSchema("") },
 		"WithLongHeld":  func() { lockui.WithLongHeld(0) },
 		"WithLogger":    func() { lockui.WithLogger(nil) },

@@ -16,32 +16,28 @@ const maxPast = 50
 // A state is what the poller knows at one moment. It is never changed: all viewers
 // share it.
 type state struct {
-	snapshot *lockwatch.Snapshot // the last one; nil: none yet
-	taken    time.Time           // when snapshot arrived, by this process's clock
-	asked    time.Time           // when the look under way began; zero: none is
-	ended    time.Time           // when the last look ended
-	err      error               // of the last look; nil if it gave snapshot
-	looks    uint64              // looks that have ended
+	view  *lockwatch.View // the last one; of an empty Snapshot: none yet
+	taken time.Time       // when view arrived, by this process's clock; zero: there is none
+	asked time.Time       // when the look under way began; zero: none is
+	ended time.Time       // when the last look ended
+	err   error           // of the last look; nil if it gave view
+	looks uint64          // looks that have ended
 
-	locks  []heldLock        // of snapshot, in the order of the page
-	cycles []lockwatch.Cycle // of snapshot
-	open   []lockwatch.Finding
-	past   []lockwatch.Finding // those that are over, the last one first
+	open []lockwatch.Finding
+	past []lockwatch.Finding // those that are over, the last one first
 }
 
-// after returns the state after a look.
-func (s *state) after(r result, d *lockwatch.Diagnosis) *state {
+// after returns the state after a look, which gave snapshot or err.
+func (s *state) after(snapshot *lockwatch.Snapshot, err error, d *lockwatch.Diagnosis) *state {
 	next := *s
-	next.asked, next.ended, next.err = time.Time{}, time.Now(), r.err
+	next.asked, next.ended, next.err = time.Time{}, time.Now(), err
 	next.looks++
-	if r.err != nil {
+	if err != nil {
 		return &next
 	}
-	_, over := d.Look(r.snapshot)
+	_, over := d.Look(snapshot)
 	slices.Reverse(over)
-	next.snapshot, next.taken = r.snapshot, next.ended
-	next.cycles = r.snapshot.Cycles()
-	next.locks = heldLocks(r.snapshot)
+	next.view, next.taken = d.View(), next.ended
 	next.open = d.Open()
 	next.past = slices.Concat(over, s.past)
 	next.past = next.past[:min(len(next.past), maxPast)]
@@ -84,20 +80,20 @@ func (s *state) database() databaseView {
 		v.State, v.Text = reason(s.err)
 	case waits > late:
 		v.State, v.Text = "away", "The database has not answered the last question yet."
-	case s.snapshot == nil:
+	case s.taken.IsZero():
 		v.State, v.Text = "waiting", "The page asks the database, which has not answered yet."
 	case time.Since(s.taken) > late:
 		v.State, v.Text = "waiting", "The page asks the database again, which has not answered yet."
 	}
-	if s.snapshot == nil {
+	if s.taken.IsZero() {
 		return v
 	}
-	v.Dialect = string(s.snapshot.Dialect)
-	v.Taken = s.snapshot.At.UTC().Format(time.RFC3339Nano)
+	v.Dialect = string(s.view.Dialect)
+	v.Taken = s.view.At.UTC().Format(time.RFC3339Nano)
 	v.Age = since(s.taken, time.Now())
-	v.Hidden = s.snapshot.Hidden
-	v.Waits = s.snapshot.Waits == lockwatch.TableRead
-	v.Notes = notes(s.snapshot)
+	v.Hidden = s.view.Hidden
+	v.Waits = s.view.Snapshot.Waits == lockwatch.TableRead
+	v.Notes = s.view.Gaps()
 	return v
 }
 
@@ -121,31 +117,4 @@ func reason(err error) (state, text string) {
 		return "away", "The database does not answer."
 	}
 	return "away", "The database rejects the question. A right may be missing."
-}
-
-// notes says what s does not show in full.
-func notes(s *lockwatch.Snapshot) (all []string) {
-	advice := map[lockwatch.TableState]string{
-		lockwatch.TableMissing:   " Create the registry with lockwatch.Schema and open each Session with sqllock.WithRegistry, or name its schema with lockui.WithSchema.",
-		lockwatch.TableUntrusted: " If you trust its owner, name its schema with lockui.WithSchema.",
-	}
-	if s.Heartbeats != lockwatch.TableRead && s.Heartbeats != "" {
-		all = append(all, "Namespaces, ages and heartbeats are not known: table latchkey_heartbeats is "+string(s.Heartbeats)+"."+advice[s.Heartbeats])
-	}
-	if s.Waits == s.Heartbeats { // the advice is there already
-		advice = nil
-	}
-	switch {
-	case s.Waits == "":
-		all = append(all, "Callers that wait in a Session are not known: this kind of database has no registry.")
-	case s.Waits != lockwatch.TableRead:
-		all = append(all, "Callers that wait in a Session are not known: table latchkey_waits is "+string(s.Waits)+"."+advice[s.Waits])
-	}
-	if s.Leases == lockwatch.TableUnreadable || s.Leases == lockwatch.TableUntrusted {
-		all = append(all, "Leases are not shown: table latchkey_locks is "+string(s.Leases)+".")
-	}
-	if s.Hidden > 0 {
-		all = append(all, "Some registrations are not shown. This page's role needs pg_read_all_stats to check them.")
-	}
-	return all
 }

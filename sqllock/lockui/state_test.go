@@ -100,7 +100,7 @@ func TestWaitsAreNotKnown(t *testing.T) {
 			time.Sleep(3 * tick)
 		}
 		show(0, lockwatch.TableMissing)
-		wants(t, h, "/", []string{"<dt>Waiting</dt><dd>not known</dd>", "<dt>Cycles of waits</dt><dd>not known</dd>", "lockwatch.Schema", "sqllock.WithRegistry"}, nil)
+		wants(t, h, "/", []string{"<dt>Waiting</dt><dd>not known</dd>", "<dt>Cycles of waits</dt><dd>not known</dd>", "lockwatch.Schema", "WithRegistry"}, nil)
 		wants(t, h, "/waits", []string{"No wait is seen, so there is nothing to draw.", "None is seen.", "No wait is seen. Callers may wait in Sessions."},
 			[]string{"Nothing waits", "There is none."})
 		wants(t, h, "/findings", []string{"are not known."}, nil)
@@ -177,7 +177,7 @@ func TestHeldForLong(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, h *Handler, _ *fakeDatabase) {
 		WithLongHeld(5 * time.Second)(&h.options)
-		h.poller.diagnosis = h.options.diagnosis
+		h.poller.diagnosis = h.options.diagnosis()
 		for range 5 {
 			wants(t, h, "/findings", []string{"Nothing is found."}, nil)
 			time.Sleep(time.Second)

@@ -41,8 +41,6 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	h.poller.enter()
-	defer h.poller.leave()
 	client := http.NewResponseController(w)
 	canEnd := h.mayEnd(r)
 	for allowed := time.Now(); ; {
@@ -56,11 +54,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 		if !send(client, w, h.event(v, s, changed, page, canEnd)) {
 			return
 		}
-		select {
-		case <-changed:
-		case <-r.Context().Done():
-			return
-		case <-h.closing.Done():
+		if !h.poller.next(r.Context(), changed) {
 			return
 		}
 	}
@@ -82,7 +76,7 @@ func send(client *http.ResponseController, w http.ResponseWriter, event []byte) 
 func (h *Handler) event(v *view, s *state, version <-chan struct{}, page int, canEnd bool) []byte {
 	last := 1
 	if v.path == "locks" {
-		last = pagesOf(len(s.locks))
+		last = pagesOf(s.view.Held)
 	}
 	page = min(page, last)
 	return h.fragments.get(version, v.path+"?"+strconv.Itoa(page)+strconv.FormatBool(canEnd), func() []byte {

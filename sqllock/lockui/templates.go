@@ -17,15 +17,16 @@ func parseTemplates() map[string]*template.Template {
 		"span": func(s any) string {
 			switch s := s.(type) {
 			case seconds:
-				return spanText(s)
+				return spanText(float64(s))
 			case *seconds:
 				if s != nil {
-					return spanText(*s)
+					return spanText(float64(*s))
 				}
 			}
 			return "–"
 		},
 		"ms":   func(s seconds) string { return durationText(float64(s)) },
+		"cut":  cut,
 		"row":  func(p page, row any) rowPage { return rowPage{p, row} },
 		"plus": func(a, b int) int { return a + b },
 	}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))

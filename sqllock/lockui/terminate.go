@@ -50,14 +50,14 @@ func (h *Handler) terminate(w http.ResponseWriter, r *http.Request) {
 	}
 	s := h.poller.viewed(r.Context())
 	v := terminateView{PID: process.PID, Start: process.Start.UnixMicro(), Asks: r.Method != http.MethodPost}
-	for _, l := range s.locks {
-		if l.Process.PID == process.PID && l.Process.Start.Equal(process.Start) {
+	for _, l := range s.view.Holders {
+		if !l.SecretCheck && l.Process.PID == process.PID && l.Process.Start.Equal(process.Start) {
 			v.Held++
 		}
 	}
 	status := http.StatusOK
 	if !v.Asks {
-		status = h.endSession(r.Context(), process, &v)
+		status = h.endSession(r, process, &v)
 	}
 	if wantsJSON(r) {
 		writeJSON(w, status, v)
@@ -80,23 +80,27 @@ func processOf(form url.Values) (p lockwatch.Process, ok bool) {
 
 // endSession ends the session of p and describes the result in v. The log says so before
 // and after, since the server's reply may be lost. It goes on if the viewer leaves.
-func (h *Handler) endSession(ctx context.Context, p lockwatch.Process, v *terminateView) (status int) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Of(terminateTimeout))
+func (h *Handler) endSession(r *http.Request, p lockwatch.Process, v *terminateView) (status int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), bound.Of(terminateTimeout))
 	defer cancel()
-	h.options.log.Warn("lockui: an operator asks to end a server session", "pid", p.PID)
+	log := h.options.log.With("pid", p.PID)
+	if h.options.operator != nil {
+		log = log.With("operator", h.options.operator(r))
+	}
+	log.Warn("lockui: an operator asks to end a server session")
 	ended, err := lockwatch.Terminate(ctx, h.db, p)
 	v.Ended = ended
 	switch {
 	case ended:
-		h.options.log.Warn("lockui: an operator has ended a server session, with all its locks", "pid", p.PID)
+		log.Warn("lockui: an operator has ended a server session, with all its locks")
 		v.Result = "The session has been ended, with all its locks."
 		return http.StatusOK
 	case err == nil:
-		h.options.log.Info("lockui: no server session was ended: it is gone, or has no lock any more", "pid", p.PID)
+		log.Info("lockui: no server session was ended: it is gone, or has no lock any more")
 		v.Result = "Nothing was ended. That session is gone already, or has no lock any more."
 		return http.StatusConflict
 	case errors.Is(err, errors.ErrUnsupported):
-		h.options.log.Info("lockui: no server session was ended: only those of PostgreSQL can be ended here", "pid", p.PID)
+		log.Info("lockui: no server session was ended: only those of PostgreSQL can be ended here")
 		v.Result = "Only sessions of PostgreSQL can be ended here."
 		return http.StatusNotImplemented
 	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
@@ -106,6 +110,6 @@ func (h *Handler) endSession(ctx context.Context, p lockwatch.Process, v *termin
 		v.Result = "The database rejects it. The role of this page needs pg_signal_backend, and a superuser's session only a superuser ends."
 		status = http.StatusForbidden
 	}
-	h.options.log.Error("lockui: a server session was not ended", "pid", p.PID, "error", err)
+	log.Error("lockui: a server session was not ended", "error", err)
 	return status
 }

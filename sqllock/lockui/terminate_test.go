@@ -44,7 +44,7 @@ func TestTerminate(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db, form := holderOf(t, driver, dsn)
 		var log safeBuffer
-		server := serve(t, lockui.New(db, lockui.WithTerminate(yes), lockui.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+		server := serve(t, lockui.New(db, lockui.WithTerminate(yes), lockui.WithOperator(func(*http.Request) string { return "olga" }), lockui.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
 		_, body := get(t, server.URL+"/locks")
 		link := "terminate?pid=" + form.Get("pid") + "&amp;start=" + form.Get("start")
 		contains(t, body, link)
@@ -59,6 +59,9 @@ func TestTerminate(t *testing.T) {
 		}
 		contains(t, body, "The session has been ended")
 		lockertest.Eventually(t, "the server process has ended", func() bool { return dbtest.AdvisoryLocks(t, db) == 0 })
+		if n := strings.Count(log.String(), "operator=olga"); n != 2 {
+			t.Errorf("%d lines of the log say who it was, want that before and that after: %s", n, log.String())
+		}
 		if text := log.String(); !strings.Contains(text, "an operator has ended") || !strings.Contains(text, "pid="+form.Get("pid")) || strings.Contains(text, "127.0.0.1") {
 			t.Errorf("the log is %s", text)
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // A view is one page of the Handler, as HTML and as JSON.
@@ -130,8 +130,7 @@ func pageNumber(q url.Values) int {
 	return n
 }
 
-// seconds is a duration in views and in JSON.
-type seconds float64
+type seconds = lockwatch.Seconds
 
 func secondsOf(d time.Duration) seconds { return seconds(d.Round(time.Millisecond).Seconds()) }
 
@@ -144,14 +143,6 @@ func since(t, at time.Time) *seconds {
 	return &s
 }
 
-// keyText returns key as the arguments of PostgreSQL's functions.
-func keyText(key sqllock.Key) string {
-	if class, object, isPair := key.Pair(); isPair {
-		return strconv.Itoa(int(class)) + ", " + strconv.Itoa(int(object))
-	}
-	return strconv.FormatInt(key.Int64(), 10)
-}
-
 // fragments keeps what the streams send for one version of the state, so that a
 // fragment is rendered once for all viewers.
 //
@@ -159,12 +150,7 @@ func keyText(key sqllock.Key) string {
 type fragments struct {
 	mu      sync.Mutex
 	version <-chan struct{} // of the poller's state
-	kept    map[string]*fragment
-}
-
-type fragment struct {
-	once sync.Once
-	text []byte
+	kept    map[string]func() []byte
 }
 
 // get returns the fragment called name of a version, and renders it if it is the
@@ -172,14 +158,12 @@ type fragment struct {
 func (f *fragments) get(version <-chan struct{}, name string, render func() []byte) []byte {
 	f.mu.Lock()
 	if f.version != version {
-		f.version, f.kept = version, make(map[string]*fragment)
+		f.version, f.kept = version, make(map[string]func() []byte)
 	}
-	one := f.kept[name]
-	if one == nil {
-		one = &fragment{}
-		f.kept[name] = one
+	if f.kept[name] == nil {
+		f.kept[name] = sync.OnceValue(render)
 	}
+	fragment := f.kept[name]
 	f.mu.Unlock()
-	one.once.Do(func() { one.text = render() })
-	return one.text
+	return fragment()
 }

@@ -1,6 +1,7 @@
 package lockwatch
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,9 +12,10 @@ import (
 
 // A Cycle is a deadlock. Each in it waits for what the next one has, and the last
 // waits for what the first one has. None of them goes on until one gives up or is
-// ended.
+// ended. Its JSON has its text and that of each step.
 type Cycle struct {
-	Waits []Wait // in the order of the waits; the first has the lowest PID, and then key
+	Waits []Wait    // in the order of the waits; the first has the lowest PID, and then key
+	Since time.Time // when the last of the waits began, by the database's clock; zero: not known
 
 	// Certain: it is known who waits in each step. If it is false, the polling
 	// callers of the last step may hold another lock of their Session, or none.
@@ -34,19 +36,20 @@ type Cycle struct {
 // a caller of a Session. A Session holds the locks of many callers on one server
 // process, so the caller is known by the lock that it holds.
 type Wait struct {
-	PID  int          // the server process that waits, or on which Held is held
-	Held *sqllock.Key // the lock of the caller that waits; nil: the server process itself waits
+	Client              // which waits, or on which Held is held
+	Held   *sqllock.Key // the lock of the caller that waits; nil: the server process itself waits
 
 	// For is the key that is waited for. It is nil for a wait for a row, a table or
 	// another thing. It is nil too if the caller waits until its own server process
 	// goes on; then Held is not nil.
 	For *sqllock.Key
 
-	heartbeat time.Time // of a polling caller; otherwise zero
+	heldLabel, forLabel label
+	heartbeat           time.Time // of a polling caller; otherwise zero
 }
 
-// Cycles returns the cycles of waits in s: for each server process and each caller
-// that is in a cycle a shortest one. No cycle appears twice. Certain cycles come
+// Cycles returns cycles of waits in s, such that each server process and each caller
+// that is in a cycle is in one of them. Each is a shortest one. Certain cycles come
 // first.
 //
 // Waits of server processes are those of pg_blocking_pids. Callers are known if
@@ -61,123 +64,12 @@ type Wait struct {
 //   - A program waits on a second connection in a way of its own, with a statement
 //     of SQL for example, or the context does not carry the lock.
 //   - It leads through a lease table, or through polling callers on MySQL.
-func (s *Snapshot) Cycles() []Cycle {
-	g := newWaitGraph(s)
-	found := cycleSet{graph: g, seen: make(map[string]bool), certain: make(map[int]bool)}
-	for _, component := range g.components() {
-		within := make([]bool, len(g.nodes))
-		for _, n := range component {
-			within[n] = true
-		}
-		for _, n := range component {
-			found.add(g.paths(n, n, within).toStop(), true)
-			if g.isOneCycle(component, within) {
-				break // all its nodes have this cycle
-			}
-		}
-	}
-	slices.SortStableFunc(found.cycles, compareCycles)
-	certain := len(found.cycles)
-	known := make(map[int]*paths)
-	for i := range s.Waiters {
-		if w := &s.Waiters[i]; w.Poll != nil && w.Poll.Held == nil {
-			g.possible(w, known, &found)
-		}
-	}
-	slices.SortStableFunc(found.cycles[certain:], compareCycles)
-	return found.cycles
-}
+func (s *Snapshot) Cycles() []Cycle { return NewView(s).Cycles }
 
-// possible adds the cycles that exist if the polling callers of w hold one of the
-// locks of their Session. A cycle has at most one such guess. With two guesses it
-// would say nothing.
-//
-// known holds the paths found so far, by their start.
-func (g *waitGraph) possible(w *Waiter, known map[int]*paths, found *cycleSet) {
-	for _, wanted := range g.holders[w.Key] {
-		from := g.indexOf(wanted)
-		if known[from] == nil {
-			known[from] = g.paths(from, -1, nil)
-		}
-		for i, a := range known[from].arrivals {
-			caller := a.last.edge.to
-			if caller != from && g.nodes[caller].held && g.sessions[caller] == w.Poll.Session {
-				closing := step{caller, edge{to: from, key: &w.Key, poll: w.Poll}}
-				found.add(append(known[from].to(i), closing), false)
-			}
-		}
-	}
-}
-
-// A cycleSet collects cycles.
-//
-// Invariant: no two cycles have the same text. A cycle that is not certain has a
-// node that is in no certain one.
-type cycleSet struct {
-	graph   *waitGraph
-	cycles  []Cycle
-	seen    map[string]bool // texts of cycles
-	certain map[int]bool    // nodes of certain cycles
-}
-
-func (set *cycleSet) add(steps []step, certain bool) {
-	if !certain && !slices.ContainsFunc(steps, func(s step) bool { return !set.certain[s.from] }) {
-		return
-	}
-	c := set.graph.cycle(steps, certain)
-	if id := c.String(); !set.seen[id] {
-		set.seen[id] = true
-		set.cycles = append(set.cycles, c)
-	}
-	if certain {
-		for _, s := range steps {
-			set.certain[s.from] = true
-		}
-	}
-}
-
-// cycle returns steps as a Cycle that begins with its least node.
-func (g *waitGraph) cycle(steps []step, certain bool) Cycle {
-	least := 0
-	for i, s := range steps {
-		if s.from < steps[least].from {
-			least = i
-		}
-	}
-	c := Cycle{Certain: certain, EndsByItself: certain}
-	for _, s := range slices.Concat(steps[least:], steps[:least]) {
-		n := g.nodes[s.from]
-		w := Wait{PID: n.pid, For: s.edge.key}
-		if n.held {
-			w.Held = &n.key
-		}
-		if s.edge.poll != nil {
-			w.heartbeat = s.edge.poll.Heartbeat
-		}
-		c.Waits = append(c.Waits, w)
-		c.EndsByItself = c.EndsByItself && s.edge.server
-	}
-	return c
-}
-
-func compareCycles(a, b Cycle) int {
-	return slices.CompareFunc(a.Waits, b.Waits, func(a, b Wait) int { return compareNodes(a.node(), b.node()) })
-}
-
-func (w Wait) node() node {
-	if w.Held == nil {
-		return node{pid: w.PID}
-	}
-	return node{w.PID, true, *w.Held}
-}
-
-// String returns c in words. It has the keys as numbers, and no names.
+// String returns c in words. Keys appear by their names and processes with their
+// addresses, as far as they are known: keep it out of logs.
 func (c Cycle) String() string {
-	waits := make([]string, len(c.Waits))
-	for i, w := range c.Waits {
-		waits[i] = w.String()
-	}
-	text := strings.Join(waits, " -> ")
+	text := strings.Join(c.Steps(), " -> ")
 	switch {
 	case !c.Certain:
 		return text + " (possible)"
@@ -187,17 +79,168 @@ func (c Cycle) String() string {
 	return text
 }
 
-// String returns w in words. It has the keys as numbers, and no names.
+// Steps returns each of the Waits in words.
+func (c Cycle) Steps() []string {
+	steps := make([]string, len(c.Waits))
+	for i, w := range c.Waits {
+		steps[i] = w.String()
+	}
+	return steps
+}
+
+// String returns w in words, as [Cycle.String] does.
 func (w Wait) String() string {
-	who := fmt.Sprintf("process %d", w.PID)
+	who := w.Client.String()
 	if w.Held != nil {
-		who = fmt.Sprintf("the holder of key %s on process %d", keyText(*w.Held), w.PID)
+		who = fmt.Sprintf("the holder of %s on %v", w.heldLabel.inText(), w.Client)
 	}
 	switch {
 	case w.For != nil:
-		return who + " waits for key " + keyText(*w.For)
+		return who + " waits for " + w.forLabel.inText()
 	case w.Held != nil:
 		return who + " waits for that process"
 	}
 	return who + " waits for a row, a table or the like"
+}
+
+// id tells c from other cycles of the same database.
+func (c Cycle) id() string {
+	var b strings.Builder
+	for _, w := range c.Waits {
+		fmt.Fprint(&b, w.PID, w.Start)
+		for _, key := range []*sqllock.Key{w.Held, w.For} {
+			if key != nil {
+				fmt.Fprint(&b, " ", idOf(*key))
+			}
+		}
+		b.WriteByte('>')
+	}
+	return fmt.Sprint(b.String(), c.Certain)
+}
+
+// MarshalJSON returns what c is in words.
+func (c Cycle) MarshalJSON() ([]byte, error) {
+	since, _ := since(c.Since, c.Since)
+	return json.Marshal(struct {
+		Text         string     `json:"text"`
+		Steps        []string   `json:"steps"`
+		Since        *time.Time `json:"since,omitempty"`
+		Certain      bool       `json:"certain"`
+		EndsByItself bool       `json:"ends_by_itself"`
+	}{c.String(), c.Steps(), since, c.Certain, c.EndsByItself})
+}
+
+// newerThan reports whether each polling caller in c has had a heartbeat since
+// old, which is the same cycle.
+func (c Cycle) newerThan(old Cycle) bool {
+	for i, w := range c.Waits {
+		if !w.heartbeat.IsZero() && !w.heartbeat.After(old.Waits[i].heartbeat) {
+			return false
+		}
+	}
+	return true
+}
+
+// cycles returns the cycles of g.
+func (g *waitGraph) cycles() []Cycle {
+	g.prune()
+	var certain, possible [][]step
+	alive := func(n *node) bool { return n.alive }
+	for _, n := range g.nodes {
+		if !n.alive || n.certain {
+			continue
+		}
+		path := g.shortest(n, alive, func(to *node) bool { return to == n })
+		for _, s := range path {
+			s.from.certain = true
+		}
+		certain = add(certain, path)
+	}
+	for _, w := range g.view.waiters {
+		if w.Poll == nil || w.Poll.Held != nil {
+			continue
+		}
+		holders, _ := g.view.blockers(w)
+		for _, h := range holders {
+			possible = add(possible, g.possible(w, g.byParty[g.partyOf(h)]))
+		}
+	}
+	all := []Cycle{}
+	for _, steps := range append(inOrder(certain), inOrder(possible)...) {
+		all = append(all, g.cycle(steps, len(all) < len(certain)))
+		for _, s := range steps {
+			if n := s.from; n.cycle == 0 {
+				n.cycle, n.guessed = len(all), len(all) > len(certain)
+				n.waits = slices.Insert(slices.DeleteFunc(n.waits, func(e edge) bool { return e.to == s.to }), 0, s.edge)
+			}
+		}
+	}
+	return all
+}
+
+// possible returns the cycle that exists if the polling callers of w, which wait for
+// the node from, hold one of the locks of their Session. A cycle has at most one such
+// guess: with two guesses it would say nothing. It is nil if all its nodes are in
+// certain cycles.
+func (g *waitGraph) possible(w *Waiter, from *node) []step {
+	any := func(*node) bool { return true }
+	path := g.shortest(from, any, func(to *node) bool { return to != from && to.held && to.of == w.Poll.Session })
+	if path == nil {
+		return nil
+	}
+	path = append(path, step{path[len(path)-1].to, edge{from, w}})
+	if !slices.ContainsFunc(path, func(s step) bool { return !s.from.certain }) {
+		return nil
+	}
+	return path
+}
+
+// add adds a cycle to others, from its least node on, unless it is nil or there.
+func add(cycles [][]step, steps []step) [][]step {
+	if steps == nil {
+		return cycles
+	}
+	least := 0
+	for i, s := range steps {
+		if compareParties(s.from.party, steps[least].from.party) < 0 {
+			least = i
+		}
+	}
+	steps = slices.Concat(steps[least:], steps[:least])
+	if slices.ContainsFunc(cycles, func(other []step) bool { return compareSteps(steps, other) == 0 }) {
+		return cycles
+	}
+	return append(cycles, steps)
+}
+
+func compareSteps(a, b []step) int {
+	return slices.CompareFunc(a, b, func(x, y step) int { return compareParties(x.from.party, y.from.party) })
+}
+
+func inOrder(cycles [][]step) [][]step {
+	slices.SortStableFunc(cycles, compareSteps)
+	return cycles
+}
+
+// cycle returns steps as a Cycle.
+func (g *waitGraph) cycle(steps []step, certain bool) Cycle {
+	c := Cycle{Certain: certain, EndsByItself: certain}
+	for _, s := range steps {
+		w, since := Wait{Client: s.from.client}, g.view.processes[s.from.pid].StateSince
+		if s.from.held {
+			w.Held, w.heldLabel, since = &s.from.key, g.view.label(s.from.key), time.Time{}
+		}
+		if s.wait != nil {
+			w.For, w.forLabel, since = &s.wait.Key, g.view.label(s.wait.Key), s.wait.Since
+		}
+		if !s.inServer() {
+			w.heartbeat = s.wait.Poll.Heartbeat
+		}
+		if since.After(c.Since) {
+			c.Since = since
+		}
+		c.Waits = append(c.Waits, w)
+		c.EndsByItself = c.EndsByItself && s.inServer()
+	}
+	return c
 }

@@ -7,28 +7,43 @@ import (
 	"time"
 )
 
-// A diagnosis compares each Snapshot with the one before and finds what has begun
-// and what has ended. It makes no requests.
+// A Diagnosis finds in Snapshots what [Watch] finds: late heartbeats and cycles
+// of waits that last, and with [WithLongHeld] locks held for long. It is for
+// callers that take the Snapshots themselves.
+//
+// It makes no requests and writes no log. [NewDiagnosis] makes one. One goroutine
+// at a time may use it.
 //
 // Invariant: open holds the findings that have begun and not ended, in the order
 // in which they began.
-type diagnosis struct {
+type Diagnosis struct {
 	late, long time.Duration // as in watchOptions
 
+	view   *View // of the last Snapshot
 	open   []Finding
-	seen   map[string]sighting     // the cycles of the last Snapshot, by their text
-	since  map[lockID]time.Time    // when each lock was first seen; only if long is set
+	seen   map[string]sighting     // the cycles of the last Snapshot
+	since  map[string]time.Time    // when each lock was first seen; only if long is set
 	leases map[int64]time.Duration // by session of a lease table: the longest time to its expiry that was seen
 }
 
-// look takes in s and returns the findings that have begun and those that are over.
-func (d *diagnosis) look(s *Snapshot) (begun, over []Finding) {
-	found := slices.Concat(d.lateLocks(s), d.lateLeases(s), d.cycles(s), d.longHeld(s))
-	now := make(map[findingID]Finding, len(found))
+// NewDiagnosis returns a Diagnosis that has seen nothing yet. Of the options only
+// [WithLate] and [WithLongHeld] matter.
+func NewDiagnosis(opts ...WatchOption) *Diagnosis {
+	o := newWatchOptions(opts)
+	return &Diagnosis{late: o.late, long: o.long}
+}
+
+// Look takes in s and returns the findings that have begun, and those that are
+// over. Look remembers the Snapshot before, so the Snapshots must come in the
+// order of their times. No Finding is a [WatchFailed].
+func (d *Diagnosis) Look(s *Snapshot) (begun, over []Finding) {
+	d.view = NewView(s)
+	found := slices.Concat(d.lateLocks(s), d.lateLeases(s), d.cycles(), d.longHeld(s))
+	now := make(map[string]Finding, len(found))
 	for _, f := range found {
 		now[f.id()] = f
 	}
-	was := make(map[findingID]bool, len(d.open))
+	was := make(map[string]bool, len(d.open))
 	var open []Finding
 	for _, f := range d.open {
 		id := f.id()
@@ -44,7 +59,9 @@ func (d *diagnosis) look(s *Snapshot) (begun, over []Finding) {
 	}
 	for _, f := range found {
 		if !was[f.id()] {
-			f.Since = s.At
+			if f.Since.IsZero() {
+				f.Since = s.At
+			}
 			begun = append(begun, f)
 		}
 	}
@@ -52,8 +69,15 @@ func (d *diagnosis) look(s *Snapshot) (begun, over []Finding) {
 	return begun, over
 }
 
+// View returns the last Snapshot as a View, and nil before the first.
+func (d *Diagnosis) View() *View { return d.view }
+
+// Open returns the findings that have begun and not ended, as the last Snapshot
+// shows them, in the order in which they began.
+func (d *Diagnosis) Open() []Finding { return slices.Clone(d.open) }
+
 // lateLocks finds the held locks whose heartbeat is late.
-func (d *diagnosis) lateLocks(s *Snapshot) (found []Finding) {
+func (d *Diagnosis) lateLocks(s *Snapshot) (found []Finding) {
 	for i := range s.Holders {
 		h := &s.Holders[i]
 		if h.Registration == nil || s.At.Sub(h.Registration.Heartbeat) < d.lateAge(h.Registration) {
@@ -63,7 +87,7 @@ func (d *diagnosis) lateLocks(s *Snapshot) (found []Finding) {
 		if h.Process.silentFor(d.lateAge(h.Registration), s.At) {
 			kind = LateHeartbeat
 		}
-		found = append(found, Finding{Kind: kind, Holder: h})
+		found = append(found, Finding{Kind: kind, Since: h.Registration.Heartbeat, Holder: h})
 	}
 	return found
 }
@@ -71,7 +95,7 @@ func (d *diagnosis) lateLocks(s *Snapshot) (found []Finding) {
 // lateLeases finds the locks of a lease table that were not renewed in time, or
 // have expired. The table does not say how long a lease is. Each renewal puts its
 // end that far ahead, so the longest time to an end that was seen is close to it.
-func (d *diagnosis) lateLeases(s *Snapshot) (found []Finding) {
+func (d *Diagnosis) lateLeases(s *Snapshot) (found []Finding) {
 	leases := make(map[int64]time.Duration)
 	for i := range s.Holders {
 		h := &s.Holders[i]
@@ -82,12 +106,12 @@ func (d *diagnosis) lateLeases(s *Snapshot) (found []Finding) {
 		lease := max(left, d.leases[h.Lease.Session])
 		leases[h.Lease.Session] = lease
 		if lease-left >= cmp.Or(d.late, lease/2) {
-			found = append(found, Finding{Kind: LateHeartbeat, Holder: h})
+			found = append(found, Finding{Kind: LateHeartbeat, Since: h.Lease.Expires.Add(-lease), Holder: h})
 		}
 	}
 	d.leases = leases
 	for i := range s.Expired {
-		found = append(found, Finding{Kind: LateHeartbeat, Holder: &s.Expired[i]})
+		found = append(found, Finding{Kind: LateHeartbeat, Since: s.Expired[i].Lease.Expires, Holder: &s.Expired[i]})
 	}
 	return found
 }
@@ -101,7 +125,7 @@ func (p Process) silentFor(age time.Duration, at time.Time) bool {
 }
 
 // lateAge returns the age from which on the heartbeat of r is late.
-func (d *diagnosis) lateAge(r *Registration) time.Duration {
+func (d *Diagnosis) lateAge(r *Registration) time.Duration {
 	if d.late > 0 {
 		return d.late
 	}
@@ -117,10 +141,10 @@ type sighting struct {
 // cycles finds the cycles that last. One look is not enough: a polling caller is
 // known as of its last heartbeat, and the server lists its waiters a moment after
 // its locks.
-func (d *diagnosis) cycles(s *Snapshot) (found []Finding) {
+func (d *Diagnosis) cycles() (found []Finding) {
 	now := make(map[string]sighting)
-	for _, c := range s.Cycles() {
-		id := c.String()
+	for _, c := range d.view.Cycles {
+		id := c.id()
 		sight, known := d.seen[id]
 		if !known {
 			sight.first = c
@@ -128,49 +152,35 @@ func (d *diagnosis) cycles(s *Snapshot) (found []Finding) {
 		sight.lasts = sight.lasts || known && c.newerThan(sight.first)
 		now[id] = sight
 		if sight.lasts {
-			found = append(found, Finding{Kind: WaitCycle, Cycle: &c})
+			found = append(found, Finding{Kind: WaitCycle, Since: c.Since, Cycle: &c})
 		}
 	}
 	d.seen = now
 	return found
 }
 
-// newerThan reports whether each polling caller in c has had a heartbeat since
-// old, which is the same cycle.
-func (c Cycle) newerThan(old Cycle) bool {
-	for i, w := range c.Waits {
-		if !w.heartbeat.IsZero() && !w.heartbeat.After(old.Waits[i].heartbeat) {
-			return false
-		}
-	}
-	return true
-}
-
 // longHeld finds the locks that are held for too long.
-func (d *diagnosis) longHeld(s *Snapshot) (found []Finding) {
+func (d *Diagnosis) longHeld(s *Snapshot) (found []Finding) {
 	if d.long == 0 {
 		return nil
 	}
-	since := make(map[lockID]time.Time, len(s.Holders))
+	since := make(map[string]time.Time, len(s.Holders))
 	for i := range s.Holders {
 		h := &s.Holders[i]
 		if h.SecretCheck {
 			continue
 		}
-		id := h.lockID()
+		id := h.id()
 		first, known := d.since[id]
 		if !known {
 			first = s.At
 		}
 		since[id] = first
-		switch {
-		case h.Registration != nil:
-			first = h.Registration.Acquired
-		case h.Lease != nil:
-			first = h.Lease.Acquired
+		if acquired := h.acquired(); !acquired.IsZero() {
+			first = acquired
 		}
 		if s.At.Sub(first) >= d.long {
-			found = append(found, Finding{Kind: HeldLong, Holder: h})
+			found = append(found, Finding{Kind: HeldLong, Since: first, Holder: h})
 		}
 	}
 	d.since = since

@@ -125,8 +125,7 @@ func TestLateIsWhoIsSilentToo(t *testing.T) {
 		}
 		beat := at.Add(-time.Minute)
 		s := &Snapshot{At: at, Holders: []Holder{{Key: sqllock.ID(1), Process: p, Registration: &Registration{Heartbeat: beat, Expires: beat.Add(10 * time.Second)}}}}
-		var d diagnosis
-		if news, _ := d.look(s); len(news) != 1 || news[0].Kind != tt.want {
+		if news, _ := NewDiagnosis().Look(s); len(news) != 1 || news[0].Kind != tt.want {
 			t.Errorf("%s: %+v, want %s", tt.name, news, tt.want)
 		}
 	}
@@ -172,6 +171,6 @@ func TestLateLease(t *testing.T) {
 		{"a given age", 2 * time.Second, []glance{{held(10 * time.Second), 0, 0}, {held(8001 * time.Millisecond), 0, 0}, {held(8 * time.Second), 1, 0}}},
 		{"expired before it was seen", 0, []glance{{expired, 1, 0}, {expired, 0, 0}}},
 	} {
-		glances(t, tt.name, &Diagnosis{diagnosis{late: tt.late}}, tt.steps...)
+		glances(t, tt.name, &Diagnosis{late: tt.late}, tt.steps...)
 	}
 }

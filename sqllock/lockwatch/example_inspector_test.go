@@ -30,6 +30,27 @@ func ExampleInspector() {
 	// 0 held, 0 begun, 0 over
 }
 
+// Which process holds the key, and which one waits for it?
+func ExampleNewView() {
+	key := sqllock.Namespace("export").Key("ada")
+	seen := &lockwatch.Snapshot{ // as Inspect gives it
+		Holders: []lockwatch.Holder{{Key: key, Process: lockwatch.Process{PID: 101, Application: "shop latchkey", Address: "10.0.0.7"},
+			Registration: &lockwatch.Registration{Namespace: "export", Name: "export of ada", Holder: "web-1/7"}}},
+		Waiters: []lockwatch.Waiter{{Key: key, Process: lockwatch.Process{PID: 102, Address: "10.0.0.8"},
+			Poll: &lockwatch.Poll{Session: 5, Callers: 2, Holder: "web-2/7"}}},
+	}
+	view := lockwatch.NewView(seen).OnlyID("export", "ada") // every place of a limit
+	for _, row := range view.Locks(0, view.Held) {
+		fmt.Printf("%s is held by %v\n", row.Label, row.Client)
+	}
+	for _, row := range view.Waiting(view.Waits) {
+		fmt.Printf("%d callers wait in %v\n", row.Callers, row.Client)
+	}
+	// Output:
+	// export of ada is held by process 101 (web-1/7, shop latchkey, 10.0.0.7)
+	// 2 callers wait in process 102 (web-2/7, 10.0.0.8)
+}
+
 // An operator has seen a holder that must go.
 func ExampleTerminate() {
 	ctx := context.Background()

@@ -1,9 +1,8 @@
 package lockwatch
 
 import (
+	"fmt"
 	"time"
-
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A Finding is something that [Watch] has noticed. Watch reports it once when it
@@ -14,19 +13,52 @@ import (
 //
 // Invariant: Holder, Cycle and Err depend on Kind, and exactly one is not nil.
 type Finding struct {
-	Kind  FindingKind
-	Over  bool      // it has ended; the other fields are as they were last seen
-	Since time.Time // when Watch first saw it, by the database's clock; of WatchFailed by this process's clock
+	Kind FindingKind
+	Over bool // it has ended; the other fields are as they were last seen
+
+	// Since says since when it is so, by the database's clock: the last heartbeat,
+	// the acquisition of the lock, or the last wait of the cycle. Where that is not
+	// known, it is the first look that has shown it. That of WatchFailed is by this
+	// process's clock.
+	Since time.Time
 
 	Holder *Holder // of LateHeartbeat, RegistryNotWritten and HeldLong
 	Cycle  *Cycle  // of WaitCycle
 	Err    error   // of WatchFailed
 
 	// Terminated: Watch has ended the server session of Holder ([WithTerminate]).
-	// This is also set if the server's reply was lost and the session was gone at
-	// the next look. Watch reports it at most once for each session, in addition
-	// to the beginning and the end.
+	// Watch reports it at most once for each session, in addition to the beginning
+	// and the end. If the server's reply was lost, only the end is reported.
 	Terminated bool
+}
+
+// String returns f in words, with names as far as they are known: keep it out of
+// logs.
+func (f Finding) String() string {
+	text := string(f.Kind)
+	switch {
+	case f.Terminated:
+		text += ", session ended"
+	case f.Over:
+		text += ", over"
+	}
+	text += " (since " + f.Since.UTC().Format(time.RFC3339) + "): "
+	switch {
+	case f.Holder != nil:
+		return text + f.Holder.label().inText() + ", held by " + f.Holder.client().String()
+	case f.Cycle != nil:
+		return text + f.Cycle.String()
+	}
+	return text + fmt.Sprint(f.Err)
+}
+
+// Row returns the lock of f as a row, as of at, and nil if f is not about a lock.
+func (f Finding) Row(at time.Time) *Row {
+	if f.Holder == nil {
+		return nil
+	}
+	row := f.Holder.row(at)
+	return &row
 }
 
 // A FindingKind says what a Finding is about.
@@ -66,44 +98,24 @@ const (
 	WatchFailed FindingKind = "watch failed"
 )
 
-// A findingID tells one Finding from another, from its beginning to its end.
-type findingID struct {
-	kind FindingKind
-	lock lockID
-	text string // of a cycle
-}
-
-// A lockID is a lock while one server process, or one session of a lease table,
-// holds it.
-type lockID struct {
-	process processID
-	session int64 // of a lease; else 0
-	key     sqllock.Key
-	shared  bool
-}
-
-// A processID is a server process. The start is part of it, because the server
-// uses a PID again.
-type processID struct {
-	pid   int
-	start int64 // in microseconds, as the database counts
-}
-
-func (h *Holder) lockID() lockID {
-	return lockID{h.processID(), h.leaseSession(), h.Key, h.Shared}
-}
-
-func (h *Holder) processID() processID {
-	return processID{h.Process.PID, h.Process.Start.UnixMicro()}
-}
-
-func (f *Finding) id() findingID {
-	id := findingID{kind: f.Kind}
+// id tells f from other findings, from its beginning to its end.
+func (f *Finding) id() string {
 	switch {
 	case f.Cycle != nil:
-		id.text = f.Cycle.String()
+		return f.Cycle.id()
 	case f.Holder != nil:
-		id.lock = f.Holder.lockID()
+		return string(f.Kind) + f.Holder.id()
 	}
-	return id
+	return string(f.Kind)
+}
+
+// id tells the lock of h from others, while one server process or one session of a
+// lease table holds it.
+func (h *Holder) id() string {
+	return fmt.Sprint(h.processID(), h.leaseSession(), idOf(h.Key), h.Shared)
+}
+
+// processID tells server processes apart. The server uses a PID again.
+func (h *Holder) processID() string {
+	return fmt.Sprint(h.Process.PID, " ", h.Process.Start.UnixMicro())
 }

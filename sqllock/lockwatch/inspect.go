@@ -5,8 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/choose"
+	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -40,16 +45,65 @@ func Inspect(ctx context.Context, db *sql.DB, opts ...InspectOption) (*Snapshot,
 	if db == nil {
 		panic("lockwatch: Inspect needs a *sql.DB that is not nil")
 	}
-	o := newInspectOptions(opts)
-	seen, err := bounded(ctx, func() (look, error) { return lookAt(ctx, db, o.schema) })
-	if err != nil {
-		return nil, publicError(err)
-	}
-	return seen.Snapshot, nil
+	return NewInspector(db, opts...).Inspect(ctx)
 }
 
-// bounded calls question and returns its answer. If ctx ends first, bounded
-// returns the error of ctx at once, and question goes on without a reader.
+// An Inspector takes Snapshots of one database again and again, at a lower cost
+// than [Inspect]. [NewInspector] makes one. It is safe for concurrent use.
+//
+// On PostgreSQL an Inspector remembers for a minute which tables there are, and a
+// Snapshot costs one query. On other databases it does the same as Inspect.
+//
+// At most one question is with the driver. While the driver is stuck with an earlier
+// one, an Inspector takes no second connection of the pool.
+type Inspector struct {
+	db       *sql.DB
+	options  inspectOptions
+	remember time.Duration // how long the registry holds
+	busy     chan struct{} // holds a token while a question is with the driver; protects the fields below
+
+	registry postgres.Registry // as of an earlier Snapshot
+	until    time.Time         // the registry holds before this
+}
+
+// NewInspector returns an Inspector for db. It makes no request. It panics if db is
+// nil.
+func NewInspector(db *sql.DB, opts ...InspectOption) *Inspector {
+	if db == nil {
+		panic("lockwatch: NewInspector needs a *sql.DB that is not nil")
+	}
+	var o inspectOptions
+	for _, opt := range opts {
+		opt.setInspect(&o)
+	}
+	return &Inspector{db: db, options: o, remember: time.Minute, busy: make(chan struct{}, 1)}
+}
+
+// Inspect returns a Snapshot, like the function [Inspect] and with the same errors.
+// It also returns an error that matches sqllock.ErrUnavailable, at once, while an
+// earlier question is with the driver.
+func (i *Inspector) Inspect(ctx context.Context) (*Snapshot, error) {
+	return ask(ctx, i, func() (*Snapshot, error) { return i.look(ctx) })
+}
+
+// ask puts a question to the database of i. While an earlier one is with the
+// driver it fails at once.
+func ask[T any](ctx context.Context, i *Inspector, question func() (T, error)) (none T, err error) {
+	select {
+	case i.busy <- struct{}{}:
+	default:
+		return none, errStuckLook
+	}
+	return bounded(ctx, func() (T, error) {
+		defer func() { <-i.busy }()
+		return question()
+	})
+}
+
+var errStuckLook = fmt.Errorf("%w: an earlier look is stuck in the driver", sqllock.ErrUnavailable)
+
+// bounded returns the answer to question. If ctx ends first, bounded returns the
+// error of ctx at once, and question goes on without a reader.
 func bounded[T any](ctx context.Context, question func() (T, error)) (none T, err error) {
 	type answer struct {
 		value T
@@ -65,27 +119,94 @@ func bounded[T any](ctx context.Context, question func() (T, error)) (none T, er
 		if a.err != nil && ctx.Err() != nil { // the driver may only report that the server has cancelled the query
 			return none, ctx.Err()
 		}
-		return a.value, a.err
+		return a.value, publicError(a.err)
 	case <-ctx.Done():
 		return none, ctx.Err()
 	}
 }
 
-// publicError returns err as callers of this package see it. The error of a
-// context stays as it is.
+// look takes a Snapshot.
+func (i *Inspector) look(ctx context.Context) (*Snapshot, error) {
+	s, err := i.read(ctx)
+	if err == nil && i.options.noNames {
+		s.forgetNames()
+	}
+	return s, err
+}
+
+// read takes a Snapshot, with the tables that are known or after a look for them.
+func (i *Inspector) read(ctx context.Context) (*Snapshot, error) {
+	if _, own := i.db.Driver().(dialect.Driver); own {
+		return nil, errNothingToSee
+	}
+	conn, err := postgres.Borrow(ctx, i.db)
+	if err != nil {
+		return nil, dialect.Fail(err)
+	}
+	defer conn.Close()
+	if time.Now().Before(i.until) {
+		seen, err := i.registry.InspectAgain(ctx, conn)
+		if err == nil {
+			return snapshotOf(seen), nil
+		}
+		if !dialect.IsStatement(err) {
+			return nil, err
+		}
+		i.until = time.Time{} // the tables may be others now
+	}
+	d, err := choose.OnConn(ctx, conn, false)
+	if isUnknown(err) { // perhaps it has a lease table
+		d, err = choose.OnConn(ctx, conn, true)
+	}
+	if isUnknown(err) {
+		return nil, errNothingToSee
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch d.(type) {
+	case postgres.Dialect:
+		seen, err := postgres.Inspect(ctx, conn, i.options.schema)
+		if err != nil {
+			return nil, err
+		}
+		i.registry, i.until = seen.Registry, time.Now().Add(i.remember)
+		return snapshotOf(seen), nil
+	case leasetable.PostgreSQL:
+		seen, err := leasetable.InspectPostgreSQL(ctx, conn)
+		if err == nil && seen.Missing {
+			err = errNothingToSee
+		}
+		return leaseSnapshot(sqllock.PostgreSQL, seen, err)
+	case leasetable.SQLite:
+		seen, err := leasetable.InspectSQLite(ctx, conn)
+		return leaseSnapshot(sqllock.SQLite, seen, err)
+	case mysql.Dialect:
+		seen, err := mysql.Inspect(ctx, conn)
+		return mysqlSnapshot(seen, err)
+	}
+	return nil, errNothingToSee
+}
+
+// isUnknown reports whether err, of package choose, is about a system that none
+// of the dialects is for.
+func isUnknown(err error) bool {
+	var failure *dialect.Failure
+	return errors.As(err, &failure) && failure.Kind == dialect.NotExclusive
+}
+
+var errNothingToSee = fmt.Errorf("this database is none that latchkey has locks in, or it has no lease tables: %w", errors.ErrUnsupported)
+
+// publicError returns err as callers of this package see it, with the error of
+// package sqllock that they compare with. The error of a context stays as it is.
 func publicError(err error) error {
 	var failure *dialect.Failure
 	switch {
 	case errors.As(err, &failure) && failure.Kind == dialect.Statement, errors.Is(err, errors.ErrUnsupported):
 		return fmt.Errorf("lockwatch: %w", err)
-	case failure != nil:
-		return withSentinel(failure)
+	case failure == nil:
+		return err
 	}
-	return err
-}
-
-// withSentinel adds the error of package sqllock that callers compare with.
-func withSentinel(failure *dialect.Failure) error {
 	sentinel := sqllock.ErrUnavailable
 	switch {
 	case failure.Permanent:

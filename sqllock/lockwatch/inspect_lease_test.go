@@ -1,6 +1,7 @@
 package lockwatch_test
 
 import (
+	"database/sql"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
@@ -44,4 +45,17 @@ func TestInspectAdvisoryLocksAndLeases(t *testing.T) {
 	if s := inspect(t, db, lockwatch.WithSchema("registry")); s.Leases != lockwatch.TableRead || s.Heartbeats != lockwatch.TableMissing {
 		t.Errorf("with the schema of a registry: %s, %s", s.Leases, s.Heartbeats)
 	}
+}
+
+// patient returns a transaction in which PostgreSQL does not look for deadlocks,
+// and the PID of its server process.
+func patient(t *testing.T, db *sql.DB, statement string) (*sql.Tx, int) {
+	t.Helper()
+	tx, pid := client(t, db)
+	for _, s := range []string{"SET LOCAL deadlock_timeout = '1h'", statement} {
+		if _, err := tx.Exec(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tx, pid
 }

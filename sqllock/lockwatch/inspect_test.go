@@ -150,16 +150,6 @@ func TestInspectPreparedTransaction(t *testing.T) {
 	}
 }
 
-// The application_name of a Session ends in latchkey, however long it is.
-func TestApplicationNameIsCut(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	mustLock(t, session(t, "pgx", dsn+"&application_name="+strings.Repeat("x", 63)), sqllock.ID(1))
-	if name := holder(t, inspect(t, dbtest.Open(t, "pgx", dsn)), sqllock.ID(1)).Process.Application; name != strings.Repeat("x", 54)+" latchkey" {
-		t.Errorf("%q", name)
-	}
-}
-
 // On a standby Inspect fails and says why. If the server is away the error is
 // ErrUnavailable, without an address.
 func TestInspectWrongServer(t *testing.T) {

@@ -38,3 +38,14 @@ func keyText(key sqllock.Key) string {
 	}
 	return strconv.FormatInt(key.Int64(), 10)
 }
+
+// shortText returns the beginning of a number that no reader remembers, and any
+// other key as it is.
+func shortText(key sqllock.Key) string {
+	const whole, start = 10, 7 // with the sign
+	text := keyText(key)
+	if _, _, isPair := key.Pair(); isPair || len(text) <= whole {
+		return text
+	}
+	return text[:start] + "…"
+}

@@ -15,7 +15,8 @@ type InspectOption interface {
 type WatchOption interface{ setWatch(o *watchOptions) }
 
 type inspectOptions struct {
-	schema string // of the registry's and the lease tables; empty: the search_path finds them
+	schema  string // of the registry's and the lease tables; empty: the search_path finds them
+	noNames bool
 }
 
 type watchOptions struct {
@@ -53,6 +54,13 @@ func WithSchema(schema string) InspectOption {
 		panic("lockwatch: WithSchema needs a schema's name")
 	}
 	return inspectOption(func(o *inspectOptions) { o.schema = schema })
+}
+
+// WithoutNames leaves out what clients have written about themselves: names,
+// holders, applications and addresses. Namespaces stay. An application is then
+// "latchkey" if it is that of a Session, and empty otherwise.
+func WithoutNames() InspectOption {
+	return inspectOption(func(o *inspectOptions) { o.noNames = true })
 }
 
 // WithInterval sets the pause between two looks of Watch. The default is 5
@@ -143,13 +151,6 @@ func WithLogger(log *slog.Logger) WatchOption {
 		panic("lockwatch: WithLogger needs a logger")
 	}
 	return watchOption(func(o *watchOptions) { o.log = log })
-}
-
-func newInspectOptions(opts []InspectOption) (o inspectOptions) {
-	for _, opt := range opts {
-		opt.setInspect(&o)
-	}
-	return o
 }
 
 func newWatchOptions(opts []WatchOption) watchOptions {

@@ -1,6 +1,7 @@
 package lockwatch
 
 import (
+	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -13,8 +14,8 @@ import (
 //   - SQLite: the rows of a lease table.
 //   - MySQL and MariaDB: the locks of GET_LOCK that have a key of package sqllock.
 //
-// A Snapshot may hold names and hosts. Show it to operators, and keep it out of
-// logs.
+// A Snapshot may hold names and hosts: see [WithoutNames]. Show it to
+// operators, and keep it out of logs. [NewView] turns it into rows for people.
 //
 // Invariant: the keys are as the database has them, without a namespace. They
 // equal those of [sqllock.ID] and [sqllock.Pair]. Find accepts any key.
@@ -56,24 +57,6 @@ const (
 	TableUntrusted TableState = "untrusted"
 )
 
-// reason says in words why the table was not read.
-func (t TableState) reason() string {
-	if t == TableUntrusted {
-		return "untrusted, since its owner is neither this role nor the database's owner nor a superuser: name its schema (lockwatch.WithSchema) if you trust the owner"
-	}
-	return string(t)
-}
-
-// worse returns the state of two tables that are only of use together.
-func (t TableState) worse(other TableState) TableState {
-	for _, state := range []TableState{TableMissing, TableUntrusted, TableUnreadable} {
-		if t == state || other == state {
-			return state
-		}
-	}
-	return t
-}
-
 // A Holder holds one lock. It is a server process, or a session in a lease table
 // if Lease is not nil. A holder of several locks appears once for each.
 type Holder struct {
@@ -82,9 +65,9 @@ type Holder struct {
 	Shared  bool
 
 	// SecretCheck: no caller holds this lock. A Session uses it to find other
-	// Sessions that make keys with another secret ([sqllock.Namespace.Keyed]), or
-	// to be told when a key is released that it waits for. A shared lock on a Pair
-	// counts as one if a Session holds it without a Registration.
+	// Sessions that make keys with another secret ([sqllock.Namespace.Keyed]). A
+	// shared lock on a Pair counts as one if a Session holds it without a
+	// Registration.
 	SecretCheck bool
 
 	Registration *Registration // what the holder's own heartbeat has written; nil: nothing
@@ -132,7 +115,8 @@ type Process struct {
 // GET_LOCK, or callers in a program, which poll. Nothing shows who waits for a
 // lock of a lease table, and on MySQL callers of a Session do not appear.
 //
-// Invariant: Process, Shared and BlockedBy are zero if Poll is not nil.
+// Invariant: Shared and BlockedBy are zero if Poll is not nil. Process is then a
+// server process of the callers' Session, or zero if none is known.
 type Waiter struct {
 	Key       sqllock.Key
 	Since     time.Time // of several callers the longest wait; zero: not known
@@ -147,7 +131,8 @@ type Waiter struct {
 // wait at a ConnLocker, at a TxLocker or in LockTx. A wait in LockTx is a Waiter
 // with a Process too.
 type Poll struct {
-	Session   int64 // the random number of the Session that has written the row
+	Session   int64  // the random number of the Session that has written the row
+	Holder    string // for people: host and process of that Session; empty: not known
 	Callers   int
 	Held      *sqllock.Key // a lock that these callers hold while they wait, of that Session or another locker; nil: not known
 	Heartbeat time.Time
@@ -177,3 +162,39 @@ func (s *Snapshot) Find(key sqllock.Key) (holders []Holder, waiters []Waiter) {
 	}
 	return holders, waiters
 }
+
+// forgetNames removes what [WithoutNames] leaves out.
+func (s *Snapshot) forgetNames() {
+	for _, holders := range [][]Holder{s.Holders, s.Expired} {
+		for i := range holders {
+			h := &holders[i]
+			h.Process.forgetNames()
+			if h.Registration != nil {
+				h.Registration.Name, h.Registration.Holder = "", ""
+			}
+			if h.Lease != nil {
+				h.Lease.Holder = ""
+			}
+		}
+	}
+	for i := range s.Waiters {
+		if w := &s.Waiters[i]; w.Poll != nil {
+			w.Poll.Holder = ""
+		}
+		s.Waiters[i].Process.forgetNames()
+	}
+	for i := range s.Blocked {
+		s.Blocked[i].Process.forgetNames()
+	}
+}
+
+func (p *Process) forgetNames() {
+	if p.Address = ""; p.ofSession() {
+		p.Application = "latchkey"
+	} else {
+		p.Application = ""
+	}
+}
+
+// ofSession reports whether p is named like the connection of a Session.
+func (p *Process) ofSession() bool { return strings.HasSuffix(p.Application, "latchkey") }

@@ -3,10 +3,14 @@ package lockwatch
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"maps"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // Terminate ends the server session of p, with all its locks, and reports whether it
@@ -29,8 +33,102 @@ func Terminate(ctx context.Context, db *sql.DB, p Process) (bool, error) {
 		return false, nil
 	}
 	ended, err := bounded(ctx, func() (bool, error) { return postgres.EndProcess(ctx, db, p.PID, p.Start) })
-	if errcode.SQLState(err) == insufficientPrivilege {
-		return false, fmt.Errorf("lockwatch: this role may not end that session: grant it pg_signal_backend, or that session's own role (a superuser's only a superuser ends): %w", err)
+	return ended, withAdvice(err)
+}
+
+// withAdvice says what a role lacks that may not end a session.
+func withAdvice(err error) error {
+	if errcode.SQLState(err) != errcode.Forbidden {
+		return err
 	}
-	return ended, publicError(err)
+	return fmt.Errorf("lockwatch: this role may not end that session: grant it pg_signal_backend, or that session's own role (a superuser's only a superuser ends): %w", err)
+}
+
+// A silence is the last sign of life of a lock's session. Its length counts by
+// the monotonic clock of this process, since the database's clock may step.
+type silence struct {
+	heartbeat  time.Time // the last one, by the database's clock
+	stateSince time.Time // of the server process, by the database's clock
+	from       time.Time // when this process first saw these two
+}
+
+// noteSilence updates the silence of each registered lock in s.
+func (w *watchdog) noteSilence(s *Snapshot) {
+	silences := make(map[string]silence, len(s.Holders))
+	for i := range s.Holders {
+		h := &s.Holders[i]
+		if h.Registration == nil {
+			continue
+		}
+		id := h.id()
+		n, seen := w.silences[id]
+		if !seen || !n.heartbeat.Equal(h.Registration.Heartbeat) || !n.stateSince.Equal(h.Process.StateSince) {
+			n = silence{h.Registration.Heartbeat, h.Process.StateSince, time.Now()}
+		}
+		silences[id] = n
+	}
+	w.silences = silences
+}
+
+// terminate ends the sessions of late locks for which WithTerminate's function
+// returns true. A look tries each session once, and no session again that was
+// ended. requested is the time before s was requested.
+func (w *watchdog) terminate(ctx context.Context, s *Snapshot, requested time.Time) {
+	if w.options.terminate == nil {
+		return
+	}
+	w.noteSilence(s)
+	present := make(map[string]bool)
+	for i := range s.Holders {
+		present[s.Holders[i].processID()] = true
+	}
+	maps.DeleteFunc(w.terminated, func(id string, _ bool) bool { return !present[id] })
+	var failed error
+	tried := make(map[string]bool)
+	for _, f := range w.diagnosis.open {
+		if f.Kind != LateHeartbeat || f.Holder.Lease != nil { // a lease ends by itself
+			continue
+		}
+		id := f.Holder.processID()
+		if tried[id] || w.terminated[id] || !w.silentSince(f, requested) || !w.options.terminate(f) {
+			continue
+		}
+		tried[id] = true
+		err := w.end(ctx, f)
+		if ctx.Err() != nil {
+			return
+		}
+		if failed == nil {
+			failed = err
+		}
+		if errors.Is(err, sqllock.ErrUnavailable) {
+			break
+		}
+	}
+	w.notePart(partTerminate, failed)
+}
+
+// silentSince reports whether the session of f was silent for the late age before
+// the time at.
+func (w *watchdog) silentSince(f Finding, at time.Time) bool {
+	return at.Sub(w.silences[f.Holder.id()].from) >= w.diagnosis.lateAge(f.Holder.Registration)
+}
+
+// end ends the session of f's holder if it is late still. The log says so before,
+// since the server's reply may be lost.
+func (w *watchdog) end(ctx context.Context, f Finding) error {
+	h := f.Holder
+	w.options.log.Warn("lockwatch: asking the server to end a session whose heartbeat is late", "pid", h.Process.PID)
+	registry := w.inspector.registry
+	done, err := query(ctx, w, func(ctx context.Context) (bool, error) {
+		return registry.Terminate(ctx, w.db, postgres.LateLock{
+			PID: h.Process.PID, Start: h.Process.Start, Key: idOf(h.Key), Shared: h.Shared, Late: w.options.late,
+		})
+	})
+	if done {
+		w.terminated[h.processID()] = true
+		f.Terminated = true
+		w.reportAll([]Finding{f})
+	}
+	return withAdvice(err)
 }

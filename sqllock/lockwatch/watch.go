@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -67,31 +69,29 @@ const lookTimeout = 5 * time.Second
 // A watchdog is one call of Watch. Only the goroutine of that call uses it.
 //
 // Invariant: failures and diagnosis.open are what was reported to have begun and
-// not to have ended. At most one question is with the driver.
+// not to have ended.
 type watchdog struct {
-	db      *sql.DB
-	options watchOptions
-	report  func(Finding)
+	db        *sql.DB
+	inspector *Inspector
+	options   watchOptions
+	report    func(Finding)
 
-	diagnosis diagnosis
+	diagnosis Diagnosis
 	failures  map[part]Finding // WatchFailed
 	sweepAt   time.Time        // the next sweep is not before this
-	busy      chan struct{}    // holds a token while a question is with the driver
 
 	registered bool // the registry must be there: an option needs it, or it was there
 	noted      bool // the log says that there is none
 
-	silences   map[lockID]silence    // by lock; only if options.terminate is set
-	terminated map[processID]bool    // sessions that were ended and may still be there
-	unanswered map[processID]Finding // sessions whose end was requested, and the reply was lost
+	silences   map[string]silence // by lock; only if options.terminate is set
+	terminated map[string]bool    // sessions that were ended and may still be there
 }
 
 func newWatchdog(db *sql.DB, report func(Finding), o watchOptions) *watchdog {
 	return &watchdog{
-		db: db, options: o, report: report,
-		diagnosis: diagnosis{late: o.late, long: o.long},
-		failures:  make(map[part]Finding), terminated: make(map[processID]bool), unanswered: make(map[processID]Finding),
-		busy: make(chan struct{}, 1), registered: o.schema != "" || o.terminate != nil,
+		db: db, inspector: &Inspector{db: db, options: o.inspectOptions, busy: make(chan struct{}, 1)}, options: o, report: report,
+		diagnosis: Diagnosis{late: o.late, long: o.long},
+		failures:  make(map[part]Finding), terminated: make(map[string]bool), registered: o.schema != "" || o.terminate != nil,
 	}
 }
 
@@ -100,9 +100,7 @@ type part string
 
 const (
 	partLook      part = "look"
-	partRegistry  part = "registry"
-	partLeases    part = "leases"
-	partHidden    part = "hidden"
+	partGaps      part = "gaps"
 	partTerminate part = "terminate"
 	partSweep     part = "sweep"
 )
@@ -110,7 +108,7 @@ const (
 // look looks at the locks once. An error ends Watch.
 func (w *watchdog) look(ctx context.Context) error {
 	requested := time.Now()
-	seen, err := query(ctx, w, func(ctx context.Context) (look, error) { return lookAt(ctx, w.db, w.options.schema) })
+	s, err := query(ctx, w, w.inspector.look)
 	switch {
 	case ctx.Err() != nil:
 		return nil // the loop of Watch finds it
@@ -121,74 +119,75 @@ func (w *watchdog) look(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	s := seen.Snapshot
-	w.notePart(partRegistry, w.registryError(s))
-	w.notePart(partLeases, leasesError(s))
-	w.notePart(partHidden, hiddenError(s))
-	w.reportAll(w.diagnosis.look(s))
-	w.terminate(ctx, seen.registry, s, requested)
-	w.sweep(ctx, seen.registry)
+	w.notePart(partGaps, w.gaps(*s))
+	begun, over := w.diagnosis.Look(s)
+	w.reportAll(over)
+	w.reportAll(begun)
+	w.terminate(ctx, s, requested)
+	w.sweep(ctx)
 	return nil
 }
 
-// registryError returns what is missing of the registry. Nothing is missing in
-// a database that can have none, or that uses a lease table instead. A service
-// may have none on purpose: that is noted once.
-func (w *watchdog) registryError(s *Snapshot) error {
+// gaps returns what s does not show in full, as an error. A database that can have
+// no registry lacks nothing, nor does one with a lease table instead. A service may
+// have none on purpose: that is noted once.
+func (w *watchdog) gaps(s Snapshot) error {
 	absent := s.Heartbeats == TableMissing && s.Waits == TableMissing
-	switch {
-	case s.Heartbeats == TableRead && s.Waits == TableRead:
-		w.registered = true
-		return nil
-	case s.Heartbeats == "" && s.Waits == "", absent && s.Leases == TableRead:
-		return nil
-	case absent && !w.registered:
-		if !w.noted {
-			w.noted = true
-			w.options.log.Info("lockwatch: there is no registry, so late heartbeats and callers that poll are not seen (see lockwatch.Schema)")
-		}
-		return nil
+	if absent && s.Leases != TableRead && !w.registered && !w.noted {
+		w.noted = true
+		w.options.log.Info("lockwatch: there is no registry, so late heartbeats and callers that poll are not seen (see lockwatch.Schema)")
 	}
-	return fmt.Errorf("lockwatch: late heartbeats and callers that poll are not seen in full: table latchkey_heartbeats is %s; latchkey_waits is %s (see lockwatch.Schema and lockwatch.WithSchema)",
-		s.Heartbeats.reason(), s.Waits.reason())
-}
-
-// leasesError returns why the lease tables, which are there, were not read.
-func leasesError(s *Snapshot) error {
-	if s.Leases != TableUnreadable && s.Leases != TableUntrusted {
-		return nil
+	w.registered = w.registered || s.Heartbeats == TableRead && s.Waits == TableRead
+	if s.Waits == "" || absent && (s.Leases == TableRead || !w.registered) {
+		s.Heartbeats, s.Waits = TableRead, TableRead
 	}
-	return fmt.Errorf("lockwatch: the locks of the lease table are not seen: a table of latchkey_sessions and latchkey_locks is %s", s.Leases.reason())
-}
-
-func hiddenError(s *Snapshot) error {
-	if s.Hidden == 0 {
-		return nil
+	if s.Leases == TableMissing {
+		s.Leases = TableRead // there are none
 	}
-	return errors.New("lockwatch: late heartbeats are not seen in full: this role may not see when other roles' sessions started: grant it pg_read_all_stats (or pg_monitor)")
+	if gaps := s.Gaps(); len(gaps) > 0 {
+		return errors.New("lockwatch: " + strings.Join(gaps, " "))
+	}
+	return nil
 }
 
 // query returns the answer to question within lookTimeout, even if the driver is
 // stuck. While an earlier question is with the driver it fails at once.
 func query[T any](ctx context.Context, w *watchdog, question func(context.Context) (T, error)) (none T, err error) {
-	select {
-	case w.busy <- struct{}{}:
-	default:
-		return none, errStuckLook
-	}
 	within, cancel := context.WithTimeout(ctx, bound.Of(lookTimeout))
 	defer cancel()
-	answer, err := bounded(within, func() (T, error) {
-		defer func() { <-w.busy }()
-		return question(within)
-	})
+	answer, err := ask(within, w.inspector, func() (T, error) { return question(within) })
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		return none, errLateLook
 	}
-	return answer, publicError(err)
+	return answer, err
 }
 
-var (
-	errStuckLook = fmt.Errorf("%w: an earlier look is stuck in the driver", sqllock.ErrUnavailable)
-	errLateLook  = fmt.Errorf("%w: no answer within %v", sqllock.ErrUnavailable, lookTimeout)
+var errLateLook = fmt.Errorf("%w: no answer within %v", sqllock.ErrUnavailable, lookTimeout)
+
+const (
+	sweepPause = time.Minute      // between two sweeps
+	sweepAge   = 10 * time.Minute // a row must have been expired for so long
+	sweepLimit = 1000             // rows of each table
 )
+
+// sweep deletes the rows of dead processes, if it is time. The next look sweeps
+// again if there may be more rows.
+func (w *watchdog) sweep(ctx context.Context) {
+	registry := w.inspector.registry
+	if time.Now().Before(w.sweepAt) || !registry.Heartbeats.Readable && !registry.Waits.Readable {
+		return
+	}
+	swept, err := query(ctx, w, func(ctx context.Context) (int64, error) {
+		return registry.Sweep(ctx, w.db, sweepAge, sweepLimit)
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	if swept < sweepLimit {
+		w.sweepAt = time.Now().Add(sweepPause)
+	}
+	if errcode.SQLState(err) == errcode.Forbidden {
+		err = fmt.Errorf("lockwatch: this role may not remove what dead processes left in the registry: grant it DELETE and UPDATE on latchkey_heartbeats and latchkey_waits: %w", err)
+	}
+	w.notePart(partSweep, err)
+}

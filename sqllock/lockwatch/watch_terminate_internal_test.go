@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -51,8 +50,8 @@ func TestTerminateNeedsSilence(t *testing.T) {
 			h := Holder{Key: sqllock.ID(1), Process: Process{PID: 1, State: "idle", StateSince: at.Add(time.Duration(stateSince) * time.Second)},
 				Registration: &Registration{Heartbeat: beat, Expires: beat.Add(10 * time.Second)}}
 			s := &Snapshot{At: at.Add(time.Hour), Holders: []Holder{h}} // the clock has stepped: all looks late
-			w.diagnosis.look(s)
-			w.terminate(t.Context(), postgres.Registry{}, s, time.Now())
+			w.diagnosis.Look(s)
+			w.terminate(t.Context(), s, time.Now())
 		}
 		for i, step := range []struct {
 			after                 time.Duration
@@ -71,41 +70,21 @@ func TestTerminateNeedsSilence(t *testing.T) {
 	})
 }
 
-// If the server's reply was lost, the next look decides. A session that is gone
-// counts as ended, and a session that is still there does not.
-func TestTerminatedThoughTheAnswerWasLost(t *testing.T) {
-	t.Parallel()
-	for _, gone := range []bool{true, false} {
-		w, reported := withoutDatabase(nil)
-		h := Holder{Key: sqllock.ID(1), Process: Process{PID: 1}}
-		w.unanswered[h.processID()] = Finding{Kind: LateHeartbeat, Holder: &h, Terminated: true}
-		s := &Snapshot{}
-		if !gone {
-			s.Holders = []Holder{h}
-		}
-		w.confirmTerminated(s)
-		w.confirmTerminated(&Snapshot{})
-		if (len(*reported) == 1) != gone {
-			t.Errorf("gone %v: reported %+v", gone, *reported)
-		}
-	}
-}
-
 // A look tries a session once, even if several of its locks are late. If the
 // database is away, it does not try the others.
 func TestTerminateAttempts(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	w, reported := withoutDatabase(func(Finding) bool { asked++; return true })
-	w.busy <- struct{}{} // the driver is stuck: every question fails at once
+	w.inspector.busy <- struct{}{} // the driver is stuck: every question fails at once
 	s := &Snapshot{At: time.Now()}
 	for i := range 10 {
 		s.Holders = append(s.Holders, Holder{Key: sqllock.ID(int64(i)), Process: Process{PID: i / 5, State: "idle", StateSince: s.At.Add(-time.Hour)},
 			Registration: &Registration{Heartbeat: s.At.Add(-time.Hour), Expires: s.At.Add(-time.Hour)}})
 	}
-	w.diagnosis.look(s)
-	w.terminate(context.Background(), postgres.Registry{}, s, time.Now().Add(time.Hour))
-	if asked != 1 || len(*reported) != 1 || !errors.Is((*reported)[0].Err, sqllock.ErrUnavailable) || len(w.unanswered) != 0 {
+	w.diagnosis.Look(s)
+	w.terminate(context.Background(), s, time.Now().Add(time.Hour))
+	if asked != 1 || len(*reported) != 1 || !errors.Is((*reported)[0].Err, sqllock.ErrUnavailable) {
 		t.Errorf("asked %d times, reported %+v", asked, *reported)
 	}
 }

@@ -56,46 +56,6 @@ func TestWatchTerminates(t *testing.T) {
 	}
 }
 
-// If something changes between the look and the end of the session, the session
-// goes on.
-func TestWatchLooksAgainBeforeItTerminates(t *testing.T) {
-	for name, change := range map[string]string{
-		"the heartbeat came":             "UPDATE latchkey_heartbeats SET heartbeat = now(), expires = now() + interval '1 hour' WHERE key_id = 1",
-		"the pid is another process's":   "UPDATE latchkey_heartbeats SET backend_start = backend_start - interval '1 microsecond' WHERE key_id = 1",
-		"the row was removed":            "DELETE FROM latchkey_heartbeats WHERE key_id = 1",
-		"another lock, the same process": "UPDATE latchkey_heartbeats SET key_id = 77 WHERE key_id = 1",
-		"the lock was given back":        "",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.Database(t)
-			db := withRegistry(t, "postgres", dsn)
-			s := session(t, "postgres", dsn, quiet)
-			lock, witness := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
-			beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, db)
-			var asked atomic.Int64
-			w := startWatch(t, db, lockwatch.WithTerminate(func(f lockwatch.Finding) bool {
-				if f.Holder.Key != sqllock.ID(1) {
-					return false
-				}
-				if asked.Add(1) == 1 {
-					if change == "" {
-						_ = lock.Unlock()
-					} else if _, err := db.Exec(change); err != nil {
-						t.Error(err)
-					}
-				}
-				return true
-			}))
-			w.await(1, "it is over", late(sqllock.ID(1), true))
-			w.anotherLook(db, sqllock.ID(3))
-			if err := witness.Err(); err != nil || w.count(terminated) != 0 {
-				t.Errorf("the session was ended: %v", err)
-			}
-		})
-	}
-}
-
 // If the role lacks a right, the Finding names it, and Watch goes on.
 func TestWatchWithoutRights(t *testing.T) {
 	t.Parallel()

@@ -166,7 +166,7 @@ func TestWatchLate(t *testing.T) {
 	if f.Holder.Process.PID != pid || f.Holder.Registration.Name != "user-1" || f.Since.IsZero() || f.Since != w.findings[3].Since {
 		t.Errorf("%+v; over: %+v", f, w.findings[3])
 	}
-	if text := w.log.String(); !strings.Contains(text, "pid="+strconv.Itoa(pid)+" locks=1") || strings.Contains(text, "71000") {
+	if text := w.log.String(); !strings.Contains(text, "pids=["+strconv.Itoa(pid)+"] locks=1") || strings.Contains(text, "71000") {
 		t.Errorf("the log:\n%s", text)
 	}
 }

@@ -20,6 +20,7 @@ type Inspection struct {
 	Locks     []InspectedLock
 	Blocked   []InspectedWait
 	Polls     []InspectedPoll
+	Waiting   []InspectedSession
 	Leases    []dialect.LeasedLock // also of sessions that have expired
 	Registry  Registry             `json:"-"`
 }
@@ -72,6 +73,13 @@ type InspectedPoll struct {
 	Waiters          int
 	Since, Heartbeat time.Time
 	Expires          time.Time
+}
+
+// An InspectedSession is a Session with an InspectedPoll.
+type InspectedSession struct {
+	Process int64
+	PID     int // of one of its server processes
+	Holder  string
 }
 
 // A Registry says where the tables of heartbeats and of waits are, and for

@@ -89,7 +89,11 @@ advisory AS MATERIALIZED (
 	FROM every_lock WHERE CASE WHEN locktype = 'advisory' THEN database = (SELECT datid FROM here) END),
 waiting AS MATERIALIZED (
 	SELECT DISTINCT pid FROM every_lock JOIN activity USING (pid) WHERE NOT granted AND datid = (SELECT datid FROM here)),
-blocked AS MATERIALIZED (SELECT pid, pg_catalog.pg_blocking_pids(pid) AS by FROM waiting)
+blocked AS MATERIALIZED (SELECT pid, pg_catalog.pg_blocking_pids(pid) AS by FROM waiting),
+polls AS MATERIALIZED (SELECT * FROM WAITS AS w WHERE w.expires > pg_catalog.statement_timestamp()),
+sessions AS MATERIALIZED (
+	SELECT DISTINCT ON (h.process) h.process, h.pid, h.holder FROM HEARTBEATS AS h JOIN activity AS a ON (a.pid, a.backend_start) = (h.pid, h.backend_start)
+	WHERE h.process IN (SELECT process FROM polls) ORDER BY h.process, h.pid)
 SELECT pg_catalog.json_build_object(
 	'At', pg_catalog.clock_timestamp(),
 	'Locks', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('PID', l.pid, 'Space', l.space, 'ID', l.id, 'Shared', l.shared,
@@ -104,9 +108,10 @@ SELECT pg_catalog.json_build_object(
 	'Blocked', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('PID', pid, 'By', by)) FROM blocked),
 	'Polls', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('Process', w.process, 'Space', w.key_space, 'ID', w.key_id, 'HeldSpace', w.held_space,
 			'HeldID', w.held_id, 'Waiters', w.waiters, 'Since', w.since, 'Heartbeat', w.heartbeat, 'Expires', w.expires))
-		FROM WAITS AS w WHERE w.expires > pg_catalog.statement_timestamp()),
+		FROM polls AS w),
+	'Waiting', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('Process', process, 'PID', pid, 'Holder', holder)) FROM sessions),
 	'Leases', LEASES,
 	'Processes', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('PID', pid, 'Start', backend_start, 'Application', application_name,
 			'Address', pg_catalog.host(client_addr), 'State', state, 'StateSince', state_change, 'WaitEvent', wait_event))
-		FROM activity WHERE pid IN (SELECT pid FROM advisory UNION SELECT pid FROM blocked UNION SELECT pg_catalog.unnest(by) FROM blocked))
+		FROM activity WHERE pid IN (SELECT pid FROM advisory UNION SELECT pid FROM blocked UNION SELECT pg_catalog.unnest(by) FROM blocked UNION SELECT pid FROM sessions))
 )::text`

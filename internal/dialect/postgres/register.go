@@ -37,7 +37,9 @@ type Register struct {
 	NoWaits bool // another session of the process writes Waits
 }
 
-// A HeldKey is a lock that is held.
+// A HeldKey is a lock that is held. One with the number of the Register's Process
+// is no lock: it shows on which server process a Session waits. Readers of locks
+// pass over it, since no process holds it.
 type HeldKey struct {
 	Key             dialect.Key
 	Namespace, Name string // "" for none

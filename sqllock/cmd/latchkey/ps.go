@@ -20,8 +20,8 @@ func psCommand() *cli.Command {
 		Name:      "ps",
 		Usage:     "list the locks of the database: who holds them, and who waits",
 		ArgsUsage: "[KEY]",
-		Description: "With a KEY, as in latchkey run, the list has this key alone, and the exit code is 1 if there is neither\n" +
-			"a holder nor a waiter. Each other code above 0 says that this is not known.\n" +
+		Description: "With a KEY, as in latchkey run, the list has this key alone, with every slot of --at-most. The exit code is 1\n" +
+			"if there is neither a holder nor a waiter. Each other code above 0 says that this is not known.\n" +
 			"Keys appear as numbers. The list has the applications and addresses of clients, and names where sessions write them (WithRegistry).",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print an object for each look, as JSON", Local: true},
@@ -98,21 +98,34 @@ func (l *listing) look(ctx context.Context, db *database) (found bool, err error
 	if err != nil {
 		return false, lookError(err)
 	}
-	if l.key != nil {
-		seen.Holders, seen.Waiters = seen.Find(l.key.key())
-		seen.Blocked, seen.Expired = nil, nil
-	}
-	found = len(seen.Holders)+len(seen.Waiters) > 0
+	view, foreign := l.part(lockwatch.NewView(seen))
+	found = view.Held+view.Waits > 0
 	w := l.c.Root().Writer
 	if !l.c.Bool("json") {
-		err = print(w, "%s%s", seen, map[bool]string{true: "\n"}[l.c.Duration("watch") > 0])
+		err = print(w, "%s%s", view, map[bool]string{true: "\n"}[l.c.Duration("watch") > 0])
+		if foreign && l.c.Duration("watch") == 0 {
+			report("nothing of that namespace is known: is it mistyped? Namespaces are known of locks that Sessions write down (WithRegistry)")
+		}
 	} else {
-		err = json.NewEncoder(w).Encode(newSnapshotJSON(seen))
+		err = json.NewEncoder(w).Encode(newSnapshotJSON(view, foreign))
 	}
 	if err != nil {
 		return found, exit(exitSystem, "the list cannot be written: %w", err)
 	}
 	return found, nil
+}
+
+// part returns the part of v that is listed. foreign says that it is empty, and that
+// nothing shows whether there is such a namespace.
+func (l *listing) part(v *lockwatch.View) (part *lockwatch.View, foreign bool) {
+	switch {
+	case l.key == nil:
+		return v, false
+	case l.key.namespace == "":
+		return v.Only(l.key.key()), false
+	}
+	part = v.OnlyID(l.key.namespace, l.key.id)
+	return part, part.Held+part.Waits == 0 && !v.Knows(l.key.namespace)
 }
 
 // lookError gives the error of a look an exit code that is never 1: that code

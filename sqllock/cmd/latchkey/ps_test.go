@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -76,18 +78,43 @@ func TestLookError(t *testing.T) {
 func TestPsJSON(t *testing.T) {
 	t.Parallel()
 	held := sqllock.ID(7)
-	line, err := json.Marshal(newSnapshotJSON(&lockwatch.Snapshot{
-		Waiters:    []lockwatch.Waiter{{Key: sqllock.ID(8), Poll: &lockwatch.Poll{Session: 1 << 60, Callers: 3, Held: &held}}},
+	line, err := json.Marshal(newSnapshotJSON(lockwatch.NewView(&lockwatch.Snapshot{
+		Waiters:    []lockwatch.Waiter{{Key: sqllock.ID(8), Poll: &lockwatch.Poll{Session: 1 << 60, Callers: 3, Held: &held, Holder: "b/2"}}},
 		Holders:    []lockwatch.Holder{{Key: held, Registration: &lockwatch.Registration{Session: 1<<60 + 1}}},
 		Heartbeats: lockwatch.TableRead, Waits: lockwatch.TableMissing,
-	}))
+	}), false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"session":"1152921504606846976","callers":3,"holding":"7"`, `"session":"1152921504606846977"`,
-		`"tables":{"latchkey_heartbeats":"read","latchkey_waits":"missing"}`} {
+	for _, want := range []string{`"session":"1152921504606846976","holder":"b/2","callers":3,"holding":"7"`, `"session":"1152921504606846977"`,
+		`"tables":{"latchkey_heartbeats":"read","latchkey_waits":"missing"}`, `"cycles":[]`} {
 		if !strings.Contains(string(line), want) {
 			t.Errorf("no %s in %s", want, line)
+		}
+	}
+}
+
+// A key of a limit is busy while any of its slots is. Of a free key, ps says that
+// nothing of its namespace is known.
+func TestPsSlots(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := dbtest.Open(t, "pgx", dsn)
+	dbtest.ExecuteOn(t, dbtest.Conn(t, db), "SELECT pg_advisory_lock("+keyText(sqllock.Namespace("export").SlotKey("ada", 2))+")")
+	busy := start(t, dsn, "ps", "export:ada")
+	if text := busy.rest(); !strings.Contains(text, "(slot 2)") || strings.Contains(busy.said(), "mistyped") {
+		t.Errorf("it printed %q and said %q", text, busy.said())
+	}
+	busy.wantCode(0)
+	asJSON := start(t, dsn, "ps", "--json", "export:ada")
+	if text := asJSON.rest(); !strings.Contains(text, `"slot":2`) {
+		t.Errorf("the JSON is %s", text)
+	}
+	for _, key := range []string{"exprot:ada", "export:bob"} {
+		free := start(t, dsn, "ps", key)
+		free.wantCode(1)
+		if text := free.said(); !strings.Contains(text, "nothing of that namespace is known") || strings.Contains(text, "ada") {
+			t.Errorf("of %s it said %q", key, text)
 		}
 	}
 }
@@ -120,3 +147,6 @@ func TestMistypedFile(t *testing.T) {
 	start(t, file, "ps").wantCode(0)
 	start(t, "sqlite::memory:", "ps").wantCode(0)
 }
+
+// keyText returns key as the argument of PostgreSQL's functions.
+func keyText(key sqllock.Key) string { return strconv.FormatInt(key.Int64(), 10) }

@@ -1,0 +1,176 @@
+package lockwatch
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// snapshotOf returns i, of PostgreSQL, as a Snapshot, sorted.
+func snapshotOf(i *postgres.Inspection) *Snapshot {
+	s := &Snapshot{
+		Dialect: sqllock.PostgreSQL, At: i.At,
+		Heartbeats: stateOf(i.Registry.Heartbeats), Waits: stateOf(i.Registry.Waits),
+		Leases: stateOf(i.Registry.Locks, i.Registry.Sessions),
+	}
+	s.addLeases(i.Leases)
+	processes := make(map[int]Process, len(i.Processes))
+	for _, p := range i.Processes {
+		processes[p.PID] = Process(p)
+	}
+	process := func(pid int) Process {
+		p := processes[pid]
+		p.PID = pid
+		return p
+	}
+	blockedBy := make(map[int][]int, len(i.Blocked))
+	for _, b := range i.Blocked {
+		slices.Sort(b.By)
+		blockedBy[b.PID] = slices.Compact(b.By)
+	}
+	for _, l := range i.Locks {
+		key := keyOf(l.Space, l.ID)
+		if !l.Granted {
+			s.Waiters = append(s.Waiters, Waiter{Key: key, Since: l.Since, Process: process(l.PID), Shared: l.Shared, BlockedBy: blockedBy[l.PID]})
+			delete(blockedBy, l.PID)
+			continue
+		}
+		if l.Hidden {
+			s.Hidden++
+		}
+		s.Holders = append(s.Holders, holderOf(l, key, process(l.PID)))
+	}
+	for pid, by := range blockedBy { // processes that wait for no advisory lock
+		if len(by) > 0 {
+			s.Blocked = append(s.Blocked, Blocked{process(pid), by})
+		}
+	}
+	sessions := make(map[int64]postgres.InspectedSession, len(i.Waiting))
+	for _, w := range i.Waiting {
+		sessions[w.Process] = w
+	}
+	for _, p := range i.Polls {
+		w := pollOf(p)
+		if session, known := sessions[p.Process]; known {
+			w.Process, w.Poll.Holder = process(session.PID), session.Holder
+		}
+		s.Waiters = append(s.Waiters, w)
+	}
+	s.sort()
+	return s
+}
+
+func holderOf(l postgres.InspectedLock, key sqllock.Key, p Process) Holder {
+	h := Holder{Key: key, Process: p, Shared: l.Shared}
+	if r := l.Registration; r != nil {
+		h.Registration = &Registration{
+			Session: r.Process, Namespace: sqllock.Namespace(r.Namespace), Name: r.Name, Holder: r.Holder,
+			Acquired: r.Acquired, Heartbeat: r.Heartbeat, Expires: r.Expires,
+		}
+	}
+	h.SecretCheck = l.Shared && l.Space == dialect.TwoInts && h.Registration == nil && p.ofSession()
+	return h
+}
+
+func pollOf(p postgres.InspectedPoll) Waiter {
+	poll := &Poll{Session: p.Process, Callers: p.Waiters, Heartbeat: p.Heartbeat, Expires: p.Expires}
+	if p.HeldSpace >= 0 {
+		held := keyOf(dialect.Space(p.HeldSpace), p.HeldID)
+		poll.Held = &held
+	}
+	return Waiter{Key: keyOf(p.Space, p.ID), Since: p.Since, Poll: poll}
+}
+
+// stateOf returns the worst state of tables that are only of use together.
+func stateOf(tables ...postgres.RegistryTable) TableState {
+	switch {
+	case slices.ContainsFunc(tables, func(t postgres.RegistryTable) bool { return t.Name == "" }):
+		return TableMissing
+	case slices.ContainsFunc(tables, func(t postgres.RegistryTable) bool { return t.Untrusted }):
+		return TableUntrusted
+	case slices.ContainsFunc(tables, func(t postgres.RegistryTable) bool { return !t.Readable }):
+		return TableUnreadable
+	}
+	return TableRead
+}
+
+// addLeases adds the locks of a lease table.
+func (s *Snapshot) addLeases(locks []dialect.LeasedLock) {
+	for _, l := range locks {
+		h := Holder{Key: keyOf(l.Space, l.ID), Lease: &Lease{Session: l.Session, Holder: l.Holder, Acquired: l.Acquired, Expires: l.Expires}}
+		if l.Expires.After(s.At) {
+			s.Holders = append(s.Holders, h)
+		} else {
+			s.Expired = append(s.Expired, h)
+		}
+	}
+}
+
+// leaseSnapshot returns i, of a database that has leases only, as a Snapshot.
+func leaseSnapshot(d sqllock.Dialect, i *leasetable.Inspection, err error) (*Snapshot, error) {
+	if err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Dialect: d, At: i.At, Leases: TableRead}
+	if i.Missing {
+		s.Leases = TableMissing
+	}
+	s.addLeases(i.Locks)
+	s.sort()
+	return s, nil
+}
+
+// mysqlSnapshot returns i as a Snapshot. A connection that waits is blocked by the
+// holder of its key. The order of several waiters is not known.
+func mysqlSnapshot(i *mysql.Inspection, err error) (*Snapshot, error) {
+	if err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Dialect: sqllock.MySQL, At: i.At}
+	holders := make(map[dialect.Key][]int)
+	for _, l := range i.Locks {
+		if l.Granted {
+			holders[l.Key] = append(holders[l.Key], int(l.PID))
+		}
+	}
+	for _, l := range i.Locks {
+		key := keyOf(l.Key.Space, l.Key.ID)
+		p := Process{PID: int(l.PID), Address: l.Address, State: l.Command, StateSince: l.Since, WaitEvent: l.State}
+		if l.Granted {
+			s.Holders = append(s.Holders, Holder{Key: key, Process: p})
+			continue
+		}
+		var since time.Time
+		if l.State == "User lock" {
+			since = l.Since
+		}
+		s.Waiters = append(s.Waiters, Waiter{Key: key, Since: since, Process: p, BlockedBy: holders[l.Key]})
+	}
+	s.sort()
+	return s, nil
+}
+
+func (s *Snapshot) sort() {
+	slices.SortFunc(s.Holders, func(a, b Holder) int {
+		return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Process.PID, b.Process.PID), cmp.Compare(a.leaseSession(), b.leaseSession()))
+	})
+	slices.SortFunc(s.Expired, func(a, b Holder) int { return compareKeys(a.Key, b.Key) })
+	slices.SortFunc(s.Waiters, func(a, b Waiter) int {
+		return cmp.Or(compareKeys(a.Key, b.Key), a.Since.Compare(b.Since), cmp.Compare(a.Process.PID, b.Process.PID), compareParties(a.party(), b.party()))
+	})
+	slices.SortFunc(s.Blocked, func(a, b Blocked) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
+}
+
+// leaseSession returns the session of a lease, and 0 for another lock.
+func (h *Holder) leaseSession() int64 {
+	if h.Lease == nil {
+		return 0
+	}
+	return h.Lease.Session
+}
