@@ -153,7 +153,8 @@ func reason(err error) string {
 	case err.Error() == pgxBusy:
 		return "another statement uses the connection: close the rows of the transaction first"
 	}
-	if strings.Contains(err.Error(), "refused TLS") || strings.Contains(err.Error(), "SSL is not enabled") { // pgx, lib/pq
+	// pgx, where no attempt without TLS follows, and lib/pq.
+	if strings.HasSuffix(strings.TrimRight(err.Error(), ")"), "server refused TLS connection") || strings.Contains(err.Error(), "SSL is not enabled") {
 		return NoTLS
 	}
 	if strings.HasPrefix(err.Error(), "cannot use QueryExecMode") && strings.Contains(err.Error(), pgxNoCache) {

@@ -120,7 +120,6 @@ func words(line, key string) []string {
 // address of the database or an id.
 func TestExitCodesOfLatchkey(t *testing.T) {
 	t.Parallel()
-	const secret = "hunter2"
 	address := pgtest.Database(t)
 	sqlite := "sqlite:" + filepath.Join(t.TempDir(), secret+".db")
 	tests := []struct {
@@ -157,6 +156,8 @@ func TestExitCodesOfLatchkey(t *testing.T) {
 		{"an address before the command", "", []string{"--db", sqlite, "run", "a:b", "true"}, 0},
 		{"help", "postgres://" + secret, []string{"run", "--help"}, 0},
 		{"version", "", []string{"version"}, 0},
+		{"version, as an option", "", []string{"--version"}, 0},
+		{"a parameter that the server rejects", address + "&sslmod=require", []string{"run", "a:b", "true"}, 78},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -64,11 +64,11 @@ func (g *guard) hold(w *watchedLock, from *sockets) error {
 	g.orders.killAt, g.orders.sudden = w.killAt(), w.sudden
 	var fds []int
 	if !w.rows {
-		from.each(func(conn net.Conn) {
+		for _, conn := range from.opened() {
 			if fd, err := duplicate(conn); err == nil && len(fds) < maxSockets {
 				fds = append(fds, fd)
 			}
-		})
+		}
 	}
 	if len(fds) == 0 && !w.rows { // other connections of the pool may be closed, but not all
 		return errors.New("no connection can be passed on")
