@@ -305,7 +305,7 @@ func TestLongRaces(t *testing.T) {
 			second.wantCode(0)
 			begun, ended = begun+2, ended+2
 		} else {
-			first, _ := f.hold("stubborn")
+			first, _ := f.hold("lasting")
 			second := f.run("once", f.file)
 			if round%3 == 1 {
 				f.signal(first.cmd.Process.Pid, syscall.SIGKILL)

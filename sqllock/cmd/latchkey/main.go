@@ -22,11 +22,8 @@ import (
 )
 
 func main() {
-	switch {
-	case len(os.Args) == 2 && os.Args[1] == guardCommand:
-		os.Exit(beGuard())
-	case len(os.Args) > 4 && os.Args[1] == gateCommand:
-		os.Exit(beGate(os.Args[2:]))
+	if len(os.Args) > 1 && os.Args[1] == guardCommand {
+		os.Exit(beGuard(os.Args[2:]))
 	}
 	os.Exit(execute(os.Args))
 }
