@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,9 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// How often auditSession looks before it believes in a discrepancy, and the
-// longest pause before another look. The pauses are random, so that they are not
-// in step with callers who take and release a key regularly.
+// How often the audit looks before it believes in a discrepancy, and the longest
+// pause before another look. The pauses are random, so that they are not in step
+// with callers who take and release a key regularly.
 const (
 	auditLooks = 12
 	auditPause = 40 * time.Millisecond
@@ -25,7 +24,7 @@ const (
 type discrepancy struct {
 	kind kind
 	pid  int64
-	key  sqllock.Key // of missing and orphan
+	key  sqllock.Key // of missing and orphan; zero: one more shared pair than there are secret checks
 }
 
 // A kind of discrepancy.
@@ -34,9 +33,7 @@ type kind int
 const (
 	missing kind = iota
 	orphan
-	secret
 	gone
-	away
 )
 
 // kinds says what each kind means. COUNT stands for how many locks or connections
@@ -46,18 +43,8 @@ var kinds = [...]struct{ thing, reason, fix string }{
 		"End the connection, so that its holders are told, and find the program that releases locks on it:END"},
 	orphan: {"lock", "COUNT on a Session's connection belong to no caller, and keep others out until the connection ends",
 		"End the connection; its holders are told, and the Session connects again:END"},
-	secret: {"connection", "COUNT of a Session has more shared locks than its readers and key secrets account for",
-		"End the connection; its holders are told, and the Session connects again:END"},
-	gone: {"connection", "the server has no process for COUNT that a Session believes to have",
-		"Let the pool that is examined and the Session lead to the same server: this one may be another node."},
-	away: {"connection", "COUNT of a Session are in another database, whose locks do not exclude those here",
-		"Let all connection strings name the same database."},
-}
-
-// A serverProcess is what the server says of the process of a connection.
-type serverProcess struct {
-	here  bool // it is in the database that is examined
-	locks map[serverLock]bool
+	gone: {"connection", "the database that is examined has no process for COUNT that a Session believes to have",
+		"Let the pool that is examined and the Session lead to the same server, and name the same database."},
 }
 
 // A serverLock is an advisory lock that a process holds.
@@ -86,7 +73,12 @@ func postgresAudit(ctx context.Context, s *subject) (fine string, err error) {
 				connections++
 			}
 		}
-		found, err := s.auditSession(ctx, session)
+		// A single look proves nothing: a lock may come and go between its moments.
+		found, err := stays(ctx, auditLooks, auditPause, func() (map[discrepancy]bool, error) {
+			before := session.Connections()
+			seen, err := s.look(ctx, before)
+			return compare(before, seen, session.Connections()), err
+		})
 		if err != nil {
 			return "", err
 		}
@@ -98,60 +90,34 @@ func postgresAudit(ctx context.Context, s *subject) (fine string, err error) {
 	return fmt.Sprintf("the server has exactly the locks that the Sessions hold: %s on %s", counted(locks, "lock"), counted(connections, "connection")), nil
 }
 
-// auditSession returns in what the Session and the server differ. A single look
-// proves nothing under load: a lock may come and go between its moments. So a
-// discrepancy counts if it shows in every look.
-func (s *subject) auditSession(ctx context.Context, session *sqllock.Session) (found map[discrepancy]bool, err error) {
-	for look := range auditLooks {
-		before := session.Connections()
-		seen, err := s.look(ctx, before)
-		if err != nil {
-			return nil, err
-		}
-		now := compare(before, seen, session.Connections())
-		for d := range now {
-			if look > 0 && !found[d] {
-				delete(now, d)
-			}
-		}
-		if found = now; len(found) == 0 {
-			return nil, nil
-		}
-		if err := sleep(ctx, rand.N(auditPause)); err != nil { //nolint:gosec // to be out of step with callers
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
 // look returns what the server says of the processes of connections, by PID. It
 // touches no shared catalog, for which a full lock table has no room.
-func (s *subject) look(ctx context.Context, connections []sqllock.Connection) (map[int64]serverProcess, error) {
+func (s *subject) look(ctx context.Context, connections []sqllock.Connection) (map[int64]map[serverLock]bool, error) {
 	const query = `WITH here AS MATERIALIZED (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))
-		SELECT a.pid, coalesce(a.datid = h.datid, false), coalesce(l.objsubid, 0), coalesce((l.classid::bigint << 32) | l.objid::bigint, 0), coalesce(l.mode = 'ShareLock', false)
-		FROM pg_catalog.pg_stat_get_activity(NULL) AS a CROSS JOIN here AS h LEFT JOIN pg_catalog.pg_locks AS l
+		SELECT a.pid, coalesce(l.objsubid, 0), coalesce((l.classid::bigint << 32) | l.objid::bigint, 0), coalesce(l.mode = 'ShareLock', false)
+		FROM pg_catalog.pg_stat_get_activity(NULL) AS a JOIN here AS h ON h.datid = a.datid LEFT JOIN pg_catalog.pg_locks AS l
 			ON l.pid = a.pid AND l.locktype = 'advisory' AND l.granted AND l.database = h.datid
 		WHERE a.pid = ANY ('{PIDS}'::int[])`
 	var pids []string
 	for _, c := range connections {
 		pids = append(pids, strconv.FormatInt(c.PID, 10))
 	}
-	seen := map[int64]serverProcess{}
+	seen := map[int64]map[serverLock]bool{}
 	return seen, s.each(ctx, strings.Replace(query, "PIDS", strings.Join(pids, ","), 1), func(scan func(...any) error) error {
 		var pid, id int64
 		var space int
-		var here, shared bool
-		if err := scan(&pid, &here, &space, &id, &shared); err != nil {
+		var shared bool
+		if err := scan(&pid, &space, &id, &shared); err != nil {
 			return err
 		}
-		if _, ok := seen[pid]; !ok {
-			seen[pid] = serverProcess{here, map[serverLock]bool{}}
+		if seen[pid] == nil {
+			seen[pid] = map[serverLock]bool{}
 		}
 		switch space {
 		case 1:
-			seen[pid].locks[serverLock{sqllock.ID(id), shared}] = true
+			seen[pid][serverLock{sqllock.ID(id), shared}] = true
 		case 2:
-			seen[pid].locks[serverLock{sqllock.Pair(int32(id>>32), int32(id)), shared}] = true //nolint:gosec // its halves
+			seen[pid][serverLock{sqllock.Pair(int32(id>>32), int32(id)), shared}] = true //nolint:gosec // its halves
 		}
 		return nil
 	})
@@ -160,20 +126,16 @@ func (s *subject) look(ctx context.Context, connections []sqllock.Connection) (m
 // compare returns how the connections of a Session differ from what the server
 // said between two looks at them. A lock counts as held if it was so both before
 // and after. It counts as known if it was in any way known before or after.
-func compare(before []sqllock.Connection, seen map[int64]serverProcess, after []sqllock.Connection) map[discrepancy]bool {
+func compare(before []sqllock.Connection, seen map[int64]map[serverLock]bool, after []sqllock.Connection) map[discrepancy]bool {
 	found := map[discrepancy]bool{}
 	for _, b := range before {
 		i := slices.IndexFunc(after, func(a sqllock.Connection) bool { return b.PID == a.PID && b.Start.Equal(a.Start) })
-		if i < 0 || b.PID == 0 {
-			continue
-		}
-		switch server, ok := seen[b.PID]; {
-		case !ok:
+		switch server := seen[b.PID]; {
+		case i < 0 || b.PID == 0:
+		case server == nil:
 			found[discrepancy{kind: gone, pid: b.PID}] = true
-		case !server.here:
-			found[discrepancy{kind: away, pid: b.PID}] = true
 		default:
-			compareLocks(b, server.locks, after[i], found)
+			compareLocks(b, server, after[i], found)
 		}
 	}
 	return found
@@ -203,7 +165,7 @@ func compareLocks(before sqllock.Connection, server map[serverLock]bool, after s
 		}
 	}
 	if checks > max(before.SecretChecks, after.SecretChecks) {
-		found[discrepancy{kind: secret, pid: before.PID}] = true
+		found[discrepancy{kind: orphan, pid: before.PID}] = true
 	}
 }
 

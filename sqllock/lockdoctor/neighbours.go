@@ -66,8 +66,7 @@ func postgresRegistry(ctx context.Context, s *subject) (fine string, err error) 
 func postgresNeighbours(ctx context.Context, s *subject) (fine string, err error) {
 	const (
 		looks = 3
-		pause = 30 * time.Millisecond
-		none  = "no other program holds advisory locks of its session here"
+		pause = 40 * time.Millisecond
 		query = `WITH here AS (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))
 			SELECT l.pid, pg_catalog.concat_ws(' ', l.objsubid, l.classid, l.objid)
 			FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_get_activity(NULL) AS a USING (pid)
@@ -81,35 +80,25 @@ func postgresNeighbours(ctx context.Context, s *subject) (fine string, err error
 		pid int64
 		key string
 	}
-	var stayed map[lock]bool
-	for look := range looks {
+	stayed, err := stays(ctx, looks, pause, func() (map[lock]bool, error) {
 		seen := map[lock]bool{}
-		err := s.each(ctx, query, func(scan func(...any) error) error {
+		return seen, s.each(ctx, query, func(scan func(...any) error) error {
 			var l lock
 			err := scan(&l.pid, &l.key)
-			if look == 0 || stayed[l] {
-				seen[l] = true
-			}
+			seen[l] = true
 			return err
 		})
-		if err != nil {
-			return "", err
-		}
-		if stayed = seen; len(stayed) == 0 {
-			return none, nil
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return "", err
-		}
-	}
+	})
 	var pids []int64
 	for l := range stayed {
-		pids = append(pids, l.pid)
+		if !slices.Contains(pids, l.pid) {
+			pids = append(pids, l.pid)
+		}
 	}
-	slices.Sort(pids)
-	pids = slices.Compact(pids)
-	s.warn(fmt.Sprintf("%s, no Session, holds %s outside of a transaction: another program, sqllock.OnConn, or a lock that was left behind on a pooled connection",
-		processes(pids), counted(len(stayed), "advisory lock")),
-		"Find the program by its process in pg_stat_activity. Move it to a database of its own, or make sure that its numbers are not those of sqllock.ID and Pair.")
-	return none, nil
+	if len(pids) > 0 {
+		s.warn(fmt.Sprintf("%s, no Session, holds %s outside of a transaction: another program, sqllock.OnConn, or a lock that was left behind on a pooled connection",
+			processes(pids), counted(len(stayed), "advisory lock")),
+			"Find the program by its process in pg_stat_activity. Move it to a database of its own, or make sure that its numbers are not those of sqllock.ID and Pair.")
+	}
+	return "no other program holds advisory locks of its session here", err
 }

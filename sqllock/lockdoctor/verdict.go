@@ -76,33 +76,33 @@ func (u unconnected) Unwrap() error { return u.error }
 // The texts of failures name no host, user or key.
 func failed(err error) Result {
 	atLogin := errors.As(err, new(unconnected))
-	bad := func(reason, fix string) Result { return Result{State: Error, Reason: reason, Fix: fix} }
 	err = dialect.Fail(err)
 	var failure *dialect.Failure
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return bad("the server did not answer a question in time", whereToLook)
+		failure = &dialect.Failure{Reason: "the server did not answer a question in time"}
 	case !errors.As(err, &failure):
-		return bad("the question was interrupted", whereToLook)
+		failure = &dialect.Failure{Reason: "the question was interrupted"}
 	case slices.Contains(unknownHere, failure.State) && !atLogin:
 		return Result{State: Skipped, Reason: "this system does not have what the check asks for (SQLSTATE " + failure.State + ")"}
-	case failure.State == "" && (failure.Kind == dialect.NotExclusive || failure.Permanent): // it says itself what to change
-		if reason, fix, ok := strings.Cut(failure.Reason, ": "); ok && fix != "" {
-			return bad(reason, strings.ToUpper(fix[:1])+strings.TrimSuffix(fix[1:], ".")+".")
-		}
+	}
+	reason, advice, _ := strings.Cut(failure.Reason, ": ")
+	if advice != "" && failure.State == "" && (failure.Kind == dialect.NotExclusive || failure.Permanent) { // it says itself what to change
+		return Result{State: Error, Reason: reason, Fix: strings.ToUpper(advice[:1]) + strings.TrimSuffix(advice[1:], ".") + "."}
+	}
+	result := Result{State: Error, Reason: failure.Reason, Fix: whereToLook}
+	switch {
+	case failure.Kind == dialect.Full, strings.HasPrefix(failure.State, "53"):
+		result.Fix = "Free what the server lacks, or raise the limit that it has reached."
+	case failure.Permanent:
+		result.Fix = "Correct the user, the password or the database in the connection string."
 	}
 	for _, f := range fixes {
 		if f.state != "" && f.state == failure.State || f.reason != "" && strings.HasPrefix(failure.Reason, f.reason) {
-			return bad(failure.Reason, f.fix)
+			result.Fix = f.fix
 		}
 	}
-	switch {
-	case failure.Kind == dialect.Full, strings.HasPrefix(failure.State, "53"):
-		return bad(failure.Reason, "Free what the server lacks, or raise the limit that it has reached.")
-	case failure.Permanent:
-		return bad(failure.Reason, "Correct the user, the password or the database in the connection string.")
-	}
-	return bad(failure.Reason, whereToLook)
+	return result
 }
 
 // unknownHere are the errors of a system that only resembles PostgreSQL: it has
@@ -115,7 +115,7 @@ const (
 )
 
 // fixes are what to do about failures with an SQLSTATE, or with a reason that
-// begins so. The first that fits counts.
+// begins so.
 var fixes = []struct{ state, reason, fix string }{
 	{state: errcode.Forbidden, fix: "Grant the role the right to the functions and views of pg_catalog that the check reads."},
 	{state: "53200", fix: "End the session that holds the most locks, then raise max_locks_per_transaction and restart the server."},
@@ -140,15 +140,8 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// processes names server processes in a reason: at most five of them.
+// processes names server processes in a reason.
 func processes(pids []int64) string {
-	const most = 5
-	var names []string
-	for _, pid := range pids[:min(len(pids), most)] {
-		names = append(names, fmt.Sprint(pid))
-	}
-	if len(pids) > most {
-		names = append(names, "…")
-	}
-	return "server process " + strings.Join(names, ", ")
+	slices.Sort(pids)
+	return "server process " + strings.Trim(strings.ReplaceAll(fmt.Sprint(pids), " ", ", "), "[]")
 }
