@@ -129,12 +129,8 @@ func TestExitCodesOfLatchkey(t *testing.T) {
 		want    int
 	}{
 		{"no database", "", []string{"run", "a:b", "true"}, 64},
-		{"not an address", "nonsense://" + secret, []string{"run", "a:b", "true"}, 78},
-		{"a bad address of PostgreSQL", "postgres://u:" + secret + "@[::1/x", []string{"run", "a:b", "true"}, 78},
-		{"a bad address of MySQL", "mysql://u:" + secret + "@[::1/x", []string{"run", "a:b", "true"}, 78},
 		{"nothing listens", "postgres://u:" + secret + "@127.0.0.1:1/x?sslmode=disable", []string{"run", "a:b", "true"}, 66},
 		{"nothing listens, MySQL", "mysql://u:" + secret + "@127.0.0.1:1/x", []string{"run", "a:b", "true"}, 66},
-		{"no such database", strings.Replace(address, "?", secret+"?", 1), []string{"run", "a:b", "true"}, 78},
 		{"no directory", "sqlite:/latchkey/no/such/" + secret + "/x.db", []string{"run", "a:b", "true"}, 66},
 		{"a key without a namespace", address, []string{"run", secret, "true"}, 64},
 		{"an empty namespace", address, []string{"run", ":" + secret, "true"}, 64},
