@@ -32,17 +32,16 @@ type child struct {
 	guard    *exec.Cmd
 	socket   int
 	orders   orders
-	begun    chan notice // started or notStarted
-	pid      int         // of the command, and the number of its process group
+	pid      int // of the command, and the number of its process group
 	status   syscall.WaitStatus
 	terminal bool // a person uses this program at a terminal, now or after fg
 	release  func()
 }
 
-// newChild starts the guard of a command, which waits for begin. It gives the
-// guard the connection with the lock. A lock that is a row of a table has none
-// that matters.
-func newChild(w *watchedLock, from *sockets, args, env []string) (*child, error) {
+// startChild starts the guard, which starts the command while the lock is held.
+// It gives the guard the connection with the lock. A lock that is a row of a
+// table has none that matters.
+func startChild(w *watchedLock, from *sockets, args, env []string) (*child, error) {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return nil, err
@@ -65,8 +64,8 @@ func newChild(w *watchedLock, from *sockets, args, env []string) (*child, error)
 			err = errors.New("the connection with the lock cannot be passed on to the guard")
 		}
 	}
-	c := &child{exited: make(chan struct{}), suspended: make(chan struct{}, 1), gone: make(chan struct{}), begun: make(chan notice, 1),
-		socket: pair[0], guard: exec.Command("/proc/self/exe", guardCommand)} //nolint:noctx // release ends it
+	c := &child{exited: make(chan struct{}), suspended: make(chan struct{}, 1), gone: make(chan struct{}), socket: pair[0],
+		guard: exec.Command("/proc/self/exe", guardCommand), terminal: atTerminal()} //nolint:noctx // release ends it
 	c.guard.Args[0], c.guard.Env = os.Args[0], env
 	for _, fd := range passed {
 		c.guard.Args = append(c.guard.Args, strconv.Itoa(fd))
@@ -84,21 +83,39 @@ func newChild(w *watchedLock, from *sockets, args, env []string) (*child, error)
 		_ = unix.Close(c.socket)
 		return nil, err
 	}
-	c.orders = orders{notYet, w.killAt(), w.sudden}
+	c.orders.sudden = w.sudden
+	if c.terminal && foreground() == unix.Getpgrp() {
+		c.orders.inFront = 1
+	}
 	c.extend(w.killAt())
+	c.release = sync.OnceFunc(c.end)
+	first := notice{notStarted, 0}
+	heard := receive(c.socket, &first.of, &first.value)
+	c.pid = int(first.value)
 	go c.listen()
-	c.release = sync.OnceFunc(func() {
-		_ = send(c.socket, notYet, 0, 0)
-		select {
-		case <-c.gone: // it has reported the status
-		case <-time.After(time.Second): // it may be frozen
-			_ = c.guard.Process.Kill()
-			<-c.gone
-		}
-		_ = c.guard.Wait()
-		_ = unix.Close(c.socket)
-	})
-	return c, nil
+	switch {
+	case !heard:
+		err = errGuard
+	case first.of == notStarted:
+		err = syscall.Errno(first.value) // #nosec G115
+	default:
+		return c, nil
+	}
+	c.release()
+	return nil, err
+}
+
+// end lets the guard reap the command and end. It closes c.gone.
+func (c *child) end() {
+	_ = send(c.socket, 0, 0, 0)
+	select {
+	case <-c.gone: // it has reported the status
+	case <-time.After(time.Second): // it may be frozen
+		_ = c.guard.Process.Kill()
+		<-c.gone
+	}
+	_ = c.guard.Wait()
+	_ = unix.Close(c.socket)
 }
 
 // duplicate returns another descriptor of an open connection, which a child
@@ -125,8 +142,6 @@ func (c *child) listen() {
 			return
 		}
 		switch r.of {
-		case started, notStarted:
-			c.begun <- r
 		case stopped:
 			select {
 			case c.suspended <- struct{}{}:
@@ -140,41 +155,17 @@ func (c *child) listen() {
 	}
 }
 
-// begin lets the guard start the command, while the lock is held.
-func (c *child) begin(killAt time.Duration) error {
-	c.terminal = atTerminal()
-	c.orders.begin = behind
-	if c.terminal && foreground() == unix.Getpgrp() {
-		c.orders.begin = inFront
-	}
-	c.extend(killAt)
-	select {
-	case r := <-c.begun:
-		if r.of == notStarted {
-			return syscall.Errno(r.value) // #nosec G115
-		}
-		c.pid = int(r.value)
-		return nil
-	case <-c.gone:
-		return errGuard
-	}
-}
-
 // extend tells the guard that the lease goes on. A guard that is frozen misses
 // orders.
 func (c *child) extend(killAt time.Duration) {
-	c.orders.killAt = killAt
-	_ = send(c.socket, c.orders.begin, int64(killAt), int64(c.orders.sudden))
+	_ = send(c.socket, int64(killAt), int64(c.orders.sudden), c.orders.inFront)
 }
 
 // wait returns the exit code of the command, which has ended.
 func (c *child) wait() int {
 	c.release()
 	c.takeTerminal()
-	if c.status.Signaled() {
-		return 128 + int(c.status.Signal())
-	}
-	return c.status.ExitStatus()
+	return exitCode(c.status)
 }
 
 // pass gives the command a signal that this program has got. If it is the one to

@@ -26,35 +26,30 @@ const guardCommand = ""
 
 func beGuard([]string) int { return exitUsage }
 
-// newChild prepares the command, with the standard files of this process.
-func newChild(_ *watchedLock, _ *sockets, args, env []string) (*child, error) {
+// startChild starts the command with the standard files of this process.
+func startChild(_ *watchedLock, _ *sockets, args, env []string) (*child, error) {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return nil, err
 	}
-	c := &child{exited: make(chan struct{}), command: exec.Command(path, args[1:]...)} //nolint:gosec,noctx // this is what the program is for
-	c.command.Args[0], c.command.Env = args[0], env
+	c := &child{exited: make(chan struct{})}
+	err = c.start(path, args, env)
+	if errors.Is(err, syscall.ENOEXEC) && scriptShell != "" { // a script without "#!"
+		err = c.start(scriptShell, append([]string{scriptShell, path}, args[1:]...), env)
+	}
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = c.command.Wait()
+		close(c.exited)
+	}()
 	return c, nil
 }
 
-func (c *child) begin(time.Duration) error {
-	err := c.start()
-	if errors.Is(err, syscall.ENOEXEC) && scriptShell != "" { // a script without "#!"
-		script := exec.Command(scriptShell, append([]string{c.command.Path}, c.command.Args[1:]...)...) //nolint:gosec,noctx // the same
-		script.Env = c.command.Env
-		c.command = script
-		err = c.start()
-	}
-	if err == nil {
-		go func() {
-			_ = c.command.Wait()
-			close(c.exited)
-		}()
-	}
-	return err
-}
-
-func (c *child) start() error {
+func (c *child) start(path string, args, env []string) error {
+	c.command = exec.Command(path) //nolint:gosec,noctx // this is what the program is for
+	c.command.Args, c.command.Env = args, env
 	c.command.Stdin, c.command.Stdout, c.command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.job.prepare(c.command)
 	return c.command.Start()
@@ -63,7 +58,7 @@ func (c *child) start() error {
 // wait returns the exit code of the command.
 func (c *child) wait() int {
 	<-c.exited
-	return exitCode(c.command.ProcessState)
+	return exitCode(c.command.ProcessState.Sys().(syscall.WaitStatus))
 }
 
 func (*child) extend(time.Duration) {}

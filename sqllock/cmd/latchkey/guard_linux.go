@@ -35,18 +35,13 @@ import (
 // its socket follows, those of the lock's connection, "--", and the command.
 const guardCommand = "guard"
 
-// orders are what a guard was last told. Both processes read the same clock.
+// orders are what a guard was last told. Both processes read the same clock. The
+// first orders let the command begin.
 type orders struct {
-	begin  int64         // whether the command may begin: notYet, behind or inFront
-	killAt time.Duration // by bootTime: end the command then, unless there are later orders; 0: it has ended, reap it
-	sudden time.Duration // end it so long after the lock's connection was closed
+	killAt  time.Duration // by bootTime: end the command then, unless there are later orders; 0: it has ended, reap it
+	sudden  time.Duration // end it so long after the lock's connection was closed
+	inFront int64         // 1: the command gets the terminal
 }
-
-const (
-	notYet  = iota
-	behind  // the terminal stays where it is
-	inFront // the command gets the terminal
-)
 
 // A notice is what a guard says of the command.
 type notice struct {
@@ -166,7 +161,7 @@ func (g *guarding) watch() error {
 			return errors.New("latchkey itself has ended")
 		case events&unix.POLLIN != 0:
 			var next orders
-			if !receive(g.socket, &next.begin, (*int64)(&next.killAt), (*int64)(&next.sudden)) {
+			if !receive(g.socket, (*int64)(&next.killAt), (*int64)(&next.sudden), &next.inFront) {
 				return errors.New("latchkey itself has ended")
 			}
 			if next.killAt == 0 {
@@ -183,18 +178,18 @@ func (g *guarding) watch() error {
 	}
 }
 
-// begin starts the command, if it may begin. A command whose lock is lost does
-// not begin.
+// begin starts the command, unless it has begun. A command whose lock is lost
+// does not begin.
 func (g *guarding) begin() error {
 	switch {
-	case g.orders.begin == notYet || g.command.Process != nil:
+	case g.command.Process != nil:
 		return nil
 	case g.closed || bootTime() >= g.orders.killAt:
 		return errors.New("the lock is lost")
 	}
 	start := func(c *exec.Cmd) error {
 		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: g.orders.begin == inFront}
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Foreground: g.orders.inFront == 1}
 		return c.Start()
 	}
 	command := g.command

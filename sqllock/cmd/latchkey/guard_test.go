@@ -30,36 +30,6 @@ func childrenOf(pid int) (children []int) {
 	return children
 }
 
-// A command does not begin while its guard is frozen. If latchkey is killed
-// meanwhile, it never does.
-func TestLongNoCommandWithoutItsGuard(t *testing.T) {
-	t.Parallel()
-	for _, killed := range []bool{false, true} {
-		t.Run(fmt.Sprintf("killed=%v", killed), func(t *testing.T) {
-			t.Parallel()
-			address := pgtest.Database(t)
-			f := newFleet(t, address, "--lock-delay", "1s")
-			p := f.run("parent", f.file)
-			guard := guardOf(t, p)
-			f.signal(guard, syscall.SIGSTOP)
-			start(t, address, "run", "-n", "--lock-delay", "2s", "another:key", "true").wantCode(0) // time for the command to begin
-			if got := readWork(t, f.file); got != "" {
-				t.Errorf("while the guard was frozen the command wrote %q", got)
-			}
-			if killed {
-				f.signal(p.cmd.Process.Pid, syscall.SIGKILL)
-				p.wait()
-			}
-			f.signal(guard, syscall.SIGCONT)
-			if killed {
-				f.wantNext(f.run("once", f.file+"-child"), f.file+"-child", "begin end")
-				return
-			}
-			p.line()
-		})
-	}
-}
-
 // A lock delay may be longer than the lease: the guard learns meanwhile that
 // the lease goes on.
 func TestLongDelayLongerThanLease(t *testing.T) {
@@ -131,7 +101,7 @@ func TestGuardWithoutTheConnection(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
-	if _, err := newChild(new(watchedLock), &sockets{all: []net.Conn{here}}, []string{"true"}, nil); err == nil {
+	if _, err := startChild(new(watchedLock), &sockets{all: []net.Conn{here}}, []string{"true"}, nil); err == nil {
 		t.Error("the guard is said to have a connection")
 	}
 }

@@ -14,8 +14,6 @@ type job struct{}
 
 func (job) prepare(*exec.Cmd) {}
 
-func exitCode(state *os.ProcessState) int { return state.ExitCode() }
-
 // pass does nothing: the console gives Ctrl-C to the command itself.
 func (c *child) pass(os.Signal) {}
 

@@ -23,14 +23,6 @@ func (j *job) prepare(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: !j.terminal}
 }
 
-func exitCode(state *os.ProcessState) int {
-	status := state.Sys().(syscall.WaitStatus)
-	if status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return status.ExitStatus()
-}
-
 // pass gives the command a signal that this program has got. Those of a terminal
 // the command has got, too.
 func (c *child) pass(s os.Signal) {

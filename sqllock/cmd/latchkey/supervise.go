@@ -33,24 +33,22 @@ func runUnderLock(parent context.Context, db *database, r *runConfig) error {
 	defer lock.Unlock() //nolint:errcheck // a second call; the end of a command reports the first
 
 	w := newWatchedLock(session, lock, r)
-	c, err := newChild(w, db.sockets, r.command, r.environment(ctx, lock))
-	if err != nil {
-		return notRun(r.command[0], err)
-	}
-	defer c.release()
-	if err := w.delay(ctx, c); err != nil {
+	env := r.environment(ctx, lock)
+	if err := w.delay(ctx); err != nil {
 		return err
 	}
 	if err := stopWaiting(); err != nil {
 		return err
 	}
 	r.say("executing %s", r.command[0])
-	switch err := c.begin(w.killAt()); {
+	c, err := startChild(w, db.sockets, r.command, env)
+	switch {
 	case errors.Is(err, errGuard):
 		return exit(exitLost, "the lock was lost before the command began: %w", err)
 	case err != nil:
 		return notRun(r.command[0], err)
 	}
+	defer c.release()
 	w.supervise(c, signals)
 	code := c.wait()
 	if err := lock.Unlock(); w.lost == nil && errors.Is(err, sqllock.ErrLost) {
@@ -125,25 +123,16 @@ func (w *watchedLock) renew() bool {
 func (w *watchedLock) killAt() time.Duration { return w.giveUpAt + w.margin }
 
 // delay waits for --lock-delay. A holder whose connection was cut has ended its
-// command by then. The guard learns meanwhile that the lease goes on.
-func (w *watchedLock) delay(ctx context.Context, c *child) error {
-	timer, beat := time.NewTimer(w.start), w.newBeat()
-	defer timer.Stop()
-	defer beat.Stop()
-	for waiting := true; waiting; {
-		select {
-		case <-timer.C:
-			waiting = false
-		case <-beat.C:
-		case <-c.gone:
-			return exit(exitLost, "the lock was lost before the command began: %w", errGuard)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if !w.renew() {
-			return exit(exitLost, "the lock was lost before the command began: %w", w.lock.Err())
-		}
-		c.extend(w.killAt())
+// command by then.
+func (w *watchedLock) delay(ctx context.Context) error {
+	select {
+	case <-time.After(w.start):
+	case <-w.lock.Context().Done():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !w.renew() {
+		return exit(exitLost, "the lock was lost before the command began: %w", w.lock.Err())
 	}
 	return nil
 }
