@@ -142,7 +142,7 @@ func reason(err error) string {
 	case errors.As(err, &dns):
 		return "the server's name could not be looked up"
 	case errors.As(err, &verify), errors.As(err, &unknown), errors.As(err, &hostname):
-		return "the server's certificate was not accepted"
+		return NoCertificate
 	case errors.As(err, &errno):
 		return errno.Error()
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -153,6 +153,10 @@ func reason(err error) string {
 	case err.Error() == pgxBusy:
 		return "another statement uses the connection: close the rows of the transaction first"
 	}
+	// pgx, where no attempt without TLS follows, and lib/pq.
+	if strings.HasSuffix(strings.TrimRight(err.Error(), ")"), "server refused TLS connection") || strings.Contains(err.Error(), "SSL is not enabled") {
+		return NoTLS
+	}
 	if strings.HasPrefix(err.Error(), "cannot use QueryExecMode") && strings.Contains(err.Error(), pgxNoCache) {
 		return "pgx sends no statement in this default_query_exec_mode without its cache: set default_query_exec_mode=exec, or leave out the cache's capacity of 0"
 	}
@@ -162,8 +166,15 @@ func reason(err error) string {
 	if err.Error() == "sql: database is closed" { // which database/sql does not export
 		return "the *sql.DB was closed"
 	}
-	return "the driver could not connect: are the connection string and its TLS settings right?"
+	return NoDriver + ": are the connection string and its TLS settings right?"
 }
+
+// Reasons, or their beginnings, for which the doctor has a fix of its own.
+const (
+	NoTLS         = "the server does not offer TLS, which the connection string demands (sslmode)"
+	NoDriver      = "the driver could not connect"
+	NoCertificate = "the server's certificate was not accepted"
+)
 
 // AsStatement returns err as a failure that the session survives. A full lock
 // table stays one.

@@ -54,6 +54,8 @@ func TestFail(t *testing.T) {
 		{"pgx without its cache", errors.New("cannot use QueryExecModeCacheStatement with disabled statement cache"), Gone, "set default_query_exec_mode=exec"},
 		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, Gone, "refused"},
 		{"no such host", &net.DNSError{Name: "secret-host", Err: "no such host"}, Gone, "could not be looked up"},
+		{"pgx without TLS", errors.New("server refused TLS connection"), Gone, "sslmode"},
+		{"lib/pq without TLS", errors.New("pq: SSL is not enabled on the server"), Gone, "sslmode"},
 		{"anything else", errors.New("secret-host did something"), Gone, "could not connect"},
 	}
 	for _, tt := range tests {

@@ -25,7 +25,7 @@ func (c *connection) exchange(beat bool) bool {
 	case dialect.Survives(err):
 		return c.reconcile(FromDialect(err))
 	}
-	c.lose(lossBy(err))
+	c.lose(c.lossBy(err))
 	return false
 }
 

@@ -147,7 +147,7 @@ func (c *connection) arm() {
 // nothing, so the deadline stays, and a heartbeat is still due.
 func (c *connection) completeAside(err error, beats bool) (beat bool) {
 	if err != nil && !dialect.Survives(err) {
-		c.lose(lossBy(err))
+		c.lose(c.lossBy(err))
 		return true
 	}
 	s := c.s

@@ -34,12 +34,19 @@ func lossRelease(err error) loss {
 	return loss{causeConnection, "locks could not be given back, again and again: " + err.Error()}
 }
 
-// lossBy returns the loss by err, with which a statement has failed. The words
-// of err are for the log alone.
-func lossBy(err error) loss {
+// lossBy returns the loss of c by err, with which a statement has failed. The
+// words of err are for the log alone.
+//
+// A process that was frozen for the length of the lease often learns of it by
+// an error: the server has ended its silent session. The cause is the lease
+// then, whatever the error says.
+func (c *connection) lossBy(err error) loss {
 	var failure *dialect.Failure
-	if errors.As(err, &failure) && failure.Kind == dialect.NotExclusive {
+	switch {
+	case errors.As(err, &failure) && failure.Kind == dialect.NotExclusive:
 		return loss{causeNotExclusive, err.Error()}
+	case c.Expired():
+		return lossLease
 	}
 	return loss{causeConnection, err.Error()}
 }

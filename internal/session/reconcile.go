@@ -14,7 +14,7 @@ import (
 func (c *connection) reconcile(err error) bool {
 	keys, heldErr := c.heldKeys()
 	if heldErr != nil {
-		c.lose(lossBy(heldErr))
+		c.lose(c.lossBy(heldErr))
 		return false
 	}
 	holds := setOf(keys)
@@ -53,12 +53,12 @@ func (c *connection) reconcile(err error) bool {
 // look like an error of the statement.
 func (c *connection) stillHolds(err error) bool {
 	if !dialect.Survives(err) {
-		c.lose(lossBy(err))
+		c.lose(c.lossBy(err))
 		return false
 	}
 	keys, err := c.heldKeys()
 	if err != nil {
-		c.lose(lossBy(err))
+		c.lose(c.lossBy(err))
 		return false
 	}
 	if !c.accountsFor(setOf(keys)) {

@@ -85,3 +85,17 @@ func TestShortSuspends(t *testing.T) {
 		mustUnlock(t, lock)
 	})
 }
+
+// A process that stood still for the lease learns of it by an error: the server
+// has ended its silent session. The cause in the figures is the lease.
+func TestLossAfterFreeze(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		mustTry(t, s, sqllock.ID(1))
+		st.conn(0).hooks(nil, func() error { st.link.asleep.Add(int64(trust)); return errGone })
+		beginTry(background, s, sqllock.ID(2))
+		time.Sleep(ticks)
+		if got := s.Stats(); got.LossesBy["lease"] != 1 || got.Losses != 1 {
+			t.Errorf("losses %v, want one by the lease", got.LossesBy)
+		}
+	})
+}

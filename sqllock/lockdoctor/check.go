@@ -35,15 +35,13 @@ func Check(ctx context.Context, db *sql.DB, opts ...Option) (*Report, error) {
 		opt(&s.options)
 	}
 	r := &Report{At: time.Now()}
-	if err := s.run(ctx, r, "connection", connection); err != nil {
+	if err := s.run(ctx, r, check{name: "connection", examine: connection}); err != nil {
 		return nil, err
 	}
-	for i, c := range s.checks() {
-		if s.silent != "" && i >= len(local) {
-			r.Checks = append(r.Checks, Result{Name: c.name, State: Skipped, Reason: s.silent})
-			continue
-		}
-		if err := s.run(ctx, r, c.name, c.examine); err != nil {
+	for _, c := range slices.Concat(local, map[sqllock.Dialect][]check{
+		sqllock.PostgreSQL: postgresChecks, sqllock.MySQL: mysqlChecks, sqllock.SQLite: sqliteChecks,
+	}[s.dialect]) {
+		if err := s.run(ctx, r, c); err != nil {
 			return nil, err
 		}
 	}
@@ -57,62 +55,68 @@ type subject struct {
 	db   *sql.DB
 	pool sql.DBStats // before the first connection was taken
 
-	dialect sqllock.Dialect // empty: the database does not say, and no check of its own can be made
-	lease   time.Duration   // the shortest of the Sessions, or the default
-	silent  string          // why no further question may be asked; empty: they may be
+	dialect  sqllock.Dialect // empty: the database does not say, and no check of its own can be made
+	lease    time.Duration   // the shortest of the Sessions, or the default
+	silent   string          // why the database may not be asked any more; empty: it may be
+	findings []Result        // of the check under way
+
+	server postgresServer // once learn has been called
+	tables []foundTable   // of our names, once find has been called
 }
 
-// A check is one examination. Its result has no name yet.
+// A check is one examination. What the later ones of a list ask makes sense only
+// if the earlier ones have passed.
+//
+// examine calls warn and wrong for what it finds. fine is the reason of a result
+// without findings. The error says why the check could not be made, and is a
+// skip if it does not apply.
 type check struct {
 	name    string
-	examine func(ctx context.Context, s *subject) Result
+	examine func(ctx context.Context, s *subject) (fine string, err error)
+	needs   func(s *subject, ctx context.Context) error // is called before; nil: nothing
+	local   bool                                        // it asks no database
 }
 
 // local are the checks that ask no database.
-var local = []check{{"pool", poolSize}, {"session", sessions}}
-
-// checks returns the checks of the subject's kind of database, in their order.
-// What the later ones ask makes sense only if the earlier ones have passed.
-func (s *subject) checks() []check {
-	kind := map[sqllock.Dialect][]check{
-		sqllock.PostgreSQL: postgresChecks,
-		sqllock.MySQL:      mysqlChecks,
-		sqllock.SQLite:     sqliteChecks,
-	}[s.dialect]
-	if kind == nil {
-		return local
-	}
-	return append(slices.Clone(local), kind...)
-}
+var local = []check{{name: "pool", examine: poolSize, local: true}, {name: "session", examine: sessions, local: true}}
 
 // run makes one check and adds its result to r. It returns the error of ctx.
 //
 // If the check does not end in time, run leaves it behind: a driver may be
 // stuck. Its result is then that the server did not respond.
-func (s *subject) run(ctx context.Context, r *Report, name string, examine func(context.Context, *subject) Result) error {
+func (s *subject) run(ctx context.Context, r *Report, c check) error {
 	timeout := bound.Of(questionTimeout)
 	began := time.Now()
 	own := *s // a copy, so that a check that was left behind changes nothing
-	type outcome struct {
-		is Result
-		of subject
-	}
-	o, err := dbconn.Within(ctx, timeout, func(ctx context.Context) (outcome, error) {
-		is := examine(ctx, &own)
-		return outcome{is, own}, nil
+	after, err := dbconn.Within(ctx, timeout, func(ctx context.Context) (*subject, error) {
+		var fine string
+		var err error
+		switch {
+		case own.silent != "" && !c.local:
+			err = skip(own.silent)
+		case c.needs != nil:
+			err = c.needs(&own, ctx)
+		}
+		if err == nil {
+			fine, err = c.examine(ctx, &own)
+		}
+		own.conclude(fine, err)
+		return &own, nil
 	})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err == nil {
-		*s = o.of
+		*s = *after
 	} else {
-		o.is = failed(err)
+		s.conclude("", err)
 	}
 	if time.Since(began) > timeout*4/5 {
 		s.silent = "not asked, since the question before got no response in time"
 	}
-	o.is.Name = name
-	r.Checks = append(r.Checks, o.is)
+	result := worst(s.findings)
+	result.Name = c.name
+	r.Checks = append(r.Checks, result)
+	s.findings = nil
 	return nil
 }

@@ -1,6 +1,7 @@
 package lockdoctor
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -72,41 +73,34 @@ func tablesOf(d sqllock.Dialect) (all []table) {
 	return all
 }
 
-// parseTable reads a statement of one of our schemas: a line for each column. It
-// returns false for another statement than CREATE TABLE.
+// A statement of one of our schemas has a line for each column.
+var (
+	tableLine  = regexp.MustCompile(`^CREATE TABLE (?:IF NOT EXISTS )?(\w+) \(`)
+	columnLine = regexp.MustCompile("\n\\s*`?(\\w+)`?[ \\t]+(\\w+)")
+)
+
+// parseTable returns false for another statement than CREATE TABLE.
 func parseTable(d sqllock.Dialect, statement string) (t table, ok bool) {
-	head, body, ok := strings.Cut(statement, "(")
-	words := strings.Fields(head)
-	if !ok || len(words) < 2 || words[0] != "CREATE" || words[1] != "TABLE" {
-		return table{}, false
+	head := tableLine.FindStringSubmatch(statement)
+	if head == nil {
+		return t, false
 	}
-	t.table = words[len(words)-1]
-	for _, line := range strings.Split(body, "\n") {
-		words := strings.Fields(line)
-		if len(words) < 2 || strings.HasPrefix(words[0], ")") || strings.HasPrefix(words[0], "--") ||
-			slices.Contains([]string{"PRIMARY", "CONSTRAINT", "KEY"}, words[0]) {
+	t.table = head[1]
+	for _, words := range columnLine.FindAllStringSubmatch(statement, -1) {
+		if slices.Contains([]string{"PRIMARY", "CONSTRAINT", "KEY"}, words[1]) {
 			continue
 		}
-		t.columns = append(t.columns, column{strings.Trim(words[0], "`"), catalogType(d, words[1])})
+		name := strings.ToLower(words[2])
+		if in := catalogTypes[d][name]; in != "" {
+			name = in
+		}
+		t.columns = append(t.columns, column{words[1], name})
 	}
 	return t, true
 }
 
-// catalogType returns the name that the catalog has for a type of our schemas.
-func catalogType(d sqllock.Dialect, name string) string {
-	name, _, _ = strings.Cut(strings.ToLower(strings.TrimSuffix(name, ",")), "(")
-	other := map[sqllock.Dialect]map[string]string{
-		sqllock.PostgreSQL: {"int": "integer", "timestamptz": "timestamp with time zone"},
-		sqllock.MySQL:      {"integer": "int", "boolean": "tinyint"},
-	}[d][name]
-	if other != "" {
-		return other
-	}
-	return name
+// catalogTypes are the names that the catalog has for types of our schemas.
+var catalogTypes = map[sqllock.Dialect]map[string]string{
+	sqllock.PostgreSQL: {"int": "integer", "timestamptz": "timestamp with time zone"},
+	sqllock.MySQL:      {"integer": "int", "boolean": "tinyint"},
 }
-
-// fenceTable is the table of Fence. Its constraint is what rejects a stale lock.
-const (
-	fenceTable      = "latchkey_fence"
-	fenceConstraint = "latchkey_fence_stale"
-)

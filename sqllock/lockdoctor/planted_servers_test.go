@@ -181,7 +181,7 @@ func TestPlantedLocks(t *testing.T) {
 		{"a lock that the server does not have", "SELECT pg_advisory_unlock(1)", "1 lock that a Session believes to hold"},
 		{"a reader's lock that the server does not have", "SELECT pg_advisory_unlock_shared(2)", "1 lock that a Session believes to hold"},
 		{"a lock in the wrong mode", "SELECT pg_advisory_unlock(1), pg_advisory_lock_shared(1)", "1 lock that a Session believes to hold"},
-		{"a secret check too many", "SELECT pg_advisory_lock_shared(7, 7)", "more shared locks than"},
+		{"a secret check too many", "SELECT pg_advisory_lock_shared(7, 7)", "1 lock on a Session's connection"},
 		{"all locks gone", "SELECT pg_advisory_unlock_all()", "2 locks that a Session believes to hold"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -137,12 +137,8 @@ var plantings = []planting{
 		plant: statement("ALTER ROLE ROLE SET idle_in_transaction_session_timeout = '2s'"), mender: byRole},
 	{name: "a short lock_timeout of the role in the database", check: "timeouts", state: lockdoctor.Warning, fix: "IN DATABASE … RESET lock_timeout",
 		plant: statement("ALTER ROLE ROLE IN DATABASE DATABASE SET lock_timeout = '10ms'")},
-	{name: "a short idle_session_timeout in the connection string", check: "timeouts", state: lockdoctor.Warning, fix: "Take idle_session_timeout out of the connection string",
-		plant: inDSN("idle_session_timeout", "9000")},
 	{name: "a short transaction_timeout of the role", check: "timeouts", state: lockdoctor.Warning, fix: "ALTER ROLE CURRENT_USER RESET transaction_timeout",
 		plant: statement("ALTER ROLE ROLE SET transaction_timeout = '8s'"), since: 17},
-	{name: "a role that may have one connection", check: "connections", state: lockdoctor.Error, fix: "ALTER ROLE CURRENT_USER CONNECTION LIMIT",
-		plant: statement("ALTER ROLE ROLE CONNECTION LIMIT 1")},
 	{name: "a database that may have one connection", check: "connections", state: lockdoctor.Error, fix: "ALTER DATABASE … CONNECTION LIMIT",
 		plant: func(t *testing.T, p *place) {
 			statement("ALTER DATABASE DATABASE CONNECTION LIMIT 1")(t, p)
@@ -151,10 +147,6 @@ var plantings = []planting{
 			lockertest.Eventually(t, "the database has no connection", func() bool {
 				return dbtest.Number(t, server, "SELECT count(*) FROM pg_stat_activity WHERE datname = '"+p.name+"'") == 0
 			})
-		}},
-	{name: "more instances than connections", check: "connections", state: lockdoctor.Warning, fix: "Raise max_connections",
-		plant: func(_ *testing.T, p *place) {
-			p.opts = append(p.opts, lockdoctor.WithFleet(100, 1))
 		}},
 	{name: "more locks than the lock table has room for", check: "lock-table", state: lockdoctor.Warning, fix: "Raise max_locks_per_transaction to at least 500",
 		plant: func(_ *testing.T, p *place) {
@@ -165,12 +157,6 @@ var plantings = []planting{
 		plant: statement("REVOKE UPDATE ON latchkey_fence FROM ROLE")},
 	{name: "a right on the registry was taken away", check: "rights", state: lockdoctor.Warning, fix: "GRANT DELETE ON latchkey_waits",
 		plant: statement("REVOKE DELETE ON latchkey_waits FROM ROLE")},
-	{name: "the lease tables are missing and cannot be made", check: "rights", state: lockdoctor.Error, fix: "sqllock.Schema",
-		plant: func(t *testing.T, p *place) {
-			p.opts = append(p.opts, lockdoctor.WithLeaseTable())
-			p.dsn = execMode(p.driver, p.dsn)
-			statement("DROP TABLE latchkey_locks; REVOKE CREATE ON SCHEMA public FROM PUBLIC")(t, p)
-		}},
 	{name: "the functions of tokens are taken away", check: "rights", state: lockdoctor.Error, fix: "GRANT EXECUTE",
 		plant: statement("REVOKE EXECUTE ON FUNCTION pg_control_system FROM PUBLIC")},
 	{name: "holders of other roles cannot be seen", check: "rights", state: lockdoctor.Warning, fix: "pg_read_all_stats",
@@ -210,10 +196,6 @@ var plantings = []planting{
 			dbtest.Lock(t, dbtest.Session(t, p.driver, p.dsn), theirs.Key("user"))
 			p.opts = append(p.opts, lockdoctor.WithKeyedNamespace(ours))
 		}},
-	{name: "another program uses the key space", check: "neighbours", state: lockdoctor.Warning, fix: "a database of its own",
-		plant: func(t *testing.T, p *place) {
-			dbtest.ExecuteOn(t, dbtest.Conn(t, p.db), "SELECT pg_advisory_lock(42)")
-		}},
 	{name: "the socket is not found", check: "socket", state: lockdoctor.Warning, fix: "sqllock.WithSocket",
 		plant: func(t *testing.T, p *place) {
 			p.session(t, sqllock.WithSocket(func(any) net.Conn { return nil }))
@@ -238,18 +220,6 @@ var plantings = []planting{
 			p.dsn = strings.Replace(p.dsn, "connect_timeout=5&", "", 1)
 			p.reopen(t)
 		}, driver: "postgres"}, // pgx heeds its context in a handshake
-	{name: "no such database", check: "connection", state: lockdoctor.Error, fix: "Correct the user, the password or the database",
-		plant: func(t *testing.T, p *place) {
-			p.dsn = strings.Replace(p.dsn, p.name, "nowhere", 1)
-			p.reopen(t)
-		}},
-	{name: "what merely resembles PostgreSQL", check: "connection", state: lockdoctor.Error, fix: "WithLeaseTable()",
-		plant: func(t *testing.T, p *place) {
-			conn := dbtest.Conn(t, p.admin)
-			dbtest.ExecuteOn(t, conn, "SET allow_system_table_mods = on")
-			dbtest.ExecuteOn(t, conn, "ALTER FUNCTION pg_catalog.version() RENAME TO own_version")
-			dbtest.ExecuteOn(t, conn, "CREATE FUNCTION pg_catalog.version() RETURNS text LANGUAGE sql AS $$ SELECT 'CockroachDB CCL v1'::text $$")
-		}},
 }
 
 // execMode keeps pgx from preparing statements.

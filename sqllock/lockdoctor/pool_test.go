@@ -35,7 +35,7 @@ func TestFrozenServer(t *testing.T) {
 			wait func(context.Context) error
 			fix  string
 		}{
-			{func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "Check that the server responds, and that the connection string"},
+			{func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "Check that the server responds, and that the scheme"},
 			{func(context.Context) error { <-thaw; return nil }, "Check that the server runs"}, // it ignores its context
 		} {
 			db := dbtest.Hollow(tt.wait)

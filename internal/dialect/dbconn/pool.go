@@ -6,6 +6,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -106,17 +108,30 @@ func Lend(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return conn, loginFailure(err)
 }
 
-// loginFailure returns err of a login. Two SQLSTATEs mean something of their own
+// badParameter are the SQLSTATEs by which PostgreSQL rejects a parameter of the
+// connection string at a login: an unknown name, a wrong value, options that
+// cannot be read.
+var badParameter = []string{"42704", "22023", "42601"}
+
+// loginFailure returns err of a login. Some codes mean something of their own
 // there.
 func loginFailure(err error) error {
-	switch state := errcode.SQLState(err); state {
-	case errcode.Forbidden:
+	state := errcode.SQLState(err)
+	number, _, isMySQL := errcode.MySQL(err)
+	switch {
+	case state == errcode.Forbidden:
 		return dialect.Misconfigured("the role may not connect to the database: grant it CONNECT: SQLSTATE " + state)
-	case errcode.NotInState:
+	case state == errcode.NotInState:
 		return dialect.Misconfigured("the database accepts no connections: see ALTER DATABASE with ALLOW_CONNECTIONS: SQLSTATE " + state)
+	case slices.Contains(badParameter, state):
+		return dialect.Misconfigured("the server rejects a parameter of the connection string: " + parameterAdvice + ": SQLSTATE " + state)
+	case isMySQL && slices.Contains(errcode.MySQLNoSetting, number):
+		return dialect.Misconfigured("the server rejects a parameter of the connection string: " + parameterAdvice + ": error " + strconv.Itoa(int(number)))
 	}
 	return err
 }
+
+const parameterAdvice = "correct its name or its value, or leave it out if it is for another driver or pool, such as pool_max_conns"
 
 // Row scans the one row of query, which has no arguments.
 func (p *Pool) Row(ctx context.Context, query string, dest ...any) error {

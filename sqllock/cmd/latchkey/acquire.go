@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -86,7 +88,7 @@ func (r *runConfig) request(ctx context.Context, s *sqllock.Session) (*sqllock.L
 // environment returns the environment of the command. A token that was there
 // belongs to another lock.
 func (r *runConfig) environment(ctx context.Context, lock *sqllock.Lock) []string {
-	env := without(os.Environ(), tokenVariable)
+	env := slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, tokenVariable+"=") })
 	if r.shared {
 		return env
 	}

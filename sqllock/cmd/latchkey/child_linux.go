@@ -2,48 +2,219 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-const scriptShell = "/bin/sh"
+// A child is the command and its guard, as latchkey run sees them. The command
+// has a process group of its own, so that its children can be ended with it, and
+// not this program. It has the terminal while it runs, whenever this program
+// would have it.
+//
+// Invariant: the guard reaps the command only after release. Until then the
+// system keeps the number of its process group, and a signal reaches no other
+// process.
+type child struct {
+	exited    chan struct{} // closed when the command has ended
+	suspended chan struct{} // gets a token when the terminal has stopped the command
+	gone      chan struct{} // closed when the guard has ended
 
-// A job is the process group of the child. It has the terminal while it runs,
-// whenever this program would have it.
-type job struct {
+	guard    *exec.Cmd
+	socket   int
+	orders   orders
+	pid      int // of the command, and the number of its process group
+	status   syscall.WaitStatus
 	terminal bool // a person uses this program at a terminal, now or after fg
-	gate     int  // this end of the socket of the gate
+	release  func()
 }
 
-// start gives the child a process group of its own, so that its children can
-// be ended with it, and not this program. The system kills the child when this
-// program ends, however that ends. The system counts the end of the thread that
-// starts the child, and such a thread ends only if a goroutine is locked to it.
-// This program locks none.
-func (j *job) start(c *exec.Cmd) error {
-	if c.Err != nil { // there is no such command
-		return c.Err
-	}
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	j.terminal = atTerminal()
-	if j.terminal && foreground() == unix.Getpgrp() {
-		c.SysProcAttr.Foreground, c.SysProcAttr.Ctty = true, 0
-	}
-	ours, theirs, err := throughGate(c)
-	if err == nil {
-		err = c.Start()
-	}
-	_ = unix.Close(theirs)
+// startChild starts the guard, which starts the command while the lock is held.
+// It gives the guard the connection with the lock. A lock that is a row of a
+// table has none that matters.
+func startChild(w *watchedLock, from *sockets, args, env []string) (*child, error) {
+	path, err := exec.LookPath(args[0])
 	if err != nil {
-		_ = unix.Close(ours)
+		return nil, err
 	}
-	j.gate = ours
-	return err
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	// The guard gets its files under their numbers here, because a number such as 3
+	// may be that of a file which the caller passes to the command.
+	passed := []int{pair[1]}
+	_, err = unix.FcntlInt(uintptr(pair[1]), unix.F_SETFD, 0) // #nosec G115 -- it is inherited
+	if !w.rows {
+		for _, conn := range from.opened() { // those that are closed have no file
+			if fd, err := duplicate(conn); err == nil {
+				passed = append(passed, fd)
+			}
+		}
+		if len(passed) == 1 {
+			err = errors.New("the connection with the lock cannot be passed on to the guard")
+		}
+	}
+	c := &child{exited: make(chan struct{}), suspended: make(chan struct{}, 1), gone: make(chan struct{}), socket: pair[0],
+		guard: exec.Command("/proc/self/exe", guardCommand), terminal: atTerminal()} //nolint:noctx // release ends it
+	c.guard.Args[0], c.guard.Env = os.Args[0], env
+	for _, fd := range passed {
+		c.guard.Args = append(c.guard.Args, strconv.Itoa(fd))
+	}
+	c.guard.Args = append(append(c.guard.Args, "--", path), args...)
+	c.guard.Stdin, c.guard.Stdout, c.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals of a terminal do not reach it
+	if err == nil {
+		err = c.guard.Start()
+	}
+	for _, fd := range passed {
+		_ = unix.Close(fd)
+	}
+	if err != nil {
+		_ = unix.Close(c.socket)
+		return nil, err
+	}
+	c.orders.sudden = w.sudden
+	if c.terminal && foreground() == unix.Getpgrp() {
+		c.orders.inFront = 1
+	}
+	c.extend(w.killAt())
+	c.release = sync.OnceFunc(c.end)
+	first := notice{notStarted, 0}
+	heard := receive(c.socket, &first.of, &first.value)
+	c.pid = int(first.value)
+	go c.listen()
+	switch {
+	case !heard:
+		err = errGuard
+	case first.of == notStarted:
+		err = syscall.Errno(first.value) // #nosec G115
+	default:
+		return c, nil
+	}
+	c.release()
+	return nil, err
+}
+
+// end lets the guard reap the command and end. It closes c.gone.
+func (c *child) end() {
+	_ = send(c.socket, 0, 0, 0)
+	select {
+	case <-c.gone: // it has reported the status
+	case <-time.After(time.Second): // it may be frozen
+		_ = c.guard.Process.Kill()
+		<-c.gone
+	}
+	_ = c.guard.Wait()
+	_ = unix.Close(c.socket)
+}
+
+// duplicate returns another descriptor of an open connection, which a child
+// process inherits.
+func duplicate(conn net.Conn) (fd int, err error) {
+	raw, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0, unix.ENOTSOCK
+	}
+	c, err := raw.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	controlErr := c.Control(func(original uintptr) { fd, err = unix.FcntlInt(original, unix.F_DUPFD, 0) })
+	return fd, errors.Join(controlErr, err)
+}
+
+// listen acts on the notices of the guard until it has ended.
+func (c *child) listen() {
+	defer close(c.gone)
+	for {
+		var r notice
+		if !receive(c.socket, &r.of, &r.value) {
+			return
+		}
+		switch r.of {
+		case stopped:
+			select {
+			case c.suspended <- struct{}{}:
+			default:
+			}
+		case ended:
+			close(c.exited)
+		case reaped:
+			c.status = syscall.WaitStatus(r.value) // #nosec G115
+		}
+	}
+}
+
+// extend tells the guard that the lease goes on. A guard that is frozen misses
+// orders.
+func (c *child) extend(killAt time.Duration) {
+	_ = send(c.socket, int64(killAt), int64(c.orders.sudden), c.orders.inFront)
+}
+
+// wait returns the exit code of the command, which has ended.
+func (c *child) wait() int {
+	c.release()
+	c.takeTerminal()
+	return exitCode(c.status)
+}
+
+// pass gives the command a signal that this program has got. If it is the one to
+// stop, this program stops, too. The guard ends the command if that lasts for
+// longer than the lease.
+func (c *child) pass(s os.Signal) {
+	number := s.(syscall.Signal)
+	if number == syscall.SIGCONT && c.terminal && foreground() == unix.Getpgrp() { // fg, and not bg
+		giveTerminal(c.pid)
+	}
+	c.signal(number)
+	if number == syscall.SIGTSTP {
+		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+	}
+}
+
+// suspendWithIt stops this program, after the terminal has stopped the command.
+// The shell then sees a stopped job, and continues it with SIGCONT. If the shell
+// has given the terminal to this program meanwhile, the command gets it instead.
+func (c *child) suspendWithIt() {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.pid))
+	switch {
+	case !c.terminal, !bytes.Contains(text, []byte(") T ")): // it was continued since
+		return
+	case foreground() == unix.Getpgrp():
+		giveTerminal(c.pid)
+		c.signal(syscall.SIGCONT)
+		return
+	}
+	c.takeTerminal()
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+}
+
+// terminate asks the command and its process group to end. A stopped process
+// stays stopped: it would go on without the lock.
+func (c *child) terminate() { c.signal(syscall.SIGTERM) }
+
+// kill ends the command and its process group at once, also if they are stopped.
+// It returns when none of them lives, whatever became of the guard.
+func (c *child) kill() { endGroup(c.pid) }
+
+func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.pid, s) }
+
+// takeTerminal takes the terminal back, if the command has it. That of a command
+// in the background belongs to the shell, which would end without it.
+func (c *child) takeTerminal() {
+	if c.terminal && foreground() == c.pid {
+		giveTerminal(unix.Getpgrp())
+	}
 }
 
 // atTerminal reports whether a person uses this program at a terminal. No other
@@ -60,106 +231,6 @@ func foreground() int {
 		return 0
 	}
 	return group
-}
-
-// awaitExit waits for the end of the child, and leaves it to wait to reap it. It
-// notices meanwhile when the terminal stops the child.
-func (c *child) awaitExit() {
-	defer close(c.exited)
-	for {
-		var info unix.Siginfo
-		options := unix.WEXITED | unix.WNOWAIT
-		if c.job.terminal {
-			options |= unix.WSTOPPED
-		}
-		if err := unix.Waitid(unix.P_PID, c.pid(), &info, options, nil); err == unix.EINTR {
-			continue
-		} else if err != nil {
-			return
-		}
-		if info.Code != cldStopped {
-			return
-		}
-		// The stop stays until it is collected.
-		if err := unix.Waitid(unix.P_PID, c.pid(), &info, unix.WSTOPPED|unix.WNOHANG, nil); err == nil {
-			select {
-			case c.suspended <- struct{}{}:
-			default:
-			}
-		}
-	}
-}
-
-const cldStopped = 5 // CLD_STOPPED of waitid(2)
-
-// wait reaps the child, which has ended, and returns its exit code.
-func (c *child) wait() int {
-	_ = c.command.Wait()
-	c.takeTerminal()
-	return exitCode(c.command.ProcessState)
-}
-
-func exitCode(state *os.ProcessState) int {
-	status := state.Sys().(syscall.WaitStatus)
-	if status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return status.ExitStatus()
-}
-
-func (c *child) pid() int { return c.command.Process.Pid }
-
-// pass gives the child a signal that this program has got. If it is the one to
-// stop, this program stops, too. The guard ends the child if that lasts for
-// longer than the lease.
-func (c *child) pass(s os.Signal) {
-	number := s.(syscall.Signal)
-	if number == syscall.SIGCONT && c.job.terminal && foreground() == unix.Getpgrp() { // fg, and not bg
-		giveTerminal(c.pid())
-	}
-	c.signal(number)
-	if number == syscall.SIGTSTP {
-		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
-	}
-}
-
-// suspendWithIt stops this program, after the terminal has stopped the child.
-// The shell then sees a stopped job, and continues it with SIGCONT. If the shell
-// has given the terminal to this program meanwhile, the child gets it instead.
-func (c *child) suspendWithIt() {
-	switch {
-	case !c.stopped(): // it was continued since
-		return
-	case foreground() == unix.Getpgrp():
-		giveTerminal(c.pid())
-		c.signal(syscall.SIGCONT)
-		return
-	}
-	c.takeTerminal()
-	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
-}
-
-// terminate asks the child and its process group to end. A stopped process
-// stays stopped: it would go on without the lock.
-func (c *child) terminate() { c.signal(syscall.SIGTERM) }
-
-// kill ends the child and its process group at once, also if they are stopped.
-func (c *child) kill() { c.signal(syscall.SIGKILL) }
-
-func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.pid(), s) }
-
-// stopped reports whether a signal has stopped the child.
-func (c *child) stopped() bool {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.pid()))
-	return bytes.Contains(text, []byte(") T ")) // its name comes before, in parentheses
-}
-
-// takeTerminal takes the terminal back, if the child has it. That of a child in
-// the background belongs to the shell, which would end without it.
-func (c *child) takeTerminal() {
-	if c.job.terminal && foreground() == c.pid() {
-		giveTerminal(unix.Getpgrp())
-	}
 }
 
 // giveTerminal makes group the one that reads from the terminal. A process in

@@ -3,17 +3,13 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"io/fs"
 	"net"
-	"net/url"
 	"os"
-	"regexp"
-	"strings"
+	"sync"
 
-	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/urfave/cli/v3"
-	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
 // databaseVariable is the environment variable with the address of the database.
@@ -39,8 +35,9 @@ type database struct {
 }
 
 // open opens the database that --db or DATABASE_URL names. It does not connect.
-// No error holds the address, because it may hold a password. With creates a file
-// of SQLite that does not exist is made.
+// No error holds a part of the address, because it may hold a password. With
+// creates a file of SQLite that does not exist is made. The driver would always
+// make it, and an empty database has no lock and no fault.
 func open(c *cli.Command, creates bool) (*database, error) {
 	address := c.String("db")
 	if address == "" {
@@ -50,90 +47,42 @@ func open(c *cli.Command, creates bool) (*database, error) {
 		return nil, exit(exitUsage, "there is no database: set %s, or pass --db", databaseVariable)
 	}
 	db, err := openAddress(address, c.Bool(leaseTableFlag))
-	if err == nil && !creates && isMissing(db.file) {
+	if err != nil || creates || db.file == "" {
+		return db, err
+	}
+	if _, err := os.Stat(db.file); errors.Is(err, fs.ErrNotExist) {
 		_ = db.Close()
 		return nil, exit(exitNoDatabase, "there is no such file of SQLite: latchkey run makes it, or its path is mistyped")
 	}
-	return db, err
+	return db, nil
 }
 
-// openAddress opens the database of an address. The scheme decides on the
-// driver. The driver's own form is accepted, too. With pooled the driver of
-// PostgreSQL prepares no statements, so that a transaction pooler may be there.
-func openAddress(address string, pooled bool) (*database, error) {
-	d := &database{sockets: &sockets{}}
-	scheme, _, _ := strings.Cut(address, ":")
-	var err error
-	switch {
-	case scheme == "postgres", scheme == "postgresql", postgresSettings.MatchString(address):
-		err = d.openPostgres(address, pooled)
-	case scheme == "mysql", scheme == "mariadb":
-		var u *url.URL
-		if u, err = url.Parse(address); err == nil {
-			err = d.openMySQL(mysqlDSN(u))
-		}
-	case mysqlAddress.MatchString(address):
-		err = d.openMySQL(address)
-	case scheme == "file":
-		d.file = fileOf(address)
-		d.DB, err = sql.Open("sqlite", address)
-	case sqlitePath(address) != "":
-		err = d.openSQLite(sqlitePath(address))
-	default:
-		err = os.ErrInvalid
-	}
-	if err != nil { // its text may quote the address
-		return nil, exit(exitConfig, "the address of the database is not understood: it may be "+
-			"postgres://user:password@host:port/database, mysql://user:password@host:port/database or sqlite:/path/to/file")
-	}
-	return d, nil
-}
-
-var (
-	postgresSettings = regexp.MustCompile(`^\s*\w+\s*=`)     // host=… dbname=…
-	mysqlAddress     = regexp.MustCompile(`@\w*\([^()]*\)/`) // user:password@tcp(host:port)/database
-)
-
-func (d *database) openPostgres(address string, pooled bool) error {
-	config, err := pgx.ParseConfig(address)
-	if err != nil {
-		return err
-	}
-	config.DialFunc = d.sockets.remember(config.DialFunc)
-	if pooled {
-		config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	}
-	d.DB = stdlib.OpenDB(*config)
-	return nil
-}
-
-func (d *database) openMySQL(dsn string) error {
-	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		return err
-	}
-	config.Logger = &mysql.NopLogger{} // its lines name hosts
-	config.DialFunc = d.sockets.remember((&net.Dialer{}).DialContext)
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		return err
-	}
-	d.DB = sql.OpenDB(connector)
-	return nil
-}
-
-// mysqlDSN returns the driver's form of mysql://…. Parameters go to the driver.
-func mysqlDSN(u *url.URL) string {
-	config := mysql.NewConfig()
-	config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
-	config.User = u.User.Username()
-	config.Passwd, _ = u.User.Password()
-	config.Params = map[string]string{}
-	for name := range u.Query() {
-		config.Params[name] = u.Query().Get(name)
-	}
-	return config.FormatDSN()
+// sockets are the network connections that a driver has opened.
+type sockets struct {
+	mu  sync.Mutex // protects all
+	all []net.Conn
 }
 
 // dial opens a network connection, as a driver does.
 type dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// remember returns d, and keeps each connection that it opens. The driver gets
+// the connection itself, since a Session looks for the socket under it.
+func (s *sockets) remember(d dial) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := d(ctx, network, address)
+		if err == nil {
+			s.mu.Lock()
+			s.all = append(s.all, conn)
+			s.mu.Unlock()
+		}
+		return conn, err
+	}
+}
+
+// opened returns the connections, those included that have been closed.
+func (s *sockets) opened() []net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
+}

@@ -43,6 +43,9 @@ func doctorCommand() *cli.Command {
 			if err != nil {
 				return exit(exitNoDatabase, "the checks took too long: %w", err)
 			}
+			for i, check := range report.Checks {
+				report.Checks[i].Reason, report.Checks[i].Fix = forCommand(check.Reason), forCommand(check.Fix)
+			}
 			text := report.String()
 			if c.Bool("json") {
 				encoded, err := json.MarshalIndent(report, "", "  ")

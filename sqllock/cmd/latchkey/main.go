@@ -22,11 +22,8 @@ import (
 )
 
 func main() {
-	switch {
-	case len(os.Args) == 2 && os.Args[1] == guardCommand:
-		os.Exit(beGuard())
-	case len(os.Args) > 4 && os.Args[1] == gateCommand:
-		os.Exit(beGate(os.Args[2:]))
+	if len(os.Args) > 1 && os.Args[1] == guardCommand {
+		os.Exit(beGuard(os.Args[2:]))
 	}
 	os.Exit(execute(os.Args))
 }
@@ -41,11 +38,30 @@ func execute(args []string) int {
 	return codeOf(err)
 }
 
-// report prints a line about the program itself to its standard error. Errors
-// of sqllock say so; here the program's name stands for that.
+// report prints a line about the program itself to its standard error.
 func report(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "latchkey: %s\n", strings.ReplaceAll(fmt.Sprintf(format, args...), "sqllock: ", ""))
+	fmt.Fprintf(os.Stderr, "latchkey: %s\n", forCommand(fmt.Sprintf(format, args...)))
 }
+
+// forCommand returns a text of the library in words for a person at the command
+// line: with the options of this program, and without what needs a program.
+func forCommand(text string) string { return commandWords.Replace(text) }
+
+var commandWords = strings.NewReplacer(
+	"sqllock: ", "", // the program's name stands for it
+	", or use PerTx", "",
+	", or WithDialect(sqllock.PostgreSQL) for a system known to implement session-level advisory locks", "",
+	"pass WithDialect(sqllock.PostgreSQL) only for a system known to implement session-level advisory locks", "pass --lease-table",
+	"pass WithDialect(sqllock.MySQL) if you are sure", "use MySQL or MariaDB itself",
+	"WithLeaseTable()", "--lease-table",
+	"WithLeaseTable is for PostgreSQL's SQL", "--lease-table is for PostgreSQL's SQL",
+	", or pass WithSchema if you trust the owner", ", or pass --schema if you trust the owner",
+	"pass it with WithSchema", "pass it with --schema",
+	"no Session was given (WithSession)", "a Session is examined by its own process",
+	"no namespace was given (WithKeyedNamespace)", "only a process that has the secret can ask",
+	"Run lockwatch.Watch in one process, which removes them, or:", "Let one process of the service remove them (lockwatch.Watch), or:",
+	", or use sqllock.NewMemory for one process", "",
+)
 
 // program returns the command line.
 func program() *cli.Command {
@@ -57,10 +73,13 @@ func program() *cli.Command {
 		HideHelpCommand:                 true,
 		Suggest:                         true,
 		UseShortOptionHandling:          true,
-		Flags:                           []cli.Flag{databaseFlag()},
+		Flags:                           []cli.Flag{databaseFlag(), &cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
 		Commands:                        []*cli.Command{runCommand(), psCommand(), doctorCommand(), uiCommand(), keyCommand(), versionCommand()},
 		ExitErrHandler:                  func(context.Context, *cli.Command, error) {}, // execute prints and returns
 		Action: func(_ context.Context, c *cli.Command) error {
+			if c.Bool("version") {
+				return printVersion(c)
+			}
 			if c.Args().Present() {
 				return exit(exitUsage, "there is no command %q: see latchkey --help", c.Args().First())
 			}
@@ -84,16 +103,18 @@ func markUsageErrors(c *cli.Command) {
 
 func versionCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "version",
-		Usage: "print the version",
-		Action: func(_ context.Context, c *cli.Command) error {
-			version, goVersion := "(unknown)", ""
-			if build, ok := debug.ReadBuildInfo(); ok {
-				version, goVersion = build.Main.Version, build.GoVersion
-			}
-			return print(c.Root().Writer, "latchkey %s %s\n", version, goVersion)
-		},
+		Name:   "version",
+		Usage:  "print the version",
+		Action: func(_ context.Context, c *cli.Command) error { return printVersion(c) },
 	}
+}
+
+func printVersion(c *cli.Command) error {
+	version, goVersion := "(unknown)", ""
+	if build, ok := debug.ReadBuildInfo(); ok {
+		version, goVersion = build.Main.Version, build.GoVersion
+	}
+	return print(c.Root().Writer, "latchkey %s %s\n", version, goVersion)
 }
 
 // print writes to w. An error says that the reader has gone.

@@ -32,16 +32,10 @@ func TestMain(m *testing.M) {
 		os.Exit(work(os.Args[2:]))
 	}
 	bound.Lengthen()
-	if filepath.Base(os.Args[0]) == "latchkey" || isPart(os.Args[1:]) {
+	if filepath.Base(os.Args[0]) == "latchkey" {
 		main()
 	}
 	os.Exit(testMain(m))
-}
-
-// isPart reports whether args are those of a guard or a gate. A test that
-// starts one in its own process is not called latchkey.
-func isPart(args []string) bool {
-	return len(args) > 0 && (args[0] == guardCommand || args[0] == gateCommand)
 }
 
 func testMain(m *testing.M) (code int) {

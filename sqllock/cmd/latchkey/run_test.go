@@ -284,13 +284,6 @@ func TestDoctor(t *testing.T) {
 		}
 		start(t, address, "doctor", "--locks", "10").wantCode(64)
 	})
-	t.Run("away", func(t *testing.T) {
-		p := start(t, "postgres://u:hunter2@127.0.0.1:1/x?sslmode=disable", "doctor")
-		p.wantCode(2)
-		if strings.Contains(p.rest()+p.said(), "hunter2") {
-			t.Error("it printed the password")
-		}
-	})
 }
 
 // The page is on loopback. It ends with a signal, also while it is viewed.

@@ -7,11 +7,13 @@ import (
 	"syscall"
 )
 
-// endingSignals end this program unless it catches them.
-var endingSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
+var (
+	// endingSignals end this program unless it catches them.
+	endingSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
 
-// passedSignals are passed on to the command as well.
-var passedSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT}
+	// passedSignals are passed on to the command as well.
+	passedSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT}
+)
 
 func signalNumber(s os.Signal) int { return int(s.(syscall.Signal)) }
 

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -23,50 +26,55 @@ func runUnderLock(parent context.Context, db *database, r *runConfig) error {
 		return err
 	}
 	defer session.Close()
-	g, err := startGuard()
-	if err != nil {
-		return exit(exitSystem, "no process can be started: %w", err)
-	}
-	defer g.release()
 	lock, err := r.acquire(ctx, session)
 	if err != nil {
 		return err
 	}
-	defer lock.Unlock() //nolint:errcheck // a second call; finish reports the first
+	defer lock.Unlock() //nolint:errcheck // a second call; the end of a command reports the first
 
 	w := newWatchedLock(session, lock, r)
 	env := r.environment(ctx, lock)
-	if err := g.hold(w, db.sockets); err != nil {
-		return exit(exitSystem, "the guard cannot have the connection of the lock: %w", err)
-	}
-	if err := w.delay(ctx, g); err != nil {
+	if err := w.delay(ctx); err != nil {
 		return err
 	}
 	if err := stopWaiting(); err != nil {
 		return err
 	}
 	r.say("executing %s", r.command[0])
-	child, err := startChild(r.command, env)
-	if err != nil {
-		return exit(exitCodeOfStart(err), "failed to execute %s: %w", r.command[0], reason(err))
+	c, err := startChild(w, db.sockets, r.command, env)
+	switch {
+	case errors.Is(err, errGuard):
+		return exit(exitLost, "the lock was lost before the command began: %w", err)
+	case err != nil:
+		return notRun(r.command[0], err)
 	}
-	if err := g.protect(child); err != nil {
-		w.lost = errGuard
-		child.kill()
-	}
-	w.supervise(child, signals, g)
-	g.release() // before the child is reaped: its process group could be another's then
-	code := child.wait()
-	if err := child.job.refused(); err != nil && w.lost == nil {
-		return exit(exitCodeOfStart(err), "failed to execute %s: %w", r.command[0], err)
-	}
-	if unlockErr := lock.Unlock(); w.lost == nil && errors.Is(unlockErr, sqllock.ErrLost) {
+	defer c.release()
+	w.supervise(c, signals)
+	code := c.wait()
+	if err := lock.Unlock(); w.lost == nil && errors.Is(err, sqllock.ErrLost) {
 		return exit(exitLost, "the lock was lost before the command ended: another one may have run at the same time")
 	}
 	if w.lost != nil {
 		return exit(exitLost, "the lock was lost, and the command was ended (%w)", w.lost)
 	}
 	return silent(code)
+}
+
+// notRun returns the error of a command that was not executed. It has what the
+// system said.
+func notRun(command string, err error) error {
+	code := exitNotRun
+	var path *fs.PathError
+	var program *exec.Error
+	switch {
+	case errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EAGAIN):
+		code = exitSystem
+	case errors.As(err, &path): // its text has the path once more
+		err = path.Err
+	case errors.As(err, &program):
+		err = program.Err
+	}
+	return exit(code, "failed to execute %s: %w", command, err)
 }
 
 // A watchedLock is the lock of a command, and what is known of its lease.
@@ -115,25 +123,16 @@ func (w *watchedLock) renew() bool {
 func (w *watchedLock) killAt() time.Duration { return w.giveUpAt + w.margin }
 
 // delay waits for --lock-delay. A holder whose connection was cut has ended its
-// command by then. The guard learns meanwhile that the lease goes on.
-func (w *watchedLock) delay(ctx context.Context, g *guard) error {
-	timer, beat := time.NewTimer(w.start), w.newBeat()
-	defer timer.Stop()
-	defer beat.Stop()
-	for waiting := true; waiting; {
-		select {
-		case <-timer.C:
-			waiting = false
-		case <-beat.C:
-		case <-g.gone:
-			return exit(exitLost, "the lock was lost before the command began: %w", errGuard)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if !w.renew() {
-			return exit(exitLost, "the lock was lost before the command began: %w", w.lock.Err())
-		}
-		g.extend(w.killAt())
+// command by then.
+func (w *watchedLock) delay(ctx context.Context) error {
+	select {
+	case <-time.After(w.start):
+	case <-w.lock.Context().Done():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !w.renew() {
+		return exit(exitLost, "the lock was lost before the command began: %w", w.lock.Err())
 	}
 	return nil
 }
@@ -143,50 +142,46 @@ func (w *watchedLock) newBeat() *time.Ticker {
 	return time.NewTicker(max(w.lease/40, 10*time.Millisecond))
 }
 
-// supervise returns when the child has ended. It passes signals on, and ends the
-// child if the lock is lost.
-func (w *watchedLock) supervise(child *child, signals *signals, g *guard) {
+// supervise returns when the command has ended. It passes signals on, and ends
+// the command if the lock is lost.
+func (w *watchedLock) supervise(c *child, signals *signals) {
 	beat := w.newBeat()
 	defer beat.Stop()
-	ended := w.lock.Context().Done()
+	lockEnded, guardGone := w.lock.Context().Done(), c.gone
 	var kill <-chan time.Time
 	for {
 		var lost error
 		select {
-		case <-child.exited:
+		case <-c.exited:
 			if w.lost != nil {
-				child.kill() // what is left of its process group
+				c.kill() // what is left of its process group
 			}
+			return
+		case <-kill:
+			c.kill()
 			return
 		case s := <-signals.c:
 			if isContinue(s) && w.lost == nil && !w.renew() {
 				lost = w.lock.Err() // lost while it was stopped: it must not go on
 				break
 			}
-			child.pass(s)
-			continue
-		case <-child.suspended:
-			child.suspendWithIt()
-			continue
+			c.pass(s)
+		case <-c.suspended:
+			c.suspendWithIt()
 		case <-beat.C:
 			if w.lost == nil && !w.renew() {
 				lost = w.lock.Err()
 				break
 			}
-			g.extend(w.killAt())
-			continue
-		case <-ended:
+			c.extend(w.killAt())
+		case <-lockEnded:
 			lost = w.lock.Err()
-		case <-g.gone:
-			g.gone = nil
+		case <-guardGone:
 			lost = errGuard
-		case <-kill:
-			child.kill()
-			continue
 		}
-		if w.lost == nil {
-			w.lost, ended = lost, nil
-			child.terminate()
+		if lost != nil && w.lost == nil {
+			w.lost, lockEnded, guardGone = lost, nil, nil
+			c.terminate()
 			kill = time.After(w.grace())
 		}
 	}

@@ -12,38 +12,19 @@ import (
 
 const scriptShell = "/bin/sh"
 
-// A job says whether the child is a process group of its own. At a terminal it
+// A job says whether the command is a process group of its own. At a terminal it
 // stays in this program's group, so that it may read, and gets the terminal's
 // signals itself.
 type job struct{ terminal bool }
 
-func (j *job) start(c *exec.Cmd) error {
+func (j *job) prepare(c *exec.Cmd) {
 	_, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
 	j.terminal = err == nil
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: !j.terminal}
-	return c.Start()
 }
 
-func (j *job) refused() error { return nil }
-
-// awaitExit waits for the end of the child.
-func (c *child) awaitExit() {
-	_ = c.command.Wait()
-	close(c.exited)
-}
-
-// wait returns the exit code of the child, which has ended.
-func (c *child) wait() int {
-	<-c.exited
-	status := c.command.ProcessState.Sys().(syscall.WaitStatus)
-	if status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return status.ExitStatus()
-}
-
-// pass gives the child a signal that this program has got. Those of a terminal
-// the child has got, too.
+// pass gives the command a signal that this program has got. Those of a terminal
+// the command has got, too.
 func (c *child) pass(s os.Signal) {
 	switch s {
 	case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGWINCH:
@@ -59,11 +40,12 @@ func (c *child) pass(s os.Signal) {
 	}
 }
 
-func (c *child) suspendWithIt() {}
-
 func (c *child) terminate() { c.signal(syscall.SIGTERM) }
 
-func (c *child) kill() { c.signal(syscall.SIGKILL) }
+func (c *child) kill() {
+	c.signal(syscall.SIGKILL)
+	<-c.exited
+}
 
 func (c *child) signal(s syscall.Signal) {
 	if c.job.terminal {

@@ -1,0 +1,144 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// childrenOf returns the process ids of the children of a process.
+func childrenOf(pid int) (children []int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task)
+		for _, child := range strings.Fields(string(text)) {
+			number, _ := strconv.Atoi(child)
+			children = append(children, number)
+		}
+	}
+	return children
+}
+
+// A lock delay may be longer than the lease: the guard learns meanwhile that
+// the lease goes on.
+func TestLongDelayLongerThanLease(t *testing.T) {
+	t.Parallel()
+	start(t, pgtest.Database(t), "run", "--lease", "5s", "--lock-delay", "6s", "a:b", "true").wantCode(0)
+}
+
+// The command has the files of the caller under their numbers, and no socket: it
+// could keep the lock's connection open, or speak to the guard.
+func TestFilesOfTheCommand(t *testing.T) {
+	t.Parallel()
+	p := startProgram(t, []string{databaseVariable + "=" + pgtest.Database(t)},
+		"sh", "-c", `exec 3</dev/zero 5</dev/full; exec "$@"`, "sh", latchkeyPath, "run", "a:b", "sh", "-c", "echo $$; cat")
+	pid := p.line()
+	want := map[string]string{"3": "/dev/zero", "5": "/dev/full"}
+	files, err := os.ReadDir("/proc/" + pid + "/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		got, _ := os.Readlink("/proc/" + pid + "/fd/" + file.Name())
+		if strings.HasPrefix(got, "socket:") {
+			t.Errorf("file %s of the command is a socket", file.Name())
+		}
+		if got == want[file.Name()] {
+			delete(want, file.Name())
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("the command has not got %v", want)
+	}
+}
+
+// A signal that comes while latchkey gets ready ends it, also if the command
+// would start at this moment.
+func TestSignalRightBeforeTheCommand(t *testing.T) {
+	t.Parallel()
+	s := &signals{c: make(chan os.Signal, 1)}
+	defer s.stop()
+	ctx, release := s.endOn(t.Context())
+	s.c <- syscall.SIGTERM
+	<-ctx.Done()
+	if err := release(); codeOf(err) != 128+int(syscall.SIGTERM) {
+		t.Errorf("release returns %v, want the exit code of the signal", err)
+	}
+	if err := release(); codeOf(err) != 128+int(syscall.SIGTERM) {
+		t.Errorf("the second call returns %v", err)
+	}
+	_, release = s.endOn(t.Context())
+	if err := release(); err != nil {
+		t.Errorf("without a signal: %v", err)
+	}
+}
+
+// A person cannot start a guard.
+func TestGuardOfAPerson(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"", "0", "77 -- /bin/true true", "x -- /bin/true true", "-- /bin/true true"} {
+		c := exec.Command(latchkeyPath, append([]string{guardCommand}, strings.Fields(args)...)...)
+		if out, _ := c.CombinedOutput(); c.ProcessState.ExitCode() != exitUsage {
+			t.Errorf("arguments %q: exit code %d, %s", args, c.ProcessState.ExitCode(), out)
+		}
+	}
+}
+
+// A command does not begin under a guard that could not be given the connection
+// of the lock. The connection here has no descriptor.
+func TestGuardWithoutTheConnection(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	if _, err := startChild(new(watchedLock), &sockets{all: []net.Conn{here}}, []string{"true"}, nil); err == nil {
+		t.Error("the guard is said to have a connection")
+	}
+}
+
+// The guard keeps no file of the command open but that of errors.
+func TestGuardIsBare(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, pgtest.Database(t))
+	p, _ := f.hold("stay")
+	guard := guardOf(t, p)
+	lockertest.Eventually(t, "the guard has closed its input and output", func() bool {
+		in, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", guard))
+		out, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/1", guard))
+		return in == os.DevNull && out == os.DevNull
+	})
+}
+
+// A process that has ended does not live, also if its parent does not reap it, as
+// in a container without an init. So the lock of a killed latchkey is free as soon
+// as the guard has ended its command.
+func TestUnreapedProcessDoesNotLive(t *testing.T) {
+	t.Parallel()
+	c := exec.Command("cat")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if _, err := c.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Wait() }()
+	if !lives(c.Process.Pid) {
+		t.Error("a process that runs does not live")
+	}
+	endGroup(c.Process.Pid)
+	lockertest.Eventually(t, "the process does not live", func() bool { return !lives(c.Process.Pid) })
+	if err := syscall.Kill(-c.Process.Pid, 0); err != nil {
+		t.Errorf("it was reaped: %v", err)
+	}
+}
