@@ -142,29 +142,6 @@ func ExampleMiddleware_Handler_incorrect() {
 	// both run
 }
 
-// In a framework with middleware of its own, Acquire and Reject do what Handler
-// does.
-func ExampleMiddleware_Acquire() {
-	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lock, err := m.Acquire(r)
-		if err != nil {
-			m.Reject(w, r, err)
-			return
-		}
-		defer lock.Unlock()
-		ctx, cancel := lock.Bind(r.Context())
-		defer cancel()
-		fmt.Println("work, told to stop:", r.WithContext(ctx).Context().Err() != nil)
-	})
-	call(authenticate("user-1", h), "/export")
-	call(h, "/export") // nobody
-	// Output:
-	// work, told to stop: false
-	// 200 OK
-	// 400 Bad Request
-}
-
 // A KeyFunc can look the id up, and exempt some requests from the limit.
 func ExampleKeyFunc_bypass() {
 	perTenant := func(r *http.Request) (string, error) {

@@ -117,7 +117,7 @@ func TestMisusePanics(t *testing.T) {
 		"Join nil":     func() { httpmw.Join(key, nil) },
 		"RemoteIP":     func() { httpmw.RemoteIP(netipZero) },
 		"one lock of a stack": func() {
-			_, _ = stacks["three levels"].over(sqllock.NewMemory()).Acquire(request("/", user+": ada"))
+			_, _ = stacks["three levels"].over(sqllock.NewMemory()).AcquireAll(request("/", user+": ada"))
 		},
 	}
 	for name, misuse := range tests {

@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 
-	"github.com/latchkey-go/latchkey/internal/places"
-	"github.com/latchkey-go/latchkey/internal/rejection"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -20,11 +18,11 @@ const blankType = "about:blank"
 // details say to a person what is wrong and what to do. Those of the reasons
 // for which mayTryAgain holds are followed by the time to wait.
 var details = [reasons]string{
-	badKey:      rejection.NoKey,
-	ended:       rejection.Ended,
+	badKey:      admission.NoKeyDetail,
+	ended:       admission.EndedDetail,
 	unavailable: "The lock service is unavailable.",
 	interrupted: "The request was interrupted, and may have had effects.",
-	fault:       rejection.Fault,
+	fault:       admission.FaultDetail,
 }
 
 // busyDetail is the default detail of busy. It names the limit and its size.
@@ -91,7 +89,7 @@ func (p problem) body(seconds int64) []byte {
 // makeProblems makes the problems that are the same for every request.
 func (m *Middleware) makeProblems() {
 	for why := range reason(reasons) {
-		m.problems[why] = newProblem(m.status(why), blankType, "", details[why], why.mayTryAgain())
+		m.problems[why] = newProblem(m.status(why), blankType, "", details[why], mayTryAgain(why))
 	}
 	m.problems[busy] = m.busyProblem(someFull)
 	for _, level := range m.levels {
@@ -115,7 +113,7 @@ func (m *Middleware) busyProblem(detail string) problem {
 // problemFor returns the problem of why, the reason of err.
 func (m *Middleware) problemFor(why reason, err error) problem {
 	if why == badKey || why == chosen {
-		if own := (*rejection.Error)(nil); errors.As(err, &own) {
+		if own := (*admission.Response)(nil); errors.As(err, &own) {
 			return newProblem(own.Status, blankType, "", own.Detail, own.TryAgain)
 		}
 	}
@@ -128,7 +126,7 @@ func (m *Middleware) problemFor(why reason, err error) problem {
 // problemOfFull returns the problem of err, of the reason busy. With
 // [ratelimit.WithLimit] each id may have another.
 func (m *Middleware) problemOfFull(err error) problem {
-	i, size := m.full(err)
+	i, size, _ := m.gate.Full(err)
 	switch {
 	case i < 0:
 		return m.problems[busy]
@@ -136,18 +134,4 @@ func (m *Middleware) problemOfFull(err error) problem {
 		return m.busyProblem(busyDetail(m.levels[i].Limiter, size))
 	}
 	return m.fullLevels[i]
-}
-
-// full returns the index of the level that err, of the reason busy, names, and
-// how many requests the level admits. A single level is the one. If err names
-// none of several, i is -1.
-func (m *Middleware) full(err error) (i, size int) {
-	full := places.Full(err)
-	if len(m.levels) > 1 {
-		i = slices.IndexFunc(m.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace })
-	}
-	if i >= 0 {
-		size = cmp.Or(full.Limit, m.levels[i].Limiter.Limit())
-	}
-	return i, size
 }

@@ -4,14 +4,13 @@
 //	                                       internal/session → internal/keytable
 //
 // sqllock speaks to the key table, too. internal/session and ratelimit count by
-// internal/histogram. httpmw and grpcmw share internal/joinkey, internal/places
-// and internal/wiring. They call ratelimit, and ratelimit calls sqllock, by
-// internal/inside beyond the exported names. ratelimit reports to httpmw by
-// internal/waiting. grpcmw and grpcmw/connectmw share internal/rpclimit.
+// internal/histogram. httpmw, grpcmw and grpcmw/connectmw share
+// internal/admission, and the last two internal/rpclimit. They call ratelimit,
+// and ratelimit calls sqllock, by internal/inside beyond the exported names.
 // internal/session and internal/dialect/dbconn look at sockets by internal/peek.
 // httpmw/idempotency is in front of httpmw.
-// The two share internal/handoff and internal/rejection. Only idempotency reads
-// the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
+// Only idempotency reads the error codes of databases, by internal/dialect/errcode
+// (docs/decisions/0015).
 // ratelimit/otellatchkey, ratelimit/promlatchkey and sqllock/pgxlatchkey use public
 // packages only, so that a program may combine any of their versions
 // (docs/decisions/0029).
@@ -44,6 +43,7 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 // stand without the module's path. A package that is not listed may import
 // anything that offence does not forbid.
 var mayImport = map[string][]string{
+	"internal/admission":        {"ratelimit", "sqllock", "internal/inside"},
 	"internal/bound":            {},
 	"internal/dialect/errcode":  {},
 	"internal/dialect":          {"internal/dialect/errcode"},
@@ -66,18 +66,15 @@ var mayImport = map[string][]string{
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 	},
-	"internal/handoff":   {"sqllock"},
 	"internal/histogram": {},
 	"internal/inside":    {"internal/keytable"},
-	"internal/joinkey":   {},
 	"internal/keytable":  {},
 	"internal/peek":      {},
-	"internal/places":    {"ratelimit", "sqllock", "internal/inside"},
-	"internal/rejection": {},
 	"internal/rpclimit": {
 		"ratelimit",
 		"sqllock",
-		"internal/places",
+		"internal/admission",
+		"internal/inside",
 		"google.golang.org/genproto/googleapis/rpc",
 		"google.golang.org/protobuf",
 	},
@@ -93,8 +90,6 @@ var mayImport = map[string][]string{
 		"internal/peek",
 	},
 	"internal/subprocess": {},
-	"internal/waiting":    {},
-	"internal/wiring":     {},
 	"sqllock": {
 		"internal/bound", // longer bounds in tests
 		"internal/dialect",
@@ -146,7 +141,7 @@ var mayImport = map[string][]string{
 	"sqllock/pgxlatchkey": {"sqllock", "github.com/jackc/pgx"}, // for users of pgx's own interface
 	"sqllock/shard":       {"internal/inside", "sqllock"},
 	"sqllock/watermark":   {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
-	"ratelimit":           {"sqllock", "internal/inside", "internal/histogram", "internal/waiting"},
+	"ratelimit":           {"sqllock", "internal/inside", "internal/histogram"},
 	"ratelimit/otellatchkey": {
 		"ratelimit",
 		"sqllock",
@@ -161,17 +156,7 @@ var mayImport = map[string][]string{
 		"sqllock/lockwatch",
 		"github.com/prometheus/client_golang/prometheus",
 	},
-	"httpmw": {
-		"internal/inside",
-		"ratelimit",
-		"sqllock",
-		"internal/handoff",
-		"internal/joinkey",
-		"internal/places",
-		"internal/rejection",
-		"internal/waiting",
-		"internal/wiring",
-	},
+	"httpmw": {"ratelimit", "sqllock", "internal/admission"},
 	"httpmw/idempotency": {
 		"internal/inside",
 		"httpmw",
@@ -182,31 +167,22 @@ var mayImport = map[string][]string{
 		"internal/dialect/choose",
 		"internal/dialect/dbconn",
 		"internal/dialect/errcode",
-		"internal/handoff",
-		"internal/joinkey",
-		"internal/rejection",
-		"internal/wiring",
+		"internal/admission",
 	},
 	"grpcmw": {
 		"ratelimit",
-		"sqllock",
-		"internal/inside",
-		"internal/joinkey",
-		"internal/places",
+		"internal/admission",
 		"internal/rpclimit",
-		"internal/wiring",
+		"google.golang.org/genproto/googleapis/rpc",
 		"google.golang.org/grpc",
 		"google.golang.org/protobuf",
 		"github.com/grpc-ecosystem/go-grpc-middleware/v2",
 	},
 	"grpcmw/connectmw": {
 		"ratelimit",
-		"sqllock",
-		"internal/inside",
-		"internal/joinkey",
-		"internal/places",
+		"internal/admission",
 		"internal/rpclimit",
-		"internal/wiring",
+		"google.golang.org/genproto/googleapis/rpc",
 		"connectrpc.com/connect",
 	},
 }

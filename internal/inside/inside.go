@@ -61,16 +61,23 @@ func IsDetached(d *Detachable) bool { return d.detached.Load() }
 
 // Limit is in a ratelimit.Limiter.
 type Limit struct {
-	refuse  func(ctx context.Context, err error) error
-	carried func(ctx context.Context, id string) bool
+	refuse     func(ctx context.Context, err error) error
+	carried    func(ctx context.Context, id string) bool
+	acquireAll any // an acquireAll
 }
+
+// An acquireAll is ratelimit.AcquireAll, which calls waits before it waits.
+// Level is that of ratelimit, which this package cannot import.
+type acquireAll[Level, Locks any] = func(ctx context.Context, levels []Level, waits func()) (Locks, error)
 
 // A limiter is a *ratelimit.Limiter.
 type limiter interface{ limit() *Limit }
 
 // LimitBy returns the Limit of a Limiter with these methods.
-func LimitBy(refuse func(context.Context, error) error, carried func(context.Context, string) bool) Limit {
-	return Limit{refuse, carried}
+func LimitBy[Level, Locks any](
+	refuse func(context.Context, error) error, carried func(context.Context, string) bool, all acquireAll[Level, Locks],
+) Limit {
+	return Limit{refuse, carried, all}
 }
 
 func (l *Limit) limit() *Limit { return l }
@@ -88,3 +95,9 @@ func Refuse(ctx context.Context, l limiter, err error) error { return l.limit().
 // Locks are compared by their keys, so a lock of another Limiter or Locker
 // counts. A lock of a dry run is not carried. Carried needs no query.
 func Carried(ctx context.Context, l limiter, id string) bool { return l.limit().carried(ctx, id) }
+
+// AcquireAll is ratelimit.AcquireAll for levels, of which l is one. It calls
+// waits once, right before the request begins to wait.
+func AcquireAll[Level, Locks any](ctx context.Context, l limiter, levels []Level, waits func()) (Locks, error) {
+	return l.limit().acquireAll.(acquireAll[Level, Locks])(ctx, levels, waits)
+}

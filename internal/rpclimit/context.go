@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/latchkey-go/latchkey/internal/places"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -12,25 +12,26 @@ import (
 // handler has taken the context. It carries the locks once there are any, and
 // ends on the loss of one.
 type streamContext struct {
-	context.Context // the stream's, with a cancel of its own
+	context.Context                 // the stream's, with a cancel of its own
+	around          context.Context // the stream's
 	cancel          context.CancelCauseFunc
 	bound           atomic.Pointer[boundLocks] // nil until there are locks
 }
 
 // boundLocks are locks with the context that their Bind gave.
 type boundLocks struct {
-	held places.Held
+	held admission.Held
 	ctx  context.Context
 }
 
 func newStreamContext(parent context.Context) *streamContext {
 	ctx, cancel := context.WithCancelCause(parent)
-	return &streamContext{Context: ctx, cancel: cancel}
+	return &streamContext{Context: ctx, around: parent, cancel: cancel}
 }
 
 // carry binds c to held. It returns what c carries now. The lock of a dry run is
 // not in c, which does not depend on it. unbind undoes carry.
-func (c *streamContext) carry(held places.Held) (carried places.Held, unbind func()) {
+func (c *streamContext) carry(held admission.Held) (carried admission.Held, unbind func()) {
 	ctx, cancel := held.Bind(c.Context)
 	c.bound.Store(&boundLocks{held, ctx})
 	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
