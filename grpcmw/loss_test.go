@@ -26,7 +26,7 @@ func TestLossEndsHandler(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		session, db := dbtest.Session(t, driver, dsn), dbtest.Open(t, driver, dsn)
 		for i, kind := range kinds {
-			levels := stack{1 + 2*(i%2), sources[i/2].key}
+			levels := stack{1 + 2*(i%2), sources[i%2].key}
 			s := &service{work: func(ctx context.Context) error {
 				if ctx.Err() != nil {
 					return errors.New("ended before the loss")
@@ -64,7 +64,7 @@ func TestLossEndsMessages(t *testing.T) {
 		{"in earnest, told to stop before", []ratelimit.Option{ratelimit.WithMaxHold(1)}, codes.Aborted},
 		{"dry run", []ratelimit.Option{ratelimit.WithDryRun()}, codes.OK},
 	} {
-		for source, key := range map[string]grpcmw.KeyFunc{"at the start": constant("alice"), "first message": inMessage} {
+		for source, key := range map[string]grpcmw.KeyFunc{"at the start": constant("alice"), "first message": grpcmw.Field("response_status.message")} {
 			for at, ns := range three {
 				lost, message := sqllock.NewMemory(), new(pb.StreamingOutputCallRequest)
 				levels := levelsWith(sqllock.NewMemory(), -1)

@@ -57,10 +57,11 @@ func (g *Guard[C]) rejection(ctx context.Context, err error) *Status {
 		if t := (*told)(nil); errors.As(err, &t) {
 			s.Text = t.Error()
 		}
-	case why == admission.Ended && errors.Is(ended, context.DeadlineExceeded):
-		s.Code, s.Text = code.Code_DEADLINE_EXCEEDED, ended.Error()
-	case why == admission.Ended && ended != nil:
+	case why == admission.Ended && ended != nil && errors.Is(err, ended):
 		s.Code, s.Text = code.Code_CANCELLED, ended.Error()
+		if errors.Is(ended, context.DeadlineExceeded) {
+			s.Code = code.Code_DEADLINE_EXCEEDED
+		}
 	default:
 		s.Code, s.Retry = code.Code_UNAVAILABLE, awayRetry()
 		s.Text, s.Details = "The lock service is unavailable."+tryAgain(s.Retry), []proto.Message{retryInfo(s.Retry)}
