@@ -191,22 +191,3 @@ func TestEndInTheWait(t *testing.T) {
 		}
 	}
 }
-
-// The handler may release the lock before it returns.
-func TestHandlerUnlocksEarly(t *testing.T) {
-	eachStack(t, func(t *testing.T, kind int, levels stack) {
-		locks := sqllock.NewMemory()
-		s := &service{work: func(ctx context.Context) error {
-			lock, _ := sqllock.FromContext(ctx, namespace.Key("alice"))
-			err := lock.Unlock()
-			if !isFree(locks, "alice") {
-				err = errors.New("the key is not free")
-			}
-			return errors.Join(err, ctx.Err())
-		}}
-		client := start(t, s, levels.limited(locks)...)
-		if err := kinds[kind].call(t.Context(), client, "alice"); err != nil {
-			t.Error(err)
-		}
-	})
-}

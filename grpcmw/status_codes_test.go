@@ -73,6 +73,9 @@ func TestStatusCodes(t *testing.T) {
 		{name: "key with a NUL", key: constant(secret + "\x00"), want: codes.InvalidArgument},
 		{name: "no key", key: fails(fmt.Errorf("nobody called bob: %w", grpcmw.ErrNoKey)), want: codes.InvalidArgument, text: "ratelimit: no key in the request", logged: `level=WARN msg="grpcmw: a call has no key: is the interceptor after the authentication?`},
 		{name: "no key, dry run", key: constant(""), policy: dry, logged: "level=WARN"},
+		{name: "no entry", key: grpcmw.Join(constant("a"), grpcmw.Metadata("none")), want: codes.InvalidArgument, text: `ratelimit: no key in the request: metadata entry "none" is missing or empty`, logged: "level=WARN"},
+		{name: "field not set", key: grpcmw.Field("response_status.code"), want: codes.InvalidArgument, text: `ratelimit: no key in the request: field "response_status.code" is not set or empty`, logged: "level=WARN"},
+		{name: "no such field", key: grpcmw.Field("response_status.user"), want: codes.Internal, text: `ratelimit: no key at "response_status.user" in grpc.testing.EchoStatus: the message has no field user`, logged: "level=ERROR"},
 		{name: "bad id", key: fails(fmt.Errorf("%s: %w", secret, grpcmw.ErrBadID)), want: codes.InvalidArgument, text: "ratelimit: bad id"},
 		{name: "bypass", locks: sqllock.ErrHeld, key: fails(fmt.Errorf("an admin: %w", grpcmw.ErrBypass))},
 		{name: "its own error", key: fails(errors.New("directory: refused")), want: codes.Internal, text: fault, logged: "directory: refused"},
@@ -243,31 +246,6 @@ func TestBusyStatus(t *testing.T) {
 			if d, ok := got.Details()[2].(*errdetails.QuotaFailure); !ok || len(d.GetViolations()) != 1 || d.GetViolations()[0].GetSubject() != string(namespace) {
 				t.Errorf("%s, %s: QuotaFailure %v, want the namespace as its one subject", kind, tt.name, d)
 			}
-		}
-	}
-}
-
-// A client may read the errors of the package's own KeyFuncs. A path that does
-// not fit the method's message is the server's mistake.
-func TestKeyFuncTells(t *testing.T) {
-	const noKey = "ratelimit: no key in the request"
-	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("user", "alice", "user", secret))
-	for text, key := range map[string]grpcmw.KeyFunc{
-		`ratelimit: no key at "response_status.user" in grpc.testing.EchoStatus: the message has no field user`: grpcmw.Field("response_status.user"),
-		`ratelimit: bad id: metadata entry "user" is given more than once`:                                      grpcmw.Metadata("user"),
-		noKey + `: metadata entry "none" is missing or empty`:                                                   grpcmw.Join(constant("a"), grpcmw.Metadata("none")),
-		noKey + `: field "response_status.code" is not set or empty`:                                            grpcmw.Field("response_status.code"),
-		noKey: grpcmw.FromContext(func(context.Context) (string, bool) { return "", false }),
-	} {
-		var log logbook
-		err := unaryCall(ctx, unaryInfo.FullMethod, one(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key), nothing, log.option())
-		want := codes.InvalidArgument
-		if strings.Contains(text, "has no field") {
-			want = codes.Internal
-			log.Want(t, text, 1, "level=ERROR", "a KeyFunc failed", "the message has no field user", "method=/test.Service/Call")
-		}
-		if got := status.Convert(err); got.Code() != want || got.Message() != text {
-			t.Errorf("status %v %q, want %v %q", got.Code(), got.Message(), want, text)
 		}
 	}
 }
