@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/admission"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
