@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -42,7 +43,7 @@ func (m *Metrics) Limiter(l *ratelimit.Limiter) (remove func()) {
 // [Metrics.SessionObserver] under the same name.
 //
 // remove takes s out again, and frees the name. Session panics if s is nil, or
-// if name is empty or in use.
+// if name is empty, not UTF-8 or in use.
 func (m *Metrics) Session(name string, s *sqllock.Session) (remove func()) {
 	if s == nil {
 		panic("otellatchkey: Session needs a *sqllock.Session that is not nil")
@@ -55,7 +56,7 @@ func (m *Metrics) Session(name string, s *sqllock.Session) (remove func()) {
 // share their name, so that a rule can count the leaders.
 //
 // remove takes c out again, and frees the name. Campaign panics if c is nil, or
-// if name is empty or in use.
+// if name is empty, not UTF-8 or in use.
 func (m *Metrics) Campaign(name string, c *election.Campaign) (remove func()) {
 	if c == nil {
 		panic("otellatchkey: Campaign needs an *election.Campaign that is not nil")
@@ -64,8 +65,8 @@ func (m *Metrics) Campaign(name string, c *election.Campaign) (remove func()) {
 }
 
 func register[T any](m *Metrics, caller string, all map[string]T, name string, value T) (remove func()) {
-	if name == "" {
-		panic("otellatchkey: " + caller + " needs a name that is not empty")
+	if name == "" || !utf8.ValidString(name) {
+		panic("otellatchkey: " + caller + " needs a name that is UTF-8 and not empty")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

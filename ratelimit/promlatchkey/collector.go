@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -74,7 +75,7 @@ func (c *Collector) Limiter(l *ratelimit.Limiter) (remove func()) {
 // label, so it must be one of a few.
 //
 // remove takes s out again, and frees the name. Session panics if s is nil, or
-// if name is empty or in use.
+// if name is empty, not UTF-8 or in use.
 func (c *Collector) Session(name string, s *sqllock.Session) (remove func()) {
 	if s == nil {
 		panic("promlatchkey: Session needs a *sqllock.Session that is not nil")
@@ -87,7 +88,7 @@ func (c *Collector) Session(name string, s *sqllock.Session) (remove func()) {
 // share their name, so that a rule can count the leaders.
 //
 // remove takes campaign out again, and frees the name. Campaign panics if
-// campaign is nil, or if name is empty or in use.
+// campaign is nil, or if name is empty, not UTF-8 or in use.
 func (c *Collector) Campaign(name string, campaign *election.Campaign) (remove func()) {
 	if campaign == nil {
 		panic("promlatchkey: Campaign needs an *election.Campaign that is not nil")
@@ -96,8 +97,8 @@ func (c *Collector) Campaign(name string, campaign *election.Campaign) (remove f
 }
 
 func register[T any](c *Collector, caller string, m map[string]T, name string, value T) (remove func()) {
-	if name == "" {
-		panic("promlatchkey: " + caller + " needs a name that is not empty")
+	if name == "" || !utf8.ValidString(name) {
+		panic("promlatchkey: " + caller + " needs a name that is UTF-8 and not empty")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
