@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/latchkey-go/latchkey/internal/admission"
-	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
 // blankType is the type of a problem that its status explains (RFC 9457).
@@ -23,16 +22,6 @@ var details = [reasons]string{
 	unavailable: "The lock service is unavailable.",
 	interrupted: "The request was interrupted, and may have had effects.",
 	fault:       admission.FaultDetail,
-}
-
-// busyDetail is the default detail of busy. It names the limit and its size.
-func busyDetail(l *ratelimit.Limiter, size int) string {
-	limit := "The limit " + strconv.Quote(string(l.Namespace())) + " admits "
-	if size == 1 {
-		return limit + "one request at a time, and another request is in progress."
-	}
-	n := strconv.Itoa(size)
-	return limit + n + " requests at a time, and " + n + " are in progress."
 }
 
 // A problem is the status and body of a response to a rejected request (RFC
@@ -93,7 +82,7 @@ func (m *Middleware) makeProblems() {
 	}
 	m.problems[busy] = m.busyProblem(someFull)
 	for _, level := range m.levels {
-		m.fullLevels = append(m.fullLevels, m.busyProblem(busyDetail(level.Limiter, level.Limiter.Limit())))
+		m.fullLevels = append(m.fullLevels, m.busyProblem(m.gate.FullText(level.Limiter, level.Limiter.Limit())))
 	}
 }
 
@@ -131,7 +120,7 @@ func (m *Middleware) problemOfFull(err error) problem {
 	case i < 0:
 		return m.problems[busy]
 	case m.busyText == "" && size != m.levels[i].Limiter.Limit():
-		return m.busyProblem(busyDetail(m.levels[i].Limiter, size))
+		return m.busyProblem(m.gate.FullText(m.levels[i].Limiter, size))
 	}
 	return m.fullLevels[i]
 }

@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/inside"
@@ -152,6 +153,16 @@ func (g *Gate) Full(err error) (level, size int, retry time.Duration) {
 		size = cmp.Or(full.Limit, g.Limiters[level].Limit())
 	}
 	return level, size, full.RetryAfter
+}
+
+// FullText returns the sentence that names l, which is full, and its size.
+func (g *Gate) FullText(l *ratelimit.Limiter, size int) string {
+	limit := "The limit " + strconv.Quote(string(l.Namespace())) + " admits "
+	if size == 1 {
+		return limit + "one " + g.Noun + " at a time, and another " + g.Noun + " is in progress."
+	}
+	n := strconv.Itoa(size)
+	return limit + n + " " + g.Noun + "s at a time, and " + n + " are in progress."
 }
 
 // Seconds returns d in seconds, rounded up, at least 1.

@@ -45,9 +45,6 @@ func carries(ctx context.Context, lock *sqllock.Lock) bool {
 	return ok && found == lock
 }
 
-// Has reports whether lock is one of h.
-func (h Held) Has(lock *sqllock.Lock) bool { return lock != nil && slices.Contains(h.Locks, lock) }
-
 // Lost reports whether a lock of h is lost. It compares the clock.
 func (h Held) Lost() bool {
 	return slices.ContainsFunc(h.Locks, func(lock *sqllock.Lock) bool { return errors.Is(lock.Err(), sqllock.ErrLost) })

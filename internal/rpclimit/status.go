@@ -91,7 +91,7 @@ func (g *Guard[C]) busy(err error) *Status {
 	s := &Status{
 		Reason:  admission.Busy,
 		Code:    code.Code_RESOURCE_EXHAUSTED,
-		Text:    cmp.Or(g.BusyText, fullText(l, cmp.Or(size, l.Limit()))) + tryAgain(retry),
+		Text:    cmp.Or(g.BusyText, g.FullText(l, cmp.Or(size, l.Limit()))) + tryAgain(retry),
 		Details: []proto.Message{g.errorInfo(l, "CONCURRENCY_LIMIT_REACHED"), retryInfo(retry), quotaFailure(l)},
 		Retry:   retry,
 	}
@@ -118,16 +118,6 @@ func (g *Guard[C]) lost(l *ratelimit.Limiter) *Status {
 // that clients that are rejected at one moment do not return at one.
 func awayRetry() time.Duration {
 	return (time.Second + rand.N(2*time.Second)).Round(time.Millisecond)
-}
-
-// fullText returns the sentence that names a limit that is full.
-func fullText(l *ratelimit.Limiter, size int) string {
-	limit := "The limit " + strconv.Quote(string(l.Namespace())) + " admits "
-	if size == 1 {
-		return limit + "one call at a time, and another call is in progress."
-	}
-	n := strconv.Itoa(size)
-	return limit + n + " calls at a time, and " + n + " are in progress."
 }
 
 // tryAgain returns the sentence that says to wait for d.
