@@ -19,7 +19,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
-	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -167,7 +166,6 @@ func TestKeyFuncs(t *testing.T) {
 func TestErrorsAreOneValue(t *testing.T) {
 	for own, shared := range map[error]error{
 		grpcmw.ErrNoKey: ratelimit.ErrNoKey, grpcmw.ErrBadID: ratelimit.ErrBadID, grpcmw.ErrBypass: ratelimit.ErrBypass,
-		httpmw.ErrNoKey: ratelimit.ErrNoKey, httpmw.ErrBadID: ratelimit.ErrBadID, httpmw.ErrBypass: ratelimit.ErrBypass,
 	} {
 		if own != shared { //nolint:errorlint // one value
 			t.Errorf("%v is not the value of package ratelimit", own)

@@ -155,3 +155,14 @@ func TestKeyFuncOfAClientThatLeft(t *testing.T) {
 		t.Errorf("status %d, Retry-After %q; want 503 with one", w.Code, w.Header().Get("Retry-After"))
 	}
 }
+
+// The errors of KeyFuncs are those of package ratelimit.
+func TestErrorsAreOneValue(t *testing.T) {
+	for own, shared := range map[error]error{
+		httpmw.ErrNoKey: ratelimit.ErrNoKey, httpmw.ErrBadID: ratelimit.ErrBadID, httpmw.ErrBypass: ratelimit.ErrBypass,
+	} {
+		if own != shared { //nolint:errorlint // one value
+			t.Errorf("%v is not the value of package ratelimit", own)
+		}
+	}
+}

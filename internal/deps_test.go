@@ -7,7 +7,6 @@
 // internal/histogram. httpmw, grpcmw and grpcmw/connectmw share
 // internal/admission, and the last two internal/rpclimit. They call ratelimit,
 // and ratelimit calls sqllock, by internal/inside beyond the exported names.
-// internal/session and internal/dialect/dbconn look at sockets by internal/peek.
 // httpmw/idempotency is in front of httpmw.
 // Only idempotency reads the error codes of databases, by internal/dialect/errcode
 // (docs/decisions/0015).
@@ -47,7 +46,7 @@ var mayImport = map[string][]string{
 	"internal/bound":            {},
 	"internal/dialect/errcode":  {},
 	"internal/dialect":          {"internal/dialect/errcode"},
-	"internal/dialect/dbconn":   {"internal/dialect", "internal/dialect/errcode", "internal/peek"},
+	"internal/dialect/dbconn":   {"internal/dialect", "internal/dialect/errcode"},
 	"internal/dialect/usertx":   {"internal/dialect", "internal/dialect/errcode"},
 	"internal/dialect/postgres": {"internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode"},
 	"internal/dialect/mysql":    {"internal/bound", "internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode", "internal/dialect/usertx"},
@@ -69,7 +68,6 @@ var mayImport = map[string][]string{
 	"internal/histogram": {},
 	"internal/inside":    {"internal/keytable"},
 	"internal/keytable":  {},
-	"internal/peek":      {},
 	"internal/rpclimit": {
 		"ratelimit",
 		"sqllock",
@@ -87,7 +85,6 @@ var mayImport = map[string][]string{
 		"internal/dialect/postgres", // for the registry, which only PostgreSQL has
 		"internal/histogram",
 		"internal/keytable",
-		"internal/peek",
 	},
 	"internal/subprocess": {},
 	"sqllock": {
