@@ -47,13 +47,13 @@ func ownStatus(err error) (code.Code, error) {
 	if !errors.As(err, &own) {
 		return code.Code_OK, nil
 	}
-	s := own.GRPCStatus()
-	return code.Code(s.Code()), s.Err() //nolint:gosec // the two have the same numbers
+	return code.Code(own.GRPCStatus().Code()), own.GRPCStatus().Err() //nolint:gosec // the two have the same numbers
 }
 
 // failed returns s as the error of a call. Its pushback goes into the trailer,
 // by the call's setTrailer: a header would end gRPC's own retries. A call that
-// was interrupted has none, as it may have had effects.
+// was interrupted has none, as it may have had effects. A client would obey one
+// beyond its deadline, and get DEADLINE_EXCEEDED instead of the rejection.
 func (g *guard) failed(ctx context.Context, s *rpclimit.Status, setTrailer func(metadata.MD)) error {
 	pushback := s.Retry
 	switch s.Reason {
@@ -64,7 +64,8 @@ func (g *guard) failed(ctx context.Context, s *rpclimit.Status, setTrailer func(
 	case admission.Busy:
 		pushback = cmp.Or(g.pushback, pushback)
 	}
-	if pushback > 0 && inTime(ctx, pushback) {
+	deadline, has := ctx.Deadline()
+	if inTime := !has || time.Until(deadline) > pushback; inTime && pushback > 0 {
 		ms := (pushback + time.Millisecond - 1) / time.Millisecond
 		setTrailer(metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(int64(ms), 10)))
 	}
@@ -80,14 +81,6 @@ func (g *guard) failed(ctx context.Context, s *rpclimit.Status, setTrailer func(
 		return statusError{s.Err, plain}
 	}
 	return plain.Err()
-}
-
-// inTime reports whether pushback ends before the deadline of ctx. A client also
-// obeys a longer pushback. It then waits for its deadline, and gets
-// DEADLINE_EXCEEDED instead of the rejection.
-func inTime(ctx context.Context, pushback time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return !ok || time.Until(deadline) > pushback
 }
 
 // A statusError is an error with a status.

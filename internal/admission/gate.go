@@ -1,16 +1,6 @@
 // Package admission is what the packages httpmw, grpcmw and grpcmw/connectmw
-// share: which places a request needs, why it gets none, and what its handler
-// gets.
-//
-//	var r admission.Request
-//	err := gate.Identify(ctx, route, &r, key)
-//	if err == nil {
-//		held, err = gate.Acquire(ctx, route, &r, nil)
-//	}
-//	if err != nil {
-//		return respond(admission.ReasonOf(err), err)
-//	}
-//	defer held.Unlock()
+// share. A [Gate] finds which places a request needs, and acquires them.
+// [ReasonOf] says why a request gets none.
 package admission
 
 import (
@@ -33,8 +23,7 @@ type Gate struct {
 	Limiters []*ratelimit.Limiter
 	Log      *slog.Logger // nil for slog.Default
 
-	// Words for the log.
-	Package string // such as "httpmw"
+	Package string // such as "httpmw"; this and the next are words for the log
 	Noun    string // a request, such as "call"
 	Route   string // the name of the attribute with the route, such as "method"
 	Inside  string // where the middleware belongs, such as "after the authentication"
@@ -42,14 +31,17 @@ type Gate struct {
 	reports Reports
 }
 
-// Levels returns the limiters and the KeyFuncs of levels. It panics, on behalf
-// of caller, if there are no levels or a field is nil.
-func Levels[L interface {
+// A Level is the Level of a package, whose KeyFunc is an F.
+type Level[F any] interface {
 	~struct {
 		Limiter *ratelimit.Limiter
 		Key     F
 	}
-}, F any](caller string, levels []L) (limiters []*ratelimit.Limiter, keys []F) {
+}
+
+// Levels returns the limiters and the KeyFuncs of levels. It panics, on behalf
+// of caller, if there are no levels or a field is nil.
+func Levels[L Level[F], F any](caller string, levels []L) (limiters []*ratelimit.Limiter, keys []F) {
 	if len(levels) == 0 {
 		panic(caller + " needs at least one Level")
 	}
@@ -106,7 +98,7 @@ func (g *Gate) Identify(ctx context.Context, route string, r *Request, key func(
 func (g *Gate) Acquire(ctx context.Context, route string, r *Request, waits func()) (Held, error) {
 	if l := r.carried(ctx); l != nil {
 		g.report(ctx, route, slog.LevelError, ": a "+g.Noun+" needs two places of one limit: is the limit on its road twice?",
-			namespace(l), slog.Int("limit", l.Limit()))
+			slog.String("namespace", string(l.Namespace())), slog.Int("limit", l.Limit()))
 	}
 	held, err := r.acquire(ctx, waits)
 	if errors.Is(err, ratelimit.ErrPolicy) { // its text names the limit
@@ -125,11 +117,12 @@ func (g *Gate) Pending(r *Request) (all []*ratelimit.Limiter) {
 
 // reportKey logs the error of a KeyFunc for l, if it is the server's mistake.
 func (g *Gate) reportKey(ctx context.Context, route string, l *ratelimit.Limiter, err KeyError) {
+	attrs := []slog.Attr{slog.Any("error", err), slog.String("namespace", string(l.Namespace()))}
 	switch why := ReasonOf(err); {
 	case why == Fault:
-		g.report(ctx, route, slog.LevelError, ": a KeyFunc failed", slog.Any("error", err), namespace(l))
+		g.report(ctx, route, slog.LevelError, ": a KeyFunc failed", attrs...)
 	case why != Ended && errors.Is(err, ratelimit.ErrNoKey):
-		g.report(ctx, route, slog.LevelWarn, ": a "+g.Noun+" has no key: is the "+g.Inside+"?", slog.Any("error", err), namespace(l))
+		g.report(ctx, route, slog.LevelWarn, ": a "+g.Noun+" has no key: is the "+g.Inside+"?", attrs...)
 	}
 }
 
@@ -137,13 +130,9 @@ func (g *Gate) report(ctx context.Context, route string, severity slog.Level, te
 	g.reports.Log(ctx, g.Log, severity, g.Package+text, slog.String(g.Route, route), attrs...)
 }
 
-func namespace(l *ratelimit.Limiter) slog.Attr {
-	return slog.String("namespace", string(l.Namespace()))
-}
-
-// Full returns which level err names, an error of the reason Busy. size is how
-// many requests that level admits, and retry is when to try again. level is -1
-// if err names none of several. A single level is the one.
+// Full returns which level err, of the reason Busy, names, how many requests
+// that level admits, and when to try again. level is -1 if err names none of
+// several. A single level is the one.
 func (g *Gate) Full(err error) (level, size int, retry time.Duration) {
 	full := busyError(err)
 	if len(g.Limiters) > 1 {

@@ -35,9 +35,8 @@ func AppendPart(id []byte, part string) []byte {
 	return append(id, part...)
 }
 
-// One returns the value of a field that must be given exactly once. The error
-// is missing if it is not there or empty, and repeated if it is there more than
-// once: none of its values can be trusted.
+// One returns the value of a field that must be given exactly once. Of a
+// repeated one no value can be trusted. An empty one is missing.
 func One(values []string, missing, repeated error) (string, error) {
 	switch {
 	case len(values) > 1:

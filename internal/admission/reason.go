@@ -79,7 +79,6 @@ type Response struct {
 }
 
 func (e *Response) Error() string { return e.Err.Error() }
-
 func (e *Response) Unwrap() error { return e.Err }
 
 func isResponse(err error) bool {

@@ -53,17 +53,14 @@ func (r *Request) carried(ctx context.Context) *ratelimit.Limiter {
 }
 
 // EndedBy returns the limit whose lock, one of held, has ended ctx, to which
-// held is bound. If several have ended like that, as on one connection, it is
-// the limit of the first. Without any it is the first limit of r, or nil.
+// held is bound, or nil. If several have ended like that, as on one connection,
+// it is the limit of the first.
 func (r *Request) EndedBy(ctx context.Context, held Held) *ratelimit.Limiter {
 	cause := context.Cause(ctx)
 	for i, lock := range held.Locks {
 		if carries(ctx, lock) && errors.Is(context.Cause(lock.Context()), cause) {
 			return r.levels[i].Limiter
 		}
-	}
-	if len(r.levels) > 0 {
-		return r.levels[0].Limiter
 	}
 	return nil
 }

@@ -42,12 +42,7 @@ type Guard[C any] struct {
 
 // Init gives g its levels. It panics like [admission.Levels] on behalf of
 // caller, of g.Package.
-func Init[C any, L interface {
-	~struct {
-		Limiter *ratelimit.Limiter
-		Key     F
-	}
-}, F ~func(context.Context, C) (string, error)](g *Guard[C], caller string, levels []L) {
+func Init[C any, L admission.Level[F], F ~func(context.Context, C) (string, error)](g *Guard[C], caller string, levels []L) {
 	limiters, keys := admission.Levels(g.Package+": "+caller, levels)
 	for _, key := range keys {
 		g.keys = append(g.keys, key)

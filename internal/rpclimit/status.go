@@ -88,12 +88,15 @@ func badKeyText(err error) string {
 func (g *Guard[C]) busy(err error) *Status {
 	level, size, retry := g.Full(err)
 	l := g.Limiters[max(0, level)]
+	quota := &errdetails.QuotaFailure_Violation{Subject: string(l.Namespace()), Description: "calls at a time"}
 	s := &Status{
-		Reason:  admission.Busy,
-		Code:    code.Code_RESOURCE_EXHAUSTED,
-		Text:    cmp.Or(g.BusyText, g.FullText(l, cmp.Or(size, l.Limit()))) + tryAgain(retry),
-		Details: []proto.Message{g.errorInfo(l, "CONCURRENCY_LIMIT_REACHED"), retryInfo(retry), quotaFailure(l)},
-		Retry:   retry,
+		Reason: admission.Busy,
+		Code:   code.Code_RESOURCE_EXHAUSTED,
+		Text:   cmp.Or(g.BusyText, g.FullText(l, cmp.Or(size, l.Limit()))) + tryAgain(retry),
+		Details: []proto.Message{g.errorInfo(l, "CONCURRENCY_LIMIT_REACHED"), retryInfo(retry), &errdetails.QuotaFailure{
+			Violations: []*errdetails.QuotaFailure_Violation{quota},
+		}},
+		Retry: retry,
 	}
 	if g.Conflict {
 		s.Code, s.Details = code.Code_ABORTED, []proto.Message{g.errorInfo(l, "CALL_IN_PROGRESS"), retryInfo(retry)}
@@ -130,11 +133,6 @@ func tryAgain(d time.Duration) string {
 
 func (g *Guard[C]) errorInfo(l *ratelimit.Limiter, reason string) *errdetails.ErrorInfo {
 	return &errdetails.ErrorInfo{Reason: reason, Domain: g.Domain, Metadata: map[string]string{"namespace": string(l.Namespace())}}
-}
-
-func quotaFailure(l *ratelimit.Limiter) *errdetails.QuotaFailure {
-	violation := &errdetails.QuotaFailure_Violation{Subject: string(l.Namespace()), Description: "calls at a time"}
-	return &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{violation}}
 }
 
 func retryInfo(d time.Duration) *errdetails.RetryInfo {

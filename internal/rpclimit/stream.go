@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// ErrNeedMessage is the ErrNeedMessage of both packages.
+// ErrNeedMessage is that of both packages.
 var ErrNeedMessage = errors.New("ratelimit: the key is in the stream's first message")
 
 // errNoMessage is for a call without the message in which its key is. Clients
@@ -123,21 +123,19 @@ func (s *Stream[C]) Receive(message any, receive func(message any) error) error 
 // stream may send if all its levels are in a dry run. The Observer of the first
 // level that is not gets the error, once.
 func (s *Stream[C]) Send(message any, send func(message any) error) error {
-	err := error(nil)
 	if d := s.decision.Load(); d != nil {
-		err = s.stopped(d)
-	} else {
-		s.early.Do(func() {
-			for _, l := range s.pending {
-				if s.earlyErr == nil {
-					s.earlyErr = inside.Refuse(s.ctx, l, s.failed(&earlySend))
-				}
-			}
-		})
-		err = s.earlyErr
+		if err := s.stopped(d); err != nil {
+			return err
+		}
+		return send(message)
 	}
-	if err != nil {
-		return err
+	s.early.Do(func() {
+		for i := 0; i < len(s.pending) && s.earlyErr == nil; i++ {
+			s.earlyErr = inside.Refuse(s.ctx, s.pending[i], s.failed(&earlySend))
+		}
+	})
+	if s.earlyErr != nil {
+		return s.earlyErr
 	}
 	return send(message)
 }
