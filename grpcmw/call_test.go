@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
@@ -58,7 +56,7 @@ func TestSequentialCallsAreNeverRefused(t *testing.T) {
 			t.Parallel()
 			a, b := fleet.New(t)
 			for i, kind := range kinds {
-				s := stack{1 + 2*(i%2), sources[i/2].key}
+				s := stack{1 + 2*(i%2), sources[i%2].key}
 				var clients []pb.TestServiceClient
 				for _, locks := range []sqllock.Locker{a, b} {
 					clients = append(clients, start(t, &service{work: nothing}, s.limited(locks)...))
@@ -73,6 +71,8 @@ func TestSequentialCallsAreNeverRefused(t *testing.T) {
 	}
 }
 
+// While a call of a key is served, a second one is rejected, and one of another
+// key is not. The handler's context carries the lock, and ends before it.
 func TestCallsAtOnce(t *testing.T) {
 	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		locks := sqllock.NewMemory()
@@ -98,14 +98,19 @@ func TestCallsAtOnce(t *testing.T) {
 		go func() { second <- kinds[kind].call(t.Context(), client, "bob") }()
 		httptesting.Receive(t, entered, "a call for another key")
 
+		stopped := make(chan bool, 1)
+		lock.OnEnd(func(error) { stopped <- ctx.Err() != nil })
 		close(leave)
 		for _, c := range []chan error{first, second} {
 			if err := httptesting.Receive(t, c, "the calls to end"); err != nil {
 				t.Error(err)
 			}
 		}
-		if !errors.Is(lock.Err(), sqllock.ErrReleased) || ctx.Err() == nil || !isFree(locks, "alice") {
-			t.Errorf("after the call: lock %v, context %v", lock.Err(), ctx.Err())
+		if !errors.Is(lock.Err(), sqllock.ErrReleased) || !isFree(locks, "alice") {
+			t.Errorf("after the call: lock %v", lock.Err())
+		}
+		if !httptesting.Receive(t, stopped, "the release") {
+			t.Error("what the handler has left behind goes on while the key is free")
 		}
 	})
 }
@@ -136,24 +141,6 @@ func TestPanicReleases(t *testing.T) {
 	})
 }
 
-func TestGoexitReleases(t *testing.T) {
-	locks := sqllock.NewMemory()
-	intercept := grpcmw.UnaryServerInterceptor(ratelimit.OneAtATime(locks, namespace), grpcmw.Metadata("user"))
-	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("user", "alice"))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = intercept(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
-			runtime.Goexit()
-			return nil, nil
-		})
-	}()
-	httptesting.Receive(t, ended, "the goroutine's end")
-	if !isFree(locks, "alice") {
-		t.Error("the lock was not given back")
-	}
-}
-
 func TestClientCancels(t *testing.T) {
 	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		locks := sqllock.NewMemory()
@@ -180,36 +167,6 @@ func TestClientCancels(t *testing.T) {
 	})
 }
 
-func TestGracefulStop(t *testing.T) {
-	eachStack(t, func(t *testing.T, kind int, levels stack) {
-		locks := sqllock.NewMemory()
-		entered, leave := make(chan struct{}), make(chan struct{})
-		s := &service{work: func(ctx context.Context) error {
-			close(entered)
-			<-leave
-			return ctx.Err()
-		}}
-		server, address := serve(t, s, levels.limited(locks)...)
-		client := dial(t, address)
-		call := make(chan error, 1)
-		go func() { call <- kinds[kind].call(t.Context(), client, "alice") }()
-		httptesting.Receive(t, entered, "the handler")
-		stopped := make(chan struct{})
-		go func() { server.GracefulStop(); close(stopped) }()
-		if isFree(locks, "alice") {
-			t.Error("the key is free while its call runs")
-		}
-		close(leave)
-		if err := httptesting.Receive(t, call, "the call's end"); err != nil {
-			t.Error(err)
-		}
-		httptesting.Receive(t, stopped, "the server's end")
-		if !isFree(locks, "alice") {
-			t.Error("the server has stopped and the key is not free")
-		}
-	})
-}
-
 // If the call's context ends the wait for the key, the status is that of the
 // context.
 func TestEndInTheWait(t *testing.T) {
@@ -233,50 +190,4 @@ func TestEndInTheWait(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Goroutines that the handler has left behind see their context end before the
-// lock is released.
-func TestContextEndsBeforeRelease(t *testing.T) {
-	eachStack(t, func(t *testing.T, kind int, levels stack) {
-		ended := make(chan bool, 1)
-		s := &service{work: func(ctx context.Context) error {
-			lock, _ := sqllock.FromContext(ctx, namespace.Key("alice"))
-			lock.OnEnd(func(error) {
-				select {
-				case <-ctx.Done():
-					ended <- true
-				default:
-					ended <- false
-				}
-			})
-			return nil
-		}}
-		client := start(t, s, levels.limited(sqllock.NewMemory())...)
-		if err := kinds[kind].call(t.Context(), client, "alice"); err != nil {
-			t.Error(err)
-		}
-		if !httptesting.Receive(t, ended, "the release") {
-			t.Error("the handler's context outlives the lock")
-		}
-	})
-}
-
-// The handler may release the lock before it returns.
-func TestHandlerUnlocksEarly(t *testing.T) {
-	eachStack(t, func(t *testing.T, kind int, levels stack) {
-		locks := sqllock.NewMemory()
-		s := &service{work: func(ctx context.Context) error {
-			lock, _ := sqllock.FromContext(ctx, namespace.Key("alice"))
-			err := lock.Unlock()
-			if !isFree(locks, "alice") {
-				err = errors.New("the key is not free")
-			}
-			return errors.Join(err, ctx.Err())
-		}}
-		client := start(t, s, levels.limited(locks)...)
-		if err := kinds[kind].call(t.Context(), client, "alice"); err != nil {
-			t.Error(err)
-		}
-	})
 }

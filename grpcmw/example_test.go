@@ -141,12 +141,13 @@ func ExampleFromContext() {
 	fmt.Println(key(context.Background(), interceptors.CallMeta{}))
 	// Output:
 	// alice <nil>
-	//  grpcmw: no key in the call
+	//  ratelimit: no key in the request
 }
 
 // A client chooses its idempotency key. Joined with the user, it cannot be that
-// of another user.
-func ExampleMetadata() {
+// of another user. The length of each part is in the key, so different parts
+// never give the same key.
+func ExampleJoin() {
 	key := grpcmw.Join(grpcmw.FromContext(authenticated), grpcmw.Metadata("idempotency-key"))
 	ctx := metadata.NewIncomingContext(login("alice"), metadata.Pairs("idempotency-key", "order-7"))
 	fmt.Println(key(ctx, interceptors.CallMeta{}))
@@ -181,21 +182,8 @@ func ExampleField() {
 	fmt.Println(key(login("alice"), interceptors.NewServerCallMeta("/docs.Service/Edit", nil, &pb.Empty{})))
 	// Output:
 	// document-7 <nil>
-	//  grpcmw: no key in the call: field "response_status.message" is not set or empty
-	//  grpcmw: no key at "response_status.message" in grpc.testing.Empty: the message has no field response_status
-}
-
-// The length of each part is in the key, so different parts never give the same
-// key.
-func ExampleJoin() {
-	part := func(s string) grpcmw.KeyFunc {
-		return func(context.Context, interceptors.CallMeta) (string, error) { return s, nil }
-	}
-	fmt.Println(grpcmw.Join(part("a:b"), part("c"))(context.Background(), interceptors.CallMeta{}))
-	fmt.Println(grpcmw.Join(part("a"), part("b:c"))(context.Background(), interceptors.CallMeta{}))
-	// Output:
-	// 3:a:b1:c <nil>
-	// 1:a3:b:c <nil>
+	//  ratelimit: no key in the request: field "response_status.message" is not set or empty
+	//  ratelimit: no key at "response_status.message" in grpc.testing.Empty: the message has no field response_status
 }
 
 // A KeyFunc of a service may fail with a gRPC status, and is called again with
@@ -220,15 +208,16 @@ func ExampleKeyFunc() {
 	fmt.Println(key(login("alice"), interceptors.CallMeta{ReqOrNil: upload}))
 	// Output:
 	//  rpc error: code = Unauthenticated desc = log in first
-	//  grpcmw: the key is in the stream's first message
+	//  ratelimit: the key is in the stream's first message
 	// file-7 <nil>
 }
 
 // Two users edit one document at the same time. The calls conflict, and no
-// quota is used up.
+// quota is used up. The text is the service's own.
 func ExampleWithConflict() {
 	edits := ratelimit.OneAtATime(sqllock.NewMemory(), "document")
-	intercept := grpcmw.UnaryServerInterceptor(edits, grpcmw.Field("response_status.message"), grpcmw.WithConflict())
+	intercept := grpcmw.UnaryServerInterceptor(edits, grpcmw.Field("response_status.message"),
+		grpcmw.WithConflict(), grpcmw.WithBusyText("This document is being edited."))
 
 	req := &pb.SimpleRequest{ResponseStatus: &pb.EchoStatus{Message: "document-7"}}
 	_ = call(login("alice"), intercept, "/docs.Service/Edit", req, func(context.Context, any) (any, error) {
@@ -236,21 +225,7 @@ func ExampleWithConflict() {
 		return nil, nil
 	})
 	// Output:
-	// rpc error: code = Aborted desc = The limit "document" admits one call at a time, and another call is in progress. Try again in 1 second.
-}
-
-// A service can choose the sentence of the status.
-func ExampleWithBusyText() {
-	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
-	intercept := grpcmw.UnaryServerInterceptor(exports, grpcmw.FromContext(authenticated),
-		grpcmw.WithBusyText("You can run one export at a time."))
-
-	_ = call(login("alice"), intercept, "/export.Service/Export", nil, func(context.Context, any) (any, error) {
-		fmt.Println(call(login("alice"), intercept, "/export.Service/Export", nil, done))
-		return nil, nil
-	})
-	// Output:
-	// rpc error: code = ResourceExhausted desc = You can run one export at a time. Try again in 1 second.
+	// rpc error: code = Aborted desc = This document is being edited. Try again in 1 second.
 }
 
 // A balancer's health check has no user. It is not limited unless asked for.
@@ -265,7 +240,7 @@ func ExampleWithAllServices() {
 	}
 	// Output:
 	// <nil>
-	// rpc error: code = InvalidArgument desc = grpcmw: no key in the call
+	// rpc error: code = InvalidArgument desc = ratelimit: no key in the request
 }
 
 // Clients read why, and when to try again, from the status's details.

@@ -1,126 +1,93 @@
 package grpcmw
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"log/slog"
-	"sync/atomic"
+	"strconv"
 	"time"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
 
-	"github.com/latchkey-go/latchkey/internal/inside"
-	"github.com/latchkey-go/latchkey/internal/places"
-	"github.com/latchkey-go/latchkey/internal/wiring"
+	"github.com/latchkey-go/latchkey/internal/admission"
+	"github.com/latchkey-go/latchkey/internal/rpclimit"
 )
 
-// A guard is what both interceptors share: the levels, and how a rejection
-// looks.
+// A guard is what both interceptors share.
 type guard struct {
-	levels   []Level
-	conflict bool
-	domain   string
-	busyText string                       // "" for the limit's name and size
-	pushback time.Duration                // for a busy key; 0 for that of RetryInfo
-	all      bool                         // limits health checks and reflection, too
-	lastBusy []atomic.Pointer[busyStatus] // of each level
-
-	log     *slog.Logger // nil for slog.Default
-	reports wiring.Reports
+	rpclimit.Guard[interceptors.CallMeta]
+	pushback time.Duration // for a busy key; 0 for that of RetryInfo
 }
 
-// newGuard makes the guard of levels, which it keeps. name is for panics.
-func newGuard(name string, levels []Level, opts []Option) *guard {
-	if len(levels) == 0 {
-		panic("grpcmw: " + name + " needs at least one Level")
+// newGuard makes the guard of levels. caller is for panics.
+func newGuard(caller string, levels []Level, opts []Option) *guard {
+	g := new(guard)
+	g.Package, g.Route = "grpcmw", "method"
+	g.Own = ownStatus
+	g.With = func(call interceptors.CallMeta, message any) interceptors.CallMeta {
+		call.ReqOrNil = message
+		return call
 	}
-	for _, level := range levels {
-		switch {
-		case level.Limiter == nil:
-			panic("grpcmw: " + name + " needs a limiter that is not nil")
-		case level.Key == nil:
-			panic("grpcmw: " + name + " needs a KeyFunc that is not nil")
-		}
-	}
-	g := &guard{levels: levels, domain: "latchkey", lastBusy: make([]atomic.Pointer[busyStatus], len(levels))}
+	rpclimit.Init(&g.Guard, caller, levels)
 	for _, opt := range opts {
 		opt(g)
 	}
 	return g
 }
 
-// An identification is how far the KeyFuncs have come with a call. Each has
-// returned before the next is called.
-type identification struct {
-	wanted places.Wanted
-	next   int // the level whose KeyFunc is called next
+// ownStatus returns the status that err is or wraps. status.FromError would add
+// the texts of the errors around it.
+func ownStatus(err error) (code.Code, error) {
+	var own interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &own) {
+		return code.Code_OK, nil
+	}
+	return code.Code(own.GRPCStatus().Code()), own.GRPCStatus().Err() //nolint:gosec // the two have the same numbers
 }
 
-// identify calls the KeyFuncs of call, of method, from id.next on. It returns a
-// rejection, or needsMessage if a KeyFunc has returned ErrNeedMessage on a
-// stream that has no message yet. Then identify goes on with that KeyFunc when
-// it is called again.
-func (g *guard) identify(ctx context.Context, method string, call interceptors.CallMeta, id *identification) (needsMessage bool, rejected *rejection) {
-	for ; id.next < len(g.levels); id.next++ {
-		key, err := g.levels[id.next].Key(ctx, call)
-		if call.ReqOrNil == nil && call.Typ != interceptors.Unary && errors.Is(err, ErrNeedMessage) {
-			return true, nil
-		}
-		if rejected := g.identified(ctx, method, id, key, err); rejected != nil {
-			return false, rejected
-		}
+// failed returns s as the error of a call. Its pushback goes into the trailer,
+// by the call's setTrailer: a header would end gRPC's own retries. A call that
+// was interrupted has none, as it may have had effects. A client would obey one
+// beyond its deadline, and get DEADLINE_EXCEEDED instead of the rejection.
+func (g *guard) failed(ctx context.Context, s *rpclimit.Status, setTrailer func(metadata.MD)) error {
+	pushback := s.Retry
+	switch s.Reason {
+	case admission.Chosen:
+		return s.Err
+	case admission.Interrupted:
+		pushback = 0
+	case admission.Busy:
+		pushback = cmp.Or(g.pushback, pushback)
 	}
-	return false, nil
+	deadline, has := ctx.Deadline()
+	if inTime := !has || time.Until(deadline) > pushback; inTime && pushback > 0 {
+		ms := (pushback + time.Millisecond - 1) / time.Millisecond
+		setTrailer(metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(int64(ms), 10)))
+	}
+	details := make([]protoadapt.MessageV1, len(s.Details))
+	for i, d := range s.Details {
+		details[i] = protoadapt.MessageV1Of(d)
+	}
+	plain := status.New(codes.Code(s.Code), s.Text) //nolint:gosec // the two have the same numbers
+	if full, err := plain.WithDetails(details...); err == nil {
+		plain = full // better without details than not at all
+	}
+	if s.Err != nil {
+		return statusError{s.Err, plain}
+	}
+	return plain.Err()
 }
 
-// identified adds to id the place of the next level, whose KeyFunc has returned
-// key and err. It returns a rejection, or nil, also for a level that admits the
-// call without a lock: by ErrBypass or in a dry run.
-func (g *guard) identified(ctx context.Context, method string, id *identification, key string, err error) *rejection {
-	l := g.levels[id.next].Limiter
-	if err == nil && key == "" {
-		err = ErrNoKey
-	}
-	switch {
-	case err == nil:
-		id.wanted.Add(l, key)
-		return nil
-	case errors.Is(err, ErrBypass):
-		return nil
-	}
-	rejected := g.keyRejection(ctx, err)
-	g.reportKey(ctx, method, l, rejected, err)
-	if inside.Refuse(ctx, l, err) == nil {
-		return nil
-	}
-	return rejected
+// A statusError is an error with a status.
+type statusError struct {
+	error
+	status *status.Status
 }
 
-// admit acquires the places that a call of method wants. Without a rejection it
-// is admitted, perhaps without a lock: in a dry run, by WithFailOpen or by
-// ErrBypass.
-func (g *guard) admit(ctx context.Context, method string, wanted *places.Wanted) (places.Held, *rejection) {
-	if l := wanted.Twice(ctx); l != nil {
-		g.report(ctx, method, l, slog.LevelError, twiceText, slog.Int("limit", l.Limit()))
-	}
-	held, err := wanted.Acquire(ctx)
-	if err == nil {
-		return held, nil
-	}
-	rejected := g.limiterRejection(ctx, err)
-	if rejected.fault {
-		g.reportPolicy(ctx, method, err)
-	}
-	return places.Held{}, rejected
-}
-
-// reject returns rejected as an error, for the call of ctx. Its pushback goes
-// into the trailer, by the call's setTrailer: a header would end gRPC's own
-// retries.
-func (g *guard) reject(ctx context.Context, rejected *rejection, setTrailer func(metadata.MD)) error {
-	if p := rejected.pushback; p.trailer != nil && p.inTime(ctx) {
-		setTrailer(p.trailer)
-	}
-	return rejected.status.Err()
-}
+func (e statusError) Unwrap() error              { return e.error }
+func (e statusError) GRPCStatus() *status.Status { return e.status }

@@ -2,9 +2,6 @@ package grpcmw
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strconv"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc/metadata"
@@ -25,7 +22,7 @@ import (
 // The error of a KeyFunc decides what happens to the call:
 //
 //   - [ErrNoKey]: the call has no key. The status is INVALID_ARGUMENT.
-//   - [ratelimit.ErrBadID]: the value cannot be a key. The status is
+//   - [ErrBadID]: the value cannot be a key. The status is
 //     INVALID_ARGUMENT.
 //   - [ErrBypass]: the call is not limited. Its handler runs without a lock.
 //   - [sqllock.ErrUnavailable]: the key cannot be looked up now. The status is
@@ -41,21 +38,23 @@ import (
 // A KeyFunc must be safe for concurrent use.
 type KeyFunc func(ctx context.Context, call interceptors.CallMeta) (string, error)
 
+// Errors of a KeyFunc. The first three are those of package ratelimit, also in
+// httpmw and connectmw.
 var (
 	// ErrNoKey is what a KeyFunc returns for a call that has no key.
-	ErrNoKey = errors.New("grpcmw: no key in the call")
+	ErrNoKey = ratelimit.ErrNoKey
+
+	// ErrBadID is what a KeyFunc returns for a value that cannot be a key.
+	ErrBadID = ratelimit.ErrBadID
 
 	// ErrBypass is what a KeyFunc returns for a call that is not limited, such
 	// as one of an administrator. Nothing is locked, and the Observer gets no
 	// event.
-	ErrBypass = errors.New("grpcmw: the call is not limited")
+	ErrBypass = ratelimit.ErrBypass
 
 	// ErrNeedMessage is what a KeyFunc returns at the start of a stream, when
 	// call.ReqOrNil is nil. The KeyFunc is called again with the first message.
-	ErrNeedMessage = errors.New("grpcmw: the key is in the stream's first message")
-
-	errRepeated  = fmt.Errorf("grpcmw: %w: it is in the call's metadata more than once", ratelimit.ErrBadID)
-	errNoMessage = &rpclimit.MissingError{NoKey: ErrNoKey, Where: "the stream ended before its first message"}
+	ErrNeedMessage = rpclimit.ErrNeedMessage
 )
 
 // FromContext takes the key from the call's context, where an interceptor
@@ -65,15 +64,7 @@ var (
 //
 // FromContext panics if f is nil.
 func FromContext(f func(context.Context) (string, bool)) KeyFunc {
-	if f == nil {
-		panic("grpcmw: FromContext needs a function that is not nil")
-	}
-	return func(ctx context.Context, _ interceptors.CallMeta) (string, error) {
-		if key, ok := f(ctx); ok && key != "" {
-			return key, nil
-		}
-		return "", ErrNoKey
-	}
+	return rpclimit.FromContext[interceptors.CallMeta]("grpcmw", f)
 }
 
 // Metadata takes the key from the entry called name of the call's metadata. Use
@@ -81,7 +72,7 @@ func FromContext(f func(context.Context) (string, bool)) KeyFunc {
 // The client chooses all other entries: never take a user's name from there.
 //
 // Without the entry, or with an empty value, the error is ErrNoKey, and its
-// text holds the name. With more than one value it is [ratelimit.ErrBadID],
+// text holds the name. With more than one value it is [ErrBadID],
 // since none of them can be trusted.
 //
 // Metadata panics if name is empty.
@@ -89,15 +80,37 @@ func Metadata(name string) KeyFunc {
 	if name == "" {
 		panic("grpcmw: Metadata needs a name")
 	}
-	missing := &rpclimit.MissingError{NoKey: ErrNoKey, Where: "metadata entry " + strconv.Quote(name) + " is missing or empty"}
-	return func(ctx context.Context, _ interceptors.CallMeta) (string, error) {
-		values := metadata.ValueFromIncomingContext(ctx, name)
-		switch {
-		case len(values) > 1:
-			return "", errRepeated
-		case len(values) == 0 || values[0] == "":
-			return "", missing
-		}
-		return values[0], nil
-	}
+	return rpclimit.Entry("metadata entry", name, func(ctx context.Context, _ interceptors.CallMeta) []string {
+		return metadata.ValueFromIncomingContext(ctx, name)
+	})
+}
+
+// Field takes the key from a field of the request message. The path has the
+// names of the .proto file: "user.id" is field id of the message in field user.
+// On a stream the first message counts.
+//
+// The field is a string, or an integer of any kind, whose decimal form is the
+// key. For anything else write a KeyFunc. A field that is not set, or set to an
+// empty string, is ErrNoKey, with the path in its text. So is a 0, unless the
+// field is declared optional and set. A call whose message has no such field
+// ends with INTERNAL, with a text that says so.
+//
+// The client chooses its message. A resource is a good key if the call was
+// authorized for it before. A user's id in a message is not: see [KeyFunc].
+//
+// Field panics if path is not a list of protobuf names with dots between them.
+func Field(path string) KeyFunc {
+	return rpclimit.Field("grpcmw", path, func(call interceptors.CallMeta) any { return call.ReqOrNil })
+}
+
+// Join makes one key of several, such as a user and a resource. Different parts
+// never give the same key. Each part is preceded by its length, so that ("a:b",
+// "c") differs from ("a", "b:c").
+//
+// The error is that of the first part that fails. After an ErrNeedMessage all
+// parts are called again with the first message. An empty part is ErrNoKey.
+//
+// Join panics if there are no fs, or one is nil.
+func Join(fs ...KeyFunc) KeyFunc {
+	return rpclimit.Join[interceptors.CallMeta]("grpcmw", fs)
 }

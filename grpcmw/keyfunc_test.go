@@ -76,7 +76,7 @@ func TestField(t *testing.T) {
 		{"outer message not set", "response_status.message", unary(&pb.SimpleRequest{}), "", grpcmw.ErrNoKey, ""},
 		{"nil message", "value", unary((*wrapperspb.StringValue)(nil)), "", grpcmw.ErrNoKey, ""},
 		{"not this one of a oneof", "string_value", unary(structpb.NewNumberValue(1)), "", grpcmw.ErrNoKey, ""},
-		{"no request", "value", unary(nil), "", grpcmw.ErrNoKey, ""},
+		{"no request", "value", unary(nil), "", grpcmw.ErrNeedMessage, ""},
 		{"stream's start", "value", starting(), "", grpcmw.ErrNeedMessage, ""},
 
 		{"unknown", "user", unary(wrapperspb.String("alice")), "", nil, "google.protobuf.StringValue: the message has no field user"},
@@ -118,52 +118,57 @@ func (m *oldMessage) Reset()         { *m = oldMessage{} }
 func (m *oldMessage) String() string { return m.Value }
 func (*oldMessage) ProtoMessage()    {}
 
-func TestMetadata(t *testing.T) {
+// The other KeyFuncs find their key, or say where it is missing.
+func TestKeyFuncs(t *testing.T) {
+	const missing = `ratelimit: no key in the request: metadata entry "User" is missing or empty`
+	const twice = `ratelimit: bad id: metadata entry "User" is given more than once`
+	user := grpcmw.Metadata("User")
+	in := func(key string, ok bool) grpcmw.KeyFunc {
+		return grpcmw.FromContext(func(context.Context) (string, bool) { return key, ok })
+	}
 	tests := []struct {
 		name string
+		key  grpcmw.KeyFunc
 		md   metadata.MD
 		want string
 		err  string
 	}{
-		{"once", metadata.Pairs("user", "alice"), "alice", ""},
-		{"in another case", metadata.Pairs("USER", "alice"), "alice", ""},
-		{"none", metadata.Pairs("name", "alice"), "", `grpcmw: no key in the call: metadata entry "User" is missing or empty`},
-		{"no metadata", nil, "", `grpcmw: no key in the call: metadata entry "User" is missing or empty`},
-		{"empty", metadata.Pairs("user", ""), "", `grpcmw: no key in the call: metadata entry "User" is missing or empty`},
-		{"twice", metadata.Pairs("user", "alice", "user", "bob"), "", "grpcmw: ratelimit: bad id: it is in the call's metadata more than once"},
-		{"twice the same", metadata.Pairs("user", "alice", "user", "alice"), "", "grpcmw: ratelimit: bad id: it is in the call's metadata more than once"},
+		{"once", user, metadata.Pairs("user", "alice"), "alice", ""},
+		{"in another case", user, metadata.Pairs("USER", "alice"), "alice", ""},
+		{"none", user, metadata.Pairs("name", "alice"), "", missing},
+		{"empty", user, metadata.Pairs("user", ""), "", missing},
+		{"twice", user, metadata.Pairs("user", "alice", "user", "bob"), "", twice},
+		{"twice the same", user, metadata.Pairs("user", "alice", "user", "alice"), "", twice},
+
+		{"in the context", in("alice", true), nil, "alice", ""},
+		{"not in the context", in("alice", false), nil, "", "ratelimit: no key in the request"},
+		{"empty in the context", in("", true), nil, "", "ratelimit: no key in the request"},
+
+		{"joined", grpcmw.Join(constant("a:b"), constant("c")), nil, "3:a:b1:c", ""},
+		{"an empty part", grpcmw.Join(constant("a"), constant("")), nil, "", "ratelimit: no key in the request: a part of it is empty"},
+		{"the first error", grpcmw.Join(user, grpcmw.Field("value")), nil, "", missing},
+		{"a part that needs the message", grpcmw.Join(constant("a"), grpcmw.Field("value")), nil, "", grpcmw.ErrNeedMessage.Error()},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			ctx := t.Context()
-			if tt.md != nil {
-				ctx = metadata.NewIncomingContext(ctx, tt.md)
-			}
-			got, err := grpcmw.Metadata("User")(ctx, unary(nil))
-			if text := errorText(err); got != tt.want || text != tt.err {
-				t.Errorf("%q, %q, want %q, %q", got, text, tt.want, tt.err)
-			}
-		})
+		got, err := tt.key(metadata.NewIncomingContext(t.Context(), tt.md), starting())
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if got != tt.want || text != tt.err {
+			t.Errorf("%s: %q, %q; want %q, %q", tt.name, got, text, tt.want, tt.err)
+		}
 	}
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-func TestFromContext(t *testing.T) {
-	for _, tt := range []struct {
-		key string
-		ok  bool
-		err error
-	}{{"alice", true, nil}, {"alice", false, grpcmw.ErrNoKey}, {"", true, grpcmw.ErrNoKey}} {
-		f := grpcmw.FromContext(func(context.Context) (string, bool) { return tt.key, tt.ok })
-		got, err := f(t.Context(), unary(nil))
-		if !errors.Is(err, tt.err) || err == nil && got != tt.key {
-			t.Errorf("%q, %v of %+v", got, err, tt)
+// The errors of KeyFuncs are those of package ratelimit. So one KeyFunc's error
+// means the same in each transport.
+func TestErrorsAreOneValue(t *testing.T) {
+	for own, shared := range map[error]error{
+		grpcmw.ErrNoKey: ratelimit.ErrNoKey, grpcmw.ErrBadID: ratelimit.ErrBadID, grpcmw.ErrBypass: ratelimit.ErrBypass,
+	} {
+		if own != shared { //nolint:errorlint // one value
+			t.Errorf("%v is not the value of package ratelimit", own)
 		}
 	}
 }

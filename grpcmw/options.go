@@ -12,7 +12,7 @@ type Option func(*guard)
 // RESOURCE_EXHAUSTED. It is for keys that name a resource or a piece of work.
 // Such a call conflicts with another one, and no quota is used up.
 func WithConflict() Option {
-	return func(g *guard) { g.conflict = true }
+	return func(g *guard) { g.Conflict = true }
 }
 
 // WithErrorDomain sets the domain of the ErrorInfo in a rejection. It is the
@@ -24,7 +24,7 @@ func WithErrorDomain(domain string) Option {
 	if domain == "" {
 		panic("grpcmw: WithErrorDomain needs a domain")
 	}
-	return func(g *guard) { g.domain = domain }
+	return func(g *guard) { g.Domain = domain }
 }
 
 // WithPushback sets how long gRPC clients with a retry policy wait before they
@@ -34,9 +34,11 @@ func WithErrorDomain(domain string) Option {
 // A rejection with a RetryInfo carries the trailer grpc-retry-pushback-ms.
 // gRPC's own retries do not read RetryInfo. They obey the trailer instead of
 // the policy's backoff; the policy still limits the attempts. While locks
-// cannot be acquired, and when one was lost, the trailer always has the time of
-// RetryInfo. That differs from call to call, so that clients do not return at
-// one moment.
+// cannot be acquired, the trailer always has the time of RetryInfo. That differs
+// from call to call, so that clients do not return at one moment.
+//
+// A call whose lock was lost may have had effects, and has no such trailer. A
+// policy with ABORTED in its retryableStatusCodes repeats it all the same.
 //
 // A call whose deadline is earlier than that gets no such trailer, and the
 // policy decides alone. Its client would wait for the deadline, and not read
@@ -63,14 +65,14 @@ func WithBusyText(text string) Option {
 	if text == "" {
 		panic("grpcmw: WithBusyText needs a text that is not empty")
 	}
-	return func(g *guard) { g.busyText = text }
+	return func(g *guard) { g.BusyText = text }
 }
 
 // WithAllServices limits every service of the server. By default health checks
 // (grpc.health.v1.Health) and server reflection (grpc.reflection.v1 and
 // v1alpha) are not limited: balancers and tools call them, without a user.
 func WithAllServices() Option {
-	return func(g *guard) { g.all = true }
+	return func(g *guard) { g.All = true }
 }
 
 // WithLogger sets where the interceptor reports what its operators should
@@ -80,12 +82,12 @@ func WithAllServices() Option {
 //   - A call has no key ([ErrNoKey]). The interceptor may be before the
 //     authentication.
 //   - A call needs two places of one limit. The limit may be on its road twice.
-//   - A KeyFunc has failed with an error of its own. That error is in the line.
+//   - A KeyFunc or the policy of a limit has failed. The error is in the line.
 //
 // WithLogger panics if log is nil.
 func WithLogger(log *slog.Logger) Option {
 	if log == nil {
 		panic("grpcmw: WithLogger needs a *slog.Logger that is not nil")
 	}
-	return func(g *guard) { g.log = log }
+	return func(g *guard) { g.Log = log }
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"testing"
 
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
@@ -18,7 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A service does the same work in each of its four kinds of calls. The work
+// A service does the same work in each kind of call. The work
 // begins with the first message.
 type service struct {
 	pb.UnimplementedTestServiceServer
@@ -34,22 +33,6 @@ func (s *service) StreamingOutputCall(_ *pb.StreamingOutputCallRequest, stream p
 	return errors.Join(s.work(stream.Context()), stream.Send(&pb.StreamingOutputCallResponse{}))
 }
 
-func (s *service) StreamingInputCall(stream pb.TestService_StreamingInputCallServer) error {
-	if _, err := stream.Recv(); err != nil {
-		return err
-	}
-	if err := s.work(stream.Context()); err != nil {
-		return err
-	}
-	for {
-		if _, err := stream.Recv(); err == io.EOF {
-			return stream.SendAndClose(&pb.StreamingInputCallResponse{})
-		} else if err != nil {
-			return err
-		}
-	}
-}
-
 func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
 	if s.duplex != nil {
 		return s.duplex(stream)
@@ -60,7 +43,7 @@ func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) err
 	return errors.Join(s.work(stream.Context()), stream.Send(&pb.StreamingOutputCallResponse{}))
 }
 
-// kinds are the four kinds of calls: each makes one with key in its metadata
+// kinds are the kinds of calls. Each makes one with key in its metadata
 // and in its first message, and waits for its end.
 var kinds = []struct {
 	name string
@@ -76,16 +59,6 @@ var kinds = []struct {
 			return err
 		}
 		return drain(stream)
-	}},
-	{"client stream", func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error {
-		stream, err := client.StreamingInputCall(as(ctx, key), opts...)
-		if err != nil {
-			return err
-		}
-		// io.EOF of Send means: the call has ended, Recv says how.
-		_ = stream.Send(&pb.StreamingInputCallRequest{Payload: &pb.Payload{Body: []byte(key)}})
-		_, err = stream.CloseAndRecv()
-		return err
 	}},
 	{"bidi stream", func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error {
 		stream, err := client.FullDuplexCall(as(ctx, key), opts...)
@@ -127,20 +100,7 @@ var sources = []struct {
 	key  grpcmw.KeyFunc
 }{
 	{"metadata", grpcmw.Metadata("user-bin")},
-	{"first message", inMessage},
-}
-
-// inMessage is the key in the messages of kinds.
-func inMessage(ctx context.Context, call interceptors.CallMeta) (string, error) {
-	switch m := call.ReqOrNil.(type) {
-	case *pb.StreamingInputCallRequest:
-		if body := m.GetPayload().GetBody(); len(body) > 0 {
-			return string(body), nil
-		}
-		return "", grpcmw.ErrNoKey
-	default:
-		return grpcmw.Field("response_status.message")(ctx, call)
-	}
+	{"first message", grpcmw.Field("response_status.message")},
 }
 
 // limited is the server option that puts both interceptors in front.

@@ -1,8 +1,6 @@
 package grpcmw
 
 import (
-	"slices"
-
 	"google.golang.org/grpc"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -37,7 +35,7 @@ type Level struct {
 // UnaryStackInterceptor panics if there are no levels, or a Limiter or Key is
 // nil.
 func UnaryStackInterceptor(levels []Level, opts ...Option) grpc.UnaryServerInterceptor {
-	return newGuard("UnaryStackInterceptor", slices.Clone(levels), opts).unary()
+	return newGuard("UnaryStackInterceptor", levels, opts).unary()
 }
 
 // StreamStackInterceptor is [UnaryStackInterceptor] for streams, and
@@ -47,5 +45,5 @@ func UnaryStackInterceptor(levels []Level, opts ...Option) grpc.UnaryServerInter
 //
 // StreamStackInterceptor panics like UnaryStackInterceptor.
 func StreamStackInterceptor(levels []Level, opts ...Option) grpc.StreamServerInterceptor {
-	return newGuard("StreamStackInterceptor", slices.Clone(levels), opts).stream()
+	return newGuard("StreamStackInterceptor", levels, opts).stream()
 }

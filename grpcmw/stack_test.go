@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
-	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -207,31 +206,6 @@ func TestStackLosesAllLocks(t *testing.T) {
 				})
 				wantLost(t, err, want)
 			})
-		}
-	}
-}
-
-// A level that is bypassed does not limit the call. If all are, it is not limited
-// at all.
-func TestStackBypassed(t *testing.T) {
-	for bypassed := range len(three) + 1 { // the first levels
-		levels := levelsWith(sqllock.NewMemory(), -1)
-		for i, ns := range three[:bypassed] {
-			levels[i] = grpcmw.Level{Limiter: ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, ns), Key: fails(grpcmw.ErrBypass)}
-		}
-		for kind, call := range calls {
-			err := call(t.Context(), levels, func(ctx context.Context) error {
-				for i, ns := range three {
-					_, ok := sqllock.FromContext(ctx, ns.Key("alice"))
-					if want := i >= bypassed; ok != want || sqllock.Held(ctx, ns.Key("alice")) != want {
-						t.Errorf("%s, %d are bypassed: the context carries the lock of %s: %v", kind, bypassed, ns, ok)
-					}
-				}
-				return ctx.Err()
-			})
-			if err != nil {
-				t.Errorf("%s: %v", kind, err)
-			}
 		}
 	}
 }

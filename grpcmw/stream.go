@@ -1,8 +1,12 @@
 package grpcmw
 
 import (
+	"context"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc"
 
+	"github.com/latchkey-go/latchkey/internal/rpclimit"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -35,21 +39,28 @@ func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) 
 // stream returns the interceptor of g.
 func (g *guard) stream() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if g.exempt(info.FullMethod) {
+		if g.Exempt(info.FullMethod) {
 			return handler(srv, ss)
 		}
-		s := newStream(g, ss, info)
-		defer s.End()
-		if err := s.begin(); err != nil {
-			return err
-		}
-		err := handler(srv, s)
-		if rejection := s.Rejection(); rejection != nil {
-			return rejection
-		}
-		if interrupted := s.interruption(err); interrupted != nil {
-			return g.reject(ss.Context(), interrupted, ss.SetTrailer)
-		}
-		return err
+		failed := func(s *rpclimit.Status) error { return g.failed(ss.Context(), s, ss.SetTrailer) }
+		call := interceptors.NewServerCallMeta(info.FullMethod, info, nil)
+		s := &stream{ss, g.NewStream(ss.Context(), info.FullMethod, call, failed)}
+		return s.Serve(func() error { return handler(srv, s) })
 	}
 }
+
+// A stream is a stream behind the interceptor.
+type stream struct {
+	grpc.ServerStream
+	*rpclimit.Stream[interceptors.CallMeta]
+}
+
+// Context returns the same context before and after the first message.
+func (s *stream) Context() context.Context { return s.Stream.Context() }
+
+// RecvMsg receives a message. With the first message of an undecided stream it
+// acquires the locks.
+func (s *stream) RecvMsg(m any) error { return s.Receive(m, s.ServerStream.RecvMsg) }
+
+// SendMsg sends a message of a stream that is admitted.
+func (s *stream) SendMsg(m any) error { return s.Send(m, s.ServerStream.SendMsg) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -82,46 +81,38 @@ func TestContextTakenBeforeFirstMessage(t *testing.T) {
 }
 
 // A rejection at the first message ends the call, whatever the handler does.
+// Recv and Send return it, and the context ends with it.
 func TestRefusedAtFirstMessage(t *testing.T) {
-	tests := []struct {
-		name    string
-		handler func(stream duplexServer, rejection error) error
-	}{
-		{"returns the error", func(_ duplexServer, rejection error) error { return rejection }},
-		{"returns nil", func(duplexServer, error) error { return nil }},
-		{"returns an error of its own", func(duplexServer, error) error { return status.Error(codes.DataLoss, "its own") }},
-		{"sends", func(stream duplexServer, _ error) error {
-			return stream.Send(&pb.StreamingOutputCallResponse{})
-		}},
-		{"receives again", func(stream duplexServer, _ error) error { _, err := stream.Recv(); return err }},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			locks := sqllock.NewMemory()
-			hold(t, locks, "alice")
-			seen := make(chan error, 3)
-			stream := openDuplex(t, ratelimit.OneAtATime(locks, namespace), "alice", func(stream duplexServer) error {
-				ctx := stream.Context()
-				_, err := stream.Recv()
+	own := status.Error(codes.DataLoss, "its own")
+	for name, result := range map[string]func(rejection error) error{
+		"the error": func(rejection error) error { return rejection },
+		"nil":       func(error) error { return nil },
+		"its own":   func(error) error { return own },
+	} {
+		locks := sqllock.NewMemory()
+		hold(t, locks, "alice")
+		seen := make(chan error, 4)
+		stream := openDuplex(t, ratelimit.OneAtATime(locks, namespace), "alice", func(stream duplexServer) error {
+			ctx := stream.Context()
+			_, rejection := stream.Recv()
+			_, again := stream.Recv()
+			for _, err := range []error{rejection, context.Cause(ctx), again, stream.Send(&pb.StreamingOutputCallResponse{})} {
 				seen <- err
-				seen <- context.Cause(ctx)
-				result := tt.handler(stream, err)
-				seen <- stream.Send(&pb.StreamingOutputCallResponse{})
-				return result
-			})
-			_, err := stream.Recv()
-			if status.Code(err) != codes.ResourceExhausted || len(status.Convert(err).Details()) != 3 {
-				t.Errorf("the call ended with %v", err)
 			}
-			if got := stream.Trailer()["grpc-retry-pushback-ms"]; len(got) != 1 {
-				t.Errorf("trailer %v", stream.Trailer())
-			}
-			for _, what := range []string{"Recv", "the context's cause", "Send"} {
-				if err := httptesting.Receive(t, seen, what); status.Code(err) != codes.ResourceExhausted {
-					t.Errorf("%s: %v", what, err)
-				}
-			}
+			return result(rejection)
 		})
+		_, err := stream.Recv()
+		if status.Code(err) != codes.ResourceExhausted || len(status.Convert(err).Details()) != 3 {
+			t.Errorf("returns %s: the call ended with %v", name, err)
+		}
+		if got := stream.Trailer()["grpc-retry-pushback-ms"]; len(got) != 1 {
+			t.Errorf("returns %s: trailer %v", name, stream.Trailer())
+		}
+		for _, what := range []string{"Recv", "the context's cause", "Recv again", "Send"} {
+			if err := httptesting.Receive(t, seen, what); status.Code(err) != codes.ResourceExhausted {
+				t.Errorf("returns %s, %s: %v", name, what, err)
+			}
+		}
 	}
 }
 
@@ -190,17 +181,16 @@ func TestMessagesBothWays(t *testing.T) {
 	stream := openDuplex(t, ratelimit.OneAtATime(sqllock.NewMemory(), namespace), "alice", func(stream duplexServer) error {
 		sent := make(chan error, 1)
 		go func() {
-			var err error
-			for n := 0; n < messages && err == nil; {
-				// Fails until the other goroutine has received the first
-				// message.
-				if err = stream.Send(&pb.StreamingOutputCallResponse{}); status.Code(err) == codes.FailedPrecondition {
-					err = nil
-				} else {
-					n++
+			for n := 0; n < messages; n++ {
+				err := stream.Send(&pb.StreamingOutputCallResponse{})
+				if status.Code(err) == codes.FailedPrecondition {
+					n-- // the other goroutine has not received the first message yet
+				} else if err != nil {
+					sent <- err
+					return
 				}
 			}
-			sent <- err
+			sent <- nil
 		}()
 		for {
 			if _, err := stream.Recv(); err != nil {
@@ -213,20 +203,11 @@ func TestMessagesBothWays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := stream.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
-	got := 0
-	for {
-		if _, err := stream.Recv(); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
+	_ = stream.CloseSend()
+	for n := range messages + 1 {
+		if _, err := stream.Recv(); (err == io.EOF) != (n == messages) {
+			t.Fatalf("message %d: %v", n, err)
 		}
-		got++
-	}
-	if got != messages {
-		t.Errorf("%d messages, want %d", got, messages)
 	}
 }
 
@@ -235,46 +216,4 @@ func ignoreEOF(err error) error {
 		return nil
 	}
 	return err
-}
-
-// A hookedContext calls the func in its hook, if there is one, while a context
-// made from it is being cancelled. No other goroutine has noticed that by then.
-type hookedContext struct {
-	context.Context
-	done chan struct{}
-	hook *atomic.Pointer[func()]
-}
-
-func (c hookedContext) Done() <-chan struct{} { return c.done }
-
-// AfterFunc is for package context, which stops what it asks for here when a
-// context made from c ends.
-func (c hookedContext) AfterFunc(func()) (stop func() bool) {
-	return func() bool {
-		if hook := c.hook.Swap(nil); hook != nil {
-			(*hook)()
-		}
-		return true
-	}
-}
-
-// A goroutine that sees the context end finds the rejection. The stream is no
-// longer undecided.
-func TestRejectionBeforeContextEnds(t *testing.T) {
-	locks := sqllock.NewMemory()
-	hold(t, locks, "alice")
-	ctx := hookedContext{t.Context(), make(chan struct{}), new(atomic.Pointer[func()])}
-	intercept := grpcmw.StreamServerInterceptor(ratelimit.OneAtATime(locks, namespace), grpcmw.Field("response_status.message"))
-	seen := make(chan error, 1)
-	err := intercept(nil, streamOf{oneMessage{"alice"}, ctx}, streamInfo, func(_ any, stream grpc.ServerStream) error {
-		hook := func() { seen <- stream.SendMsg(&pb.StreamingOutputCallResponse{}) }
-		ctx.hook.Store(&hook)
-		return stream.RecvMsg(&pb.StreamingOutputCallRequest{})
-	})
-	if status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("the call ended with %v", err)
-	}
-	if err := httptesting.Receive(t, seen, "the end of the context"); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("SendMsg while the context ends: %v, want the rejection", err)
-	}
 }

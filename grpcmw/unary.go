@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/latchkey-go/latchkey/internal/rpclimit"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -20,7 +21,7 @@ import (
 //   - INVALID_ARGUMENT if the call has no key, or a bad one. The text names the
 //     field or the metadata entry that is missing;
 //   - INTERNAL if the KeyFunc failed, as [KeyFunc] says, or the policy of the
-//     limit ([ratelimit.ErrPolicy]);
+//     limit ([ratelimit.ErrPolicy]), or if the message has no such [Field];
 //   - DEADLINE_EXCEEDED or CANCELLED if the call's context ended in the wait.
 //
 // If the lock is lost while the handler runs, and the handler returns its
@@ -41,28 +42,14 @@ func UnaryServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) g
 
 // unary returns the interceptor of g.
 func (g *guard) unary() grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if g.exempt(info.FullMethod) {
-			return handler(ctx, req)
-		}
-		setTrailer := func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) }
-		var id identification
-		_, rejected := g.identify(ctx, info.FullMethod, interceptors.NewServerCallMeta(info.FullMethod, nil, req), &id)
-		if rejected != nil {
-			return nil, g.reject(ctx, rejected, setTrailer)
-		}
-		held, rejected := g.admit(ctx, info.FullMethod, &id.wanted)
-		if rejected != nil {
-			return nil, g.reject(ctx, rejected, setTrailer)
-		}
-		// Deferred, so that a panic releases the locks, too. gRPC sends the
-		// response after that, so the client's next call finds the keys free.
-		defer func() { _ = held.Unlock() }() // a loss has ended the handler's context
-		bound, cancel := held.Bind(ctx)
-		defer cancel() // first, so that what the handler left behind ends before the lock
-		resp, err := handler(bound, req)
-		if interrupted := g.interruption(ctx, bound, &id.wanted, held, err); interrupted != nil {
-			return nil, g.reject(ctx, interrupted, setTrailer)
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+		call := interceptors.NewServerCallMeta(info.FullMethod, nil, req)
+		err = g.Unary(ctx, info.FullMethod, call, func(ctx context.Context) (err error) {
+			resp, err = handler(ctx, req)
+			return err
+		})
+		if s, ok := err.(*rpclimit.Status); ok { //nolint:errorlint // Unary returns it as it is
+			return nil, g.failed(ctx, s, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
 		}
 		return resp, err
 	}

@@ -34,6 +34,7 @@ func TestReportsTwice(t *testing.T) {
 // server, unless asked for. What only looks like one of them is limited.
 func TestInfrastructureIsNotLimited(t *testing.T) {
 	t.Parallel()
+	levels := one(ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, namespace), fails(grpcmw.ErrNoKey)) // a balancer is no user
 	for method, exempt := range map[string]bool{
 		healthpb.Health_Check_FullMethodName:                              true,
 		healthpb.Health_Watch_FullMethodName:                              true,
@@ -48,21 +49,13 @@ func TestInfrastructureIsNotLimited(t *testing.T) {
 		"/my.grpc.health.v1.Health/Check":                                 false,
 		"":                                                                false,
 	} {
-		for _, all := range []bool{false, true} {
-			var opts []grpcmw.Option
-			if all {
-				opts = append(opts, grpcmw.WithAllServices())
-			}
-			for name, key := range map[string]grpcmw.KeyFunc{"busy": constant(secret), "no key": fails(grpcmw.ErrNoKey)} { // a balancer is no user
-				levels := one(ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, namespace), key)
-				unary := unaryCall(t.Context(), method, levels, nothing, opts...)
-				info := &grpc.StreamServerInfo{FullMethod: method, IsServerStream: true}
-				stream := grpcmw.StreamServerInterceptor(levels[0].Limiter, key, opts...)(nil, oneMessage{}, info,
-					func(any, grpc.ServerStream) error { return nil })
-				for kind, err := range map[string]error{"unary": unary, "stream": stream} {
-					if limited := !exempt || all; limited != (err != nil) {
-						t.Errorf("%q, %s, %s, all services %v: %v", method, kind, name, all, err)
-					}
+		for _, opts := range [][]grpcmw.Option{nil, {grpcmw.WithAllServices()}} {
+			unary := unaryCall(t.Context(), method, levels, nothing, opts...)
+			stream := grpcmw.StreamStackInterceptor(levels, opts...)(nil, oneMessage{}, &grpc.StreamServerInfo{FullMethod: method},
+				func(any, grpc.ServerStream) error { return nil })
+			for kind, err := range map[string]error{"unary": unary, "stream": stream} {
+				if limited := !exempt || opts != nil; limited != (err != nil) {
+					t.Errorf("%q, %s, %d options: %v", method, kind, len(opts), err)
 				}
 			}
 		}

@@ -20,7 +20,7 @@ func BenchmarkHandler(b *testing.B) {
 	})
 	b.Run("refused", func(b *testing.B) {
 		m := limited(sqllock.NewMemory())
-		lock, err := m.Acquire(benchmarkRequest(b))
+		lock, err := m.AcquireAll(benchmarkRequest(b))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func BenchmarkHandler(b *testing.B) {
 func unwrapped(next http.Handler) http.Handler {
 	m := limited(sqllock.NewMemory())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lock, err := m.Acquire(r)
+		lock, err := m.AcquireAll(r)
 		if err != nil {
 			m.Reject(w, r, err)
 			return

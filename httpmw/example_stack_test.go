@@ -130,7 +130,7 @@ func ExampleNewStack_incorrect() {
 }
 
 // In a framework with middleware of its own, AcquireAll and Reject do what
-// Handler does, for any number of levels.
+// Handler does.
 func ExampleMiddleware_AcquireAll() {
 	m := exportLimits(sqllock.NewMemory())
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -142,29 +142,6 @@ func ExampleMiddleware_Handler_incorrect() {
 	// both run
 }
 
-// In a framework with middleware of its own, Acquire and Reject do what Handler
-// does.
-func ExampleMiddleware_Acquire() {
-	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lock, err := m.Acquire(r)
-		if err != nil {
-			m.Reject(w, r, err)
-			return
-		}
-		defer lock.Unlock()
-		ctx, cancel := lock.Bind(r.Context())
-		defer cancel()
-		fmt.Println("work, told to stop:", r.WithContext(ctx).Context().Err() != nil)
-	})
-	call(authenticate("user-1", h), "/export")
-	call(h, "/export") // nobody
-	// Output:
-	// work, told to stop: false
-	// 200 OK
-	// 400 Bad Request
-}
-
 // A KeyFunc can look the id up, and exempt some requests from the limit.
 func ExampleKeyFunc_bypass() {
 	perTenant := func(r *http.Request) (string, error) {
@@ -210,7 +187,7 @@ func ExampleWithLogger() {
 	call(mux, "/export")
 	call(mux, "/export")
 	// Output:
-	// level=WARN msg="httpmw: a request has no key: is the middleware inside of the authentication and of the router?" error="httpmw: no key in the request: not in the context" namespace=export route="GET /export"
+	// level=WARN msg="httpmw: a request has no key: is the middleware inside of the authentication and of the router?" error="ratelimit: no key in the request: not in the context" namespace=export route="GET /export"
 	// 400 Bad Request
 	// 400 Bad Request
 }
@@ -251,7 +228,7 @@ func ExampleFromContext() {
 	id(key, r)
 	id(key, r.WithContext(context.WithValue(r.Context(), userKey{}, "user-1")))
 	// Output:
-	// "", httpmw: no key in the request: not in the context
+	// "", ratelimit: no key in the request: not in the context
 	// "user-1", <nil>
 }
 
@@ -265,7 +242,7 @@ func ExampleHeader() {
 	id(key, r)
 	// Output:
 	// "user-1", <nil>
-	// "", httpmw: header X-Verified-Subject: ratelimit: bad id: it is given more than once
+	// "", ratelimit: bad id: more than one header X-Verified-Subject
 }
 
 // A header that the client chooses is a bad key: mallory blocks the victim by
@@ -363,7 +340,7 @@ func ExampleKeyFunc() {
 	r.SetBasicAuth("user-1", "password")
 	id(key, r)
 	// Output:
-	// "", httpmw: no key in the request: no basic auth
+	// "", ratelimit: no key in the request: no basic auth
 	// "user-1", <nil>
 }
 

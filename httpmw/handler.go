@@ -5,8 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/latchkey-go/latchkey/internal/handoff"
-	"github.com/latchkey-go/latchkey/internal/places"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -30,13 +29,13 @@ func (e interruption) Unwrap() error        { return e.cause }
 // handle admits r and calls next, or rejects r.
 func (m *Middleware) handle(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	var held *heldWriter // made early only for a request that may wait
-	ctx := r.Context()
+	var waits func()
 	if mayReadAhead(w, r) {
 		held = m.newHeldWriter(w, r)
 		defer held.body.finish() // if an Observer panics, nothing reads on
-		ctx = &held.body.ahead
+		waits = held.body.ahead.WaitBegins
 	}
-	locks, err := m.acquire(ctx, r)
+	locks, err := m.acquire(r, waits)
 	waited := held != nil && held.body.ahead.begun()
 	switch {
 	case err != nil && waited:
@@ -54,7 +53,7 @@ func (m *Middleware) handle(w http.ResponseWriter, r *http.Request, next http.Ha
 }
 
 // serve calls next for an admitted request, and releases its locks.
-func (m *Middleware) serve(held *heldWriter, locks places.Held, next http.Handler) {
+func (m *Middleware) serve(held *heldWriter, locks admission.Held, next http.Handler) {
 	released := false
 	defer func() {
 		if !released {
@@ -64,14 +63,14 @@ func (m *Middleware) serve(held *heldWriter, locks places.Held, next http.Handle
 	ctx, cancel := held.bind(locks)
 	defer cancel()
 	inner := held.original().WithContext(ctx)
-	defer handoff.CarryBack(held.r, inner)
+	defer admission.CarryBack(held.r, inner)
 	held.body.handOver(inner)
 	defer held.handlerEnded()
 	next.ServeHTTP(held.exposed(), inner)
 
 	var cause error
 	if held.state == unbegun && !held.cutWithin(ctx) {
-		cause = handoff.InterruptedBy(ctx)
+		cause = admission.InterruptedBy(ctx)
 		if cause == nil && held.locks.Lost() {
 			cause = sqllock.ErrLost
 		}
@@ -87,7 +86,7 @@ func (m *Middleware) serve(held *heldWriter, locks places.Held, next http.Handle
 }
 
 // bind returns the context of the handler, which carries locks.
-func (w *heldWriter) bind(locks places.Held) (ctx context.Context, cancel context.CancelFunc) {
+func (w *heldWriter) bind(locks admission.Held) (ctx context.Context, cancel context.CancelFunc) {
 	if w.body == nil || !w.body.ahead.begun() {
 		ctx, cancel = locks.Bind(w.r.Context())
 	} else {

@@ -116,9 +116,6 @@ func TestMisusePanics(t *testing.T) {
 		"Join nothing": func() { httpmw.Join() },
 		"Join nil":     func() { httpmw.Join(key, nil) },
 		"RemoteIP":     func() { httpmw.RemoteIP(netipZero) },
-		"one lock of a stack": func() {
-			_, _ = stacks["three levels"].over(sqllock.NewMemory()).Acquire(request("/", user+": ada"))
-		},
 	}
 	for name, misuse := range tests {
 		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "httpmw", "", misuse) })

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/handoff"
+	"github.com/latchkey-go/latchkey/internal/admission"
 )
 
 // A heldBody is the request body of an admitted request. Its Read fails once
@@ -94,7 +94,7 @@ func (b *heldBody) leave(n int, err error) error {
 	return err
 }
 
-// Taken reports whether a byte was read: see [handoff.Body].
+// Taken reports whether a byte was read: see [admission.Body].
 func (b *heldBody) Taken() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,7 +138,7 @@ func (b *heldBody) finish() {
 // response's header. [http.MaxBytesReader] does so if the body is too large.
 // Only the server's own body certainly does not.
 func (b *heldBody) settle() {
-	if b == nil || !b.ahead.begun() || reflect.TypeOf(handoff.Beneath(b.ahead.body)).String() == "*http.body" {
+	if b == nil || !b.ahead.begun() || reflect.TypeOf(admission.Beneath(b.ahead.body)).String() == "*http.body" {
 		return
 	}
 	if b.enter() != nil {
@@ -149,7 +149,7 @@ func (b *heldBody) settle() {
 	_ = b.leave(0, nil)
 }
 
-// Beneath returns the body that the Middleware has wrapped: see [handoff.Body].
+// Beneath returns the body that the Middleware has wrapped: see [admission.Body].
 func (b *heldBody) Beneath() io.ReadCloser { return b.ahead.body }
 
 // beforeHeader ends a Read that would block the server from writing a header.

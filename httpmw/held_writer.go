@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/latchkey-go/latchkey/internal/places"
+	"github.com/latchkey-go/latchkey/internal/admission"
 )
 
 // A heldWriter is the ResponseWriter of an admitted request.
@@ -23,9 +23,9 @@ import (
 // It is used by one goroutine at a time, as any ResponseWriter.
 type heldWriter struct {
 	w     http.ResponseWriter
-	locks places.Held   // those that the handler's context carries
-	r     *http.Request // the original request
-	body  *heldBody     // nil if the request has none
+	locks admission.Held // those that the handler's context carries
+	r     *http.Request  // the original request
+	body  *heldBody      // nil if the request has none
 
 	header http.Header // of w; nil until the handler asks for it
 	state  writerState

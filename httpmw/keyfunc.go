@@ -2,13 +2,13 @@ package httpmw
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
-	"github.com/latchkey-go/latchkey/internal/rejection"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -18,7 +18,7 @@ import (
 // Its error decides what happens to the request:
 //
 //   - [ErrNoKey]: the request has no id. The response is 400.
-//   - [ratelimit.ErrBadID]: the value cannot be an id. The response is 400.
+//   - [ErrBadID]: the value cannot be an id. The response is 400.
 //   - [ErrBypass]: the request is not limited. Its handler runs without a lock.
 //   - [sqllock.ErrUnavailable]: the id cannot be looked up now. The response is
 //     503.
@@ -34,34 +34,21 @@ import (
 // trusted proxy sets, or that are verified before.
 type KeyFunc func(*http.Request) (string, error)
 
+// Errors of a KeyFunc. They are those of package ratelimit, also in grpcmw and
+// connectmw.
 var (
 	// ErrNoKey reports that the request has no id where the KeyFunc looks for
 	// it, or an empty one. The text says where the KeyFunc looked.
-	ErrNoKey = errors.New("httpmw: no key in the request")
+	ErrNoKey = ratelimit.ErrNoKey
+
+	// ErrBadID reports that the value cannot be an id.
+	ErrBadID = ratelimit.ErrBadID
 
 	// ErrBypass is what a KeyFunc returns for a request that is not limited,
 	// such as one of an administrator. Nothing is locked, and the Observer gets
 	// no event.
-	ErrBypass = errors.New("httpmw: the request is not limited")
+	ErrBypass = ratelimit.ErrBypass
 )
-
-// errAmbiguous reports a value that is in a request twice. A proxy and this
-// package may read such a request differently.
-var errAmbiguous = fmt.Errorf("%w: it is given more than once", ratelimit.ErrBadID)
-
-// A keyError is the error of a KeyFunc.
-type keyError struct {
-	error
-	ended bool // it is the end of the request's own context
-}
-
-func (e keyError) Unwrap() error { return e.error }
-
-// newKeyError returns err, of a KeyFunc of r, as a keyError.
-func newKeyError(r *http.Request, err error) keyError {
-	ended := r.Context().Err()
-	return keyError{err, ended != nil && errors.Is(err, ended)}
-}
 
 // FromContext takes the id from the request's context, where the authentication
 // around the Middleware has put it. f reports whether it is there. FromContext
@@ -118,8 +105,7 @@ func Cookie(name string) KeyFunc {
 func Query(name string) KeyFunc {
 	mustName("Query", name)
 	one := oneOf("query parameter " + name)
-	malformed := clientError(fmt.Errorf("httpmw: query parameter %s: %w: the query is malformed", name, ratelimit.ErrBadID),
-		"The query of the request is malformed.")
+	malformed := clientError(fmt.Errorf("%w: the query is malformed", ErrBadID), "The query of the request is malformed.")
 	return func(r *http.Request) (string, error) {
 		values, err := url.ParseQuery(r.URL.RawQuery)
 		if err != nil {
@@ -144,26 +130,37 @@ func PathValue(name string) KeyFunc {
 	}
 }
 
+// Join makes one id of several, such as a tenant and a resource. Different
+// parts never give the same id. Each part is preceded by its length, so that
+// ("a:b", "c") differs from ("a", "b:c").
+//
+// All parts together count for the limit on an id's length
+// ([ratelimit.WithMaxIDLen]), with two to five bytes for each length. The error
+// is that of the first part that fails. An empty part is [ErrNoKey].
+//
+// Join panics if there are no fs, or one is nil.
+func Join(fs ...KeyFunc) KeyFunc {
+	if len(fs) == 0 || slices.ContainsFunc(fs, func(f KeyFunc) bool { return f == nil }) {
+		panic("httpmw: Join needs KeyFuncs that are not nil")
+	}
+	fs = slices.Clone(fs)
+	return func(r *http.Request) (string, error) {
+		return admission.Join(len(fs), func(i int) (string, error) { return fs[i](r) })
+	}
+}
+
 // clientError returns err as a mistake of the client. The response says
 // mistake, a sentence that holds nothing of the request.
 func clientError(err error, mistake string) error {
-	return &rejection.Error{Err: err, Status: http.StatusBadRequest, Detail: mistake + rejection.CorrectIt}
+	return &admission.Response{Err: err, Status: http.StatusBadRequest, Detail: mistake + admission.CorrectIt}
 }
 
 // oneOf returns a func that returns the value of a field that must be given
-// exactly once.
+// exactly once. A proxy and this package may read another one differently.
 func oneOf(what string) func(values []string) (string, error) {
 	missing := clientError(fmt.Errorf("%w: no %s", ErrNoKey, what), "The request has no "+what+".")
-	ambiguous := clientError(fmt.Errorf("httpmw: %s: %w", what, errAmbiguous), "The request has more than one "+what+".")
-	return func(values []string) (string, error) {
-		switch {
-		case len(values) > 1:
-			return "", ambiguous
-		case len(values) == 0 || values[0] == "":
-			return "", missing
-		}
-		return values[0], nil
-	}
+	repeated := clientError(fmt.Errorf("%w: more than one %s", ErrBadID, what), "The request has more than one "+what+".")
+	return func(values []string) (string, error) { return admission.One(values, missing, repeated) }
 }
 
 func mustName(caller, name string) {

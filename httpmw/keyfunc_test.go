@@ -110,7 +110,7 @@ func TestKeyFuncs(t *testing.T) {
 			if err == nil {
 				return
 			}
-			if !strings.HasPrefix(err.Error(), "httpmw: ") {
+			if !strings.HasPrefix(err.Error(), "ratelimit: ") {
 				t.Errorf("the text %q does not say where it comes from", err)
 			}
 			for _, name := range []string{"ada", "eve", "tenant"} {
@@ -122,13 +122,13 @@ func TestKeyFuncs(t *testing.T) {
 	}
 }
 
-// Acquire returns the error of a KeyFunc as it is, also through Join. A
+// AcquireAll returns the error of a KeyFunc as it is, also through Join. A
 // request that bypasses the limit has neither a lock nor an error.
 func TestKeyFuncErrors(t *testing.T) {
 	t.Parallel()
 	mine := errors.New("mine")
 	for _, key := range []httpmw.KeyFunc{constant("", mine), httpmw.Join(constant("", mine))} {
-		_, err := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key).Acquire(request("/"))
+		_, err := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key).AcquireAll(request("/"))
 		if !errors.Is(err, mine) || err.Error() != "mine" {
 			t.Errorf("got %v, want mine", err)
 		}
@@ -136,8 +136,8 @@ func TestKeyFuncErrors(t *testing.T) {
 	for _, key := range []httpmw.KeyFunc{constant("", httpmw.ErrBypass), httpmw.Join(constant("", httpmw.ErrBypass))} {
 		m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key)
 		for range 3 {
-			if lock, err := m.Acquire(request("/")); lock != nil || err != nil {
-				t.Errorf("got %v, %v; want no lock and no error", lock, err)
+			if locks, err := m.AcquireAll(request("/")); len(locks) > 0 || err != nil {
+				t.Errorf("got %v, %v; want no lock and no error", locks, err)
 			}
 		}
 	}
@@ -153,5 +153,16 @@ func TestKeyFuncOfAClientThatLeft(t *testing.T) {
 	w := serve(m.Handler(http.NotFoundHandler()), request("/").WithContext(ctx))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("status %d, Retry-After %q; want 503 with one", w.Code, w.Header().Get("Retry-After"))
+	}
+}
+
+// The errors of KeyFuncs are those of package ratelimit.
+func TestErrorsAreOneValue(t *testing.T) {
+	for own, shared := range map[error]error{
+		httpmw.ErrNoKey: ratelimit.ErrNoKey, httpmw.ErrBadID: ratelimit.ErrBadID, httpmw.ErrBypass: ratelimit.ErrBypass,
+	} {
+		if own != shared { //nolint:errorlint // one value
+			t.Errorf("%v is not the value of package ratelimit", own)
+		}
 	}
 }

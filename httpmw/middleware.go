@@ -15,15 +15,10 @@
 package httpmw
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"net/http"
 	"sync/atomic"
 
-	"github.com/latchkey-go/latchkey/internal/inside"
-	"github.com/latchkey-go/latchkey/internal/places"
-	"github.com/latchkey-go/latchkey/internal/wiring"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -45,8 +40,7 @@ type Middleware struct {
 	reads bodyReads
 	ahead atomic.Int64 // bytes of all bodies that are read ahead
 
-	log     *slog.Logger // nil for slog.Default
-	reports wiring.Reports
+	gate admission.Gate
 }
 
 // New returns a Middleware that admits a request if l admits the id that key
@@ -100,92 +94,50 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Acquire admits r, or returns why not. It is for frameworks in which
+// AcquireAll admits r, or returns why not. It is for frameworks in which
 // [Middleware.Handler] does not fit; examples/routers puts Handler into gin and
-// echo. Its errors are those of [ratelimit.Limiter.Acquire] and of the KeyFunc.
+// echo. Its errors are those of [ratelimit.AcquireAll] and of the KeyFuncs.
 // [Middleware.Reject] writes the response to each.
 //
-// Acquire has no ResponseWriter, so it lacks what Handler does with one:
+// It returns one lock for each level that limits r, in the order of the levels.
+// A lock is nil if its level admits r without one. If no level needs one, the
+// Locks may be nil. Bind and Unlock of the Locks work in each case.
 //
-//   - the client may have a whole response before the lock is released;
+// AcquireAll has no ResponseWriter, so it lacks what Handler does with one:
+//
+//   - the client may have a whole response before the locks are released;
 //   - a handler that was interrupted has no response of its own;
 //   - over HTTP/1 a waiting request with a body does not notice that its client
 //     has left.
 //
-// A request whose context carries a lock of this limit for this id needs a
-// second place: the limit is on its road twice. That is logged ([WithLogger]).
-// With [ratelimit.OneAtATime] such a request is always busy.
+// A request whose context carries a lock of a limit for its id needs a second
+// place: the limit is on its road twice. That is logged ([WithLogger]). With
+// [ratelimit.OneAtATime] such a request is always busy.
 //
-// The caller must Unlock the lock, which may be nil, and should give the
-// request a context that ends with it:
+// The caller must Unlock the locks, and should give the request a context that
+// ends with them:
 //
-//	lock, err := m.Acquire(r)
+//	locks, err := m.AcquireAll(r)
 //	if err != nil {
 //		m.Reject(w, r, err)
 //		return
 //	}
-//	defer lock.Unlock()
-//	ctx, cancel := lock.Bind(r.Context())
+//	defer locks.Unlock()
+//	ctx, cancel := locks.Bind(r.Context())
 //	defer cancel()
 //	next(w, r.WithContext(ctx))
-//
-// Acquire is for a Middleware of one level. It panics on a Middleware of
-// several: one lock cannot stand for them. Use [Middleware.AcquireAll] there.
-func (m *Middleware) Acquire(r *http.Request) (*sqllock.Lock, error) {
-	if len(m.levels) > 1 {
-		panic("httpmw: Acquire needs a Middleware of one level: see AcquireAll")
-	}
-	held, err := m.acquire(r.Context(), r)
-	return held.One(), err
-}
-
-// AcquireAll is [Middleware.Acquire] for any number of levels. It returns one
-// lock for each level that limits r, in the order of the levels. A lock is nil
-// if its level admits r without one. If no level needs one, the Locks may be
-// nil. Bind and Unlock of the Locks work in each case.
 func (m *Middleware) AcquireAll(r *http.Request) (sqllock.Locks, error) {
-	held, err := m.acquire(r.Context(), r)
-	return held.Locks(), err
+	held, err := m.acquire(r, nil)
+	return held.Locks, err
 }
 
-// acquire is AcquireAll with ctx, which wraps the context of r.
-func (m *Middleware) acquire(ctx context.Context, r *http.Request) (places.Held, error) {
-	var wanted places.Wanted
-	for _, level := range m.levels {
-		id, err := level.Key(r)
-		if err == nil && id == "" {
-			err = ErrNoKey
-		}
-		switch {
-		case err == nil:
-			wanted.Add(level.Limiter, id)
-		case errors.Is(err, ErrBypass):
-		default:
-			if err := m.unkeyed(r, level.Limiter, newKeyError(r, err)); err != nil {
-				return places.Held{}, err
-			}
-		}
-	}
-	if l := wanted.Twice(r.Context()); l != nil {
-		m.report(r, l, slog.LevelError, twiceText, slog.Int("limit", l.Limit()))
-	}
-	held, err := wanted.Acquire(ctx)
-	if errors.Is(err, ratelimit.ErrPolicy) {
-		m.reportPolicy(r, err)
+// acquire is AcquireAll. It calls waits, which may be nil, right before the
+// request begins to wait.
+func (m *Middleware) acquire(r *http.Request, waits func()) (held admission.Held, err error) {
+	var needs admission.Request
+	err = m.gate.Identify(r.Context(), r.Pattern, &needs, func(level int) (string, error) { return m.levels[level].Key(r) })
+	if err == nil {
+		held, err = m.gate.Acquire(r.Context(), r.Pattern, &needs, waits)
 	}
 	return held, err
-}
-
-// unkeyed returns the error for r, whose KeyFunc for l has failed with err. It
-// is nil in a dry run of l.
-func (m *Middleware) unkeyed(r *http.Request, l *ratelimit.Limiter, err keyError) error {
-	switch reasonOf(err) {
-	case badKey:
-		if errors.Is(err, ErrNoKey) {
-			m.report(r, l, slog.LevelWarn, noKeyText, slog.Any("error", err))
-		}
-	case fault:
-		m.report(r, l, slog.LevelError, failedText, slog.Any("error", err))
-	}
-	return inside.Refuse(r.Context(), l, err)
 }

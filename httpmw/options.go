@@ -29,7 +29,7 @@ func WithBusyText(text string) Option {
 }
 
 // WithRejectHandler makes f write the responses to rejected and interrupted
-// requests. err is the error of [Middleware.Acquire], or [ErrInterrupted].
+// requests. err is the error of [Middleware.AcquireAll], or [ErrInterrupted].
 // Compare it by errors.Is with [ratelimit.ErrBusy] and others. The headers
 // Cache-Control and Retry-After are set already, and f may change them. If f
 // writes nothing, the Middleware's own response is sent.
@@ -86,5 +86,5 @@ func WithLogger(log *slog.Logger) Option {
 	if log == nil {
 		panic("httpmw: WithLogger needs a *slog.Logger that is not nil")
 	}
-	return func(m *Middleware) { m.log = log }
+	return func(m *Middleware) { m.gate.Log = log }
 }

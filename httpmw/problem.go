@@ -6,12 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 
-	"github.com/latchkey-go/latchkey/internal/places"
-	"github.com/latchkey-go/latchkey/internal/rejection"
-	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/internal/admission"
 )
 
 // blankType is the type of a problem that its status explains (RFC 9457).
@@ -20,21 +17,11 @@ const blankType = "about:blank"
 // details say to a person what is wrong and what to do. Those of the reasons
 // for which mayTryAgain holds are followed by the time to wait.
 var details = [reasons]string{
-	badKey:      rejection.NoKey,
-	ended:       rejection.Ended,
+	badKey:      admission.NoKeyDetail,
+	ended:       admission.EndedDetail,
 	unavailable: "The lock service is unavailable.",
 	interrupted: "The request was interrupted, and may have had effects.",
-	fault:       rejection.Fault,
-}
-
-// busyDetail is the default detail of busy. It names the limit and its size.
-func busyDetail(l *ratelimit.Limiter, size int) string {
-	limit := "The limit " + strconv.Quote(string(l.Namespace())) + " admits "
-	if size == 1 {
-		return limit + "one request at a time, and another request is in progress."
-	}
-	n := strconv.Itoa(size)
-	return limit + n + " requests at a time, and " + n + " are in progress."
+	fault:       admission.FaultDetail,
 }
 
 // A problem is the status and body of a response to a rejected request (RFC
@@ -91,11 +78,11 @@ func (p problem) body(seconds int64) []byte {
 // makeProblems makes the problems that are the same for every request.
 func (m *Middleware) makeProblems() {
 	for why := range reason(reasons) {
-		m.problems[why] = newProblem(m.status(why), blankType, "", details[why], why.mayTryAgain())
+		m.problems[why] = newProblem(m.status(why), blankType, "", details[why], mayTryAgain(why))
 	}
 	m.problems[busy] = m.busyProblem(someFull)
 	for _, level := range m.levels {
-		m.fullLevels = append(m.fullLevels, m.busyProblem(busyDetail(level.Limiter, level.Limiter.Limit())))
+		m.fullLevels = append(m.fullLevels, m.busyProblem(m.gate.FullText(level.Limiter, level.Limiter.Limit())))
 	}
 }
 
@@ -115,7 +102,7 @@ func (m *Middleware) busyProblem(detail string) problem {
 // problemFor returns the problem of why, the reason of err.
 func (m *Middleware) problemFor(why reason, err error) problem {
 	if why == badKey || why == chosen {
-		if own := (*rejection.Error)(nil); errors.As(err, &own) {
+		if own := (*admission.Response)(nil); errors.As(err, &own) {
 			return newProblem(own.Status, blankType, "", own.Detail, own.TryAgain)
 		}
 	}
@@ -128,26 +115,12 @@ func (m *Middleware) problemFor(why reason, err error) problem {
 // problemOfFull returns the problem of err, of the reason busy. With
 // [ratelimit.WithLimit] each id may have another.
 func (m *Middleware) problemOfFull(err error) problem {
-	i, size := m.full(err)
+	i, size, _ := m.gate.Full(err)
 	switch {
 	case i < 0:
 		return m.problems[busy]
 	case m.busyText == "" && size != m.levels[i].Limiter.Limit():
-		return m.busyProblem(busyDetail(m.levels[i].Limiter, size))
+		return m.busyProblem(m.gate.FullText(m.levels[i].Limiter, size))
 	}
 	return m.fullLevels[i]
-}
-
-// full returns the index of the level that err, of the reason busy, names, and
-// how many requests the level admits. A single level is the one. If err names
-// none of several, i is -1.
-func (m *Middleware) full(err error) (i, size int) {
-	full := places.Full(err)
-	if len(m.levels) > 1 {
-		i = slices.IndexFunc(m.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace })
-	}
-	if i >= 0 {
-		size = cmp.Or(full.Limit, m.levels[i].Limiter.Limit())
-	}
-	return i, size
 }

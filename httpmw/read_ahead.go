@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/waiting"
 )
 
 const (
@@ -75,14 +73,6 @@ func hasReadDeadline(w http.ResponseWriter) bool {
 			return false
 		}
 	}
-}
-
-// Value returns a as the [waiting.Watcher] of the limiter.
-func (a *readAhead) Value(key any) any {
-	if key == (waiting.Key{}) {
-		return a
-	}
-	return a.Context.Value(key)
 }
 
 // WaitBegins starts the goroutine that reads.

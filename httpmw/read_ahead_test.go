@@ -309,7 +309,7 @@ func TestReadAheadIsBounded(t *testing.T) {
 		m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithWait(time.Hour, requests)), httpmw.Header(user))
 		h := m.Handler(status(http.StatusOK))
 		for range 2 {
-			lock, err := m.Acquire(request("/", user+": ada"))
+			lock, err := m.AcquireAll(request("/", user+": ada"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Reject writes the response to a request that [Middleware.Acquire] did not
+// Reject writes the response to a request that [Middleware.AcquireAll] did not
 // admit, for the reason err. It always writes: a handler that returns without
 // having written sends 200 OK.
 //
@@ -29,7 +29,7 @@ func (m *Middleware) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	h.Set("Cache-Control", "no-store")
 	var seconds int64
 	if p.tryAgain {
-		seconds = retryAfter(why, err)
+		seconds = m.retryAfter(why, err)
 		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
 		if why == busy && m.rateLimitHeaders {
 			m.setRateLimit(h, err, seconds)
@@ -56,7 +56,7 @@ func (m *Middleware) rejectedByHandler(w http.ResponseWriter, r *http.Request, e
 // setRateLimit sets the fields of draft-ietf-httpapi-ratelimit-headers-10 for
 // the level that is full.
 func (m *Middleware) setRateLimit(h http.Header, err error, seconds int64) {
-	i, size := m.full(err)
+	i, size, _ := m.gate.Full(err)
 	if i < 0 {
 		return
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
-	"github.com/latchkey-go/latchkey/internal/rejection"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -113,7 +113,7 @@ func TestRejectAlwaysWrites(t *testing.T) {
 // teapotError returns an error that chooses its response, as package
 // idempotency makes them.
 func teapotError() error {
-	return &rejection.Error{Err: io.EOF, Status: http.StatusTeapot, Detail: "Use a cup."}
+	return &admission.Response{Err: io.EOF, Status: http.StatusTeapot, Detail: "Use a cup."}
 }
 
 // The fields of the rate limit are structured fields, whatever the namespace.

@@ -5,9 +5,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
-
-	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
 // ipv6Bits is the length of the part of an IPv6 address that is the id. A
@@ -26,9 +25,8 @@ var (
 )
 
 var (
-	errPeer      = fmt.Errorf("httpmw: remote IP: %w: the peer's address is malformed", ratelimit.ErrBadID)
-	errForwarded = fmt.Errorf("httpmw: remote IP: %w: X-Forwarded-For is malformed", ratelimit.ErrBadID)
-
+	errPeer          = fmt.Errorf("%w: the peer's address is malformed", ErrBadID)
+	errForwarded     = fmt.Errorf("%w: X-Forwarded-For is malformed", ErrBadID)
 	errUnixPeer      = fmt.Errorf("%w: the peer is on a Unix socket: pass RemoteIP the prefixes of the proxies to trust", ErrNoKey)
 	errUnixForwarded = fmt.Errorf("%w: the peer is on a Unix socket and sent no X-Forwarded-For", ErrNoKey)
 )
@@ -54,7 +52,7 @@ var (
 // only the proxy open the socket: another process could give its own socket
 // such a name.
 //
-// A malformed address on the way to the id is [ratelimit.ErrBadID]. RemoteIP
+// A malformed address on the way to the id is [ErrBadID]. RemoteIP
 // panics if a prefix is not valid.
 func RemoteIP(trusted ...netip.Prefix) KeyFunc {
 	proxies := make(prefixes, len(trusted))
@@ -98,33 +96,28 @@ func unmapped(p netip.Prefix) netip.Prefix {
 }
 
 func (ps prefixes) contain(addr netip.Addr) bool {
-	for _, p := range ps {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ps, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // client returns the address of the client that sent r.
 func (ps prefixes) client(r *http.Request) (netip.Addr, error) {
 	lines := r.Header.Values("X-Forwarded-For")
 	addr, ok := parseAddr(r.RemoteAddr)
-	trusted := ps.contain(addr)
 	if !ok {
 		if err := ps.unixPeer(r, lines); err != nil {
 			return addr, err
 		}
-		trusted = true
 	}
-	rest, more := strings.Join(lines, ","), len(lines) > 0
-	for more && trusted {
-		var last string
-		rest, last, more = cutLast(rest)
-		if addr, ok = parseAddr(strings.Trim(last, " \t")); !ok {
+	trusted := !ok || ps.contain(addr)
+	for rest, more := strings.Join(lines, ","), len(lines) > 0; more && trusted; {
+		i := strings.LastIndexByte(rest, ',')
+		if addr, ok = parseAddr(strings.Trim(rest[i+1:], " \t")); !ok {
 			return addr, errForwarded
 		}
 		trusted = ps.contain(addr)
+		if more = i >= 0; more {
+			rest = rest[:i]
+		}
 	}
 	return addr, nil
 }
@@ -142,16 +135,6 @@ func (ps prefixes) unixPeer(r *http.Request, lines []string) error {
 		return errUnixForwarded
 	}
 	return nil
-}
-
-// cutLast splits list before its last element and reports whether there is
-// anything before it.
-func cutLast(list string) (rest, last string, more bool) {
-	i := strings.LastIndexByte(list, ',')
-	if i < 0 {
-		return "", list, false
-	}
-	return list[:i], list[i+1:], true
 }
 
 // parseAddr reads an address with or without a port, as some proxies add one,

@@ -3,6 +3,7 @@ package httpmw
 import (
 	"slices"
 
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -34,24 +35,15 @@ type Level struct {
 //
 // NewStack panics if there are no levels, or a Limiter or Key is nil.
 func NewStack(levels []Level, opts ...Option) *Middleware {
-	return newMiddleware("NewStack", slices.Clone(levels), opts)
+	return newMiddleware("NewStack", levels, opts)
 }
 
-// newMiddleware makes the Middleware of levels, which it keeps. caller is for
-// panics.
+// newMiddleware makes the Middleware of levels. caller is for panics.
 func newMiddleware(caller string, levels []Level, opts []Option) *Middleware {
-	if len(levels) == 0 {
-		panic("httpmw: " + caller + " needs at least one Level")
-	}
-	for _, level := range levels {
-		switch {
-		case level.Limiter == nil:
-			panic("httpmw: " + caller + " needs a *ratelimit.Limiter that is not nil")
-		case level.Key == nil:
-			panic("httpmw: " + caller + " needs a KeyFunc that is not nil")
-		}
-	}
-	m := &Middleware{levels: levels, problemType: blankType}
+	m := &Middleware{levels: slices.Clone(levels), problemType: blankType}
+	m.gate.Limiters, _ = admission.Levels("httpmw: "+caller, levels)
+	m.gate.Package, m.gate.Noun, m.gate.Route = "httpmw", "request", "route"
+	m.gate.Inside = "middleware inside of the authentication and of the router"
 	for _, opt := range opts {
 		opt(m)
 	}

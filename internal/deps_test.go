@@ -4,14 +4,12 @@
 //	                                       internal/session → internal/keytable
 //
 // sqllock speaks to the key table, too. internal/session and ratelimit count by
-// internal/histogram. httpmw and grpcmw share internal/joinkey, internal/places
-// and internal/wiring. They call ratelimit, and ratelimit calls sqllock, by
-// internal/inside beyond the exported names. ratelimit reports to httpmw by
-// internal/waiting. grpcmw and grpcmw/connectmw share internal/rpclimit.
-// internal/session and internal/dialect/dbconn look at sockets by internal/peek.
+// internal/histogram. httpmw, grpcmw and grpcmw/connectmw share
+// internal/admission, and the last two internal/rpclimit. They call ratelimit,
+// and ratelimit calls sqllock, by internal/inside beyond the exported names.
 // httpmw/idempotency is in front of httpmw.
-// The two share internal/handoff and internal/rejection. Only idempotency reads
-// the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
+// Only idempotency reads the error codes of databases, by internal/dialect/errcode
+// (docs/decisions/0015).
 // ratelimit/otellatchkey, ratelimit/promlatchkey and sqllock/pgxlatchkey use public
 // packages only, so that a program may combine any of their versions
 // (docs/decisions/0029).
@@ -44,10 +42,11 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 // stand without the module's path. A package that is not listed may import
 // anything that offence does not forbid.
 var mayImport = map[string][]string{
+	"internal/admission":        {"ratelimit", "sqllock", "internal/inside"},
 	"internal/bound":            {},
 	"internal/dialect/errcode":  {},
 	"internal/dialect":          {"internal/dialect/errcode"},
-	"internal/dialect/dbconn":   {"internal/dialect", "internal/dialect/errcode", "internal/peek"},
+	"internal/dialect/dbconn":   {"internal/dialect", "internal/dialect/errcode"},
 	"internal/dialect/usertx":   {"internal/dialect", "internal/dialect/errcode"},
 	"internal/dialect/postgres": {"internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode"},
 	"internal/dialect/mysql":    {"internal/bound", "internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode", "internal/dialect/usertx"},
@@ -66,7 +65,6 @@ var mayImport = map[string][]string{
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 	},
-	"internal/handoff":   {"sqllock"},
 	"internal/histogram": {},
 	"internal/inside":    {"internal/keytable"},
 	"internal/instruments": {
@@ -75,15 +73,12 @@ var mayImport = map[string][]string{
 		"sqllock/election",
 		"sqllock/lockwatch",
 	},
-	"internal/joinkey":   {},
-	"internal/keytable":  {},
-	"internal/peek":      {},
-	"internal/places":    {"ratelimit", "sqllock", "internal/inside"},
-	"internal/rejection": {},
+	"internal/keytable": {},
 	"internal/rpclimit": {
 		"ratelimit",
 		"sqllock",
-		"internal/places",
+		"internal/admission",
+		"internal/inside",
 		"google.golang.org/genproto/googleapis/rpc",
 		"google.golang.org/protobuf",
 	},
@@ -96,11 +91,8 @@ var mayImport = map[string][]string{
 		"internal/dialect/postgres", // for the registry, which only PostgreSQL has
 		"internal/histogram",
 		"internal/keytable",
-		"internal/peek",
 	},
 	"internal/subprocess": {},
-	"internal/waiting":    {},
-	"internal/wiring":     {},
 	"sqllock": {
 		"internal/bound", // longer bounds in tests
 		"internal/dialect",
@@ -152,7 +144,7 @@ var mayImport = map[string][]string{
 	"sqllock/pgxlatchkey": {"sqllock", "github.com/jackc/pgx"}, // for users of pgx's own interface
 	"sqllock/shard":       {"internal/inside", "sqllock"},
 	"sqllock/watermark":   {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
-	"ratelimit":           {"sqllock", "internal/inside", "internal/histogram", "internal/waiting"},
+	"ratelimit":           {"sqllock", "internal/inside", "internal/histogram"},
 	"ratelimit/otellatchkey": {
 		"internal/histogram",
 		"internal/instruments",
@@ -170,17 +162,7 @@ var mayImport = map[string][]string{
 		"sqllock/lockwatch",
 		"github.com/prometheus/client_golang/prometheus",
 	},
-	"httpmw": {
-		"internal/inside",
-		"ratelimit",
-		"sqllock",
-		"internal/handoff",
-		"internal/joinkey",
-		"internal/places",
-		"internal/rejection",
-		"internal/waiting",
-		"internal/wiring",
-	},
+	"httpmw": {"ratelimit", "sqllock", "internal/admission"},
 	"httpmw/idempotency": {
 		"internal/inside",
 		"httpmw",
@@ -191,31 +173,22 @@ var mayImport = map[string][]string{
 		"internal/dialect/choose",
 		"internal/dialect/dbconn",
 		"internal/dialect/errcode",
-		"internal/handoff",
-		"internal/joinkey",
-		"internal/rejection",
-		"internal/wiring",
+		"internal/admission",
 	},
 	"grpcmw": {
 		"ratelimit",
-		"sqllock",
-		"internal/inside",
-		"internal/joinkey",
-		"internal/places",
+		"internal/admission",
 		"internal/rpclimit",
-		"internal/wiring",
+		"google.golang.org/genproto/googleapis/rpc",
 		"google.golang.org/grpc",
 		"google.golang.org/protobuf",
 		"github.com/grpc-ecosystem/go-grpc-middleware/v2",
 	},
 	"grpcmw/connectmw": {
 		"ratelimit",
-		"sqllock",
-		"internal/inside",
-		"internal/joinkey",
-		"internal/places",
+		"internal/admission",
 		"internal/rpclimit",
-		"internal/wiring",
+		"google.golang.org/genproto/googleapis/rpc",
 		"connectrpc.com/connect",
 	},
 }

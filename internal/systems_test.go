@@ -14,13 +14,13 @@ import (
 // systemRows has the files of the public packages, and of the engine below them, that differ between systems.
 // Each is with the beginning of its row in the table of docs/production.md.
 var systemRows = map[string]string{
-	"internal/peek/peek_unix.go":          "a closed connection is noticed",
-	"internal/peek/peek_other.go":         "a closed connection is noticed",
-	"sqllock/lockdoctor/session.go":       "a closed connection is noticed",
-	"internal/session/clock_linux.go":     "`Lock.Err` after the machine was suspended",
-	"internal/session/clock_other.go":     "`Lock.Err` after the machine was suspended",
-	"sqllock/lockdoctor/network_linux.go": "the doctor finds a SQLite file on a network file system",
-	"sqllock/lockdoctor/network_other.go": "the doctor finds a SQLite file on a network file system",
+	"internal/dialect/dbconn/peek_unix.go":  "a closed connection is noticed",
+	"internal/dialect/dbconn/peek_other.go": "a closed connection is noticed",
+	"sqllock/lockdoctor/session.go":         "a closed connection is noticed",
+	"internal/session/clock_linux.go":       "`Lock.Err` after the machine was suspended",
+	"internal/session/clock_other.go":       "`Lock.Err` after the machine was suspended",
+	"sqllock/lockdoctor/network_linux.go":   "the doctor finds a SQLite file on a network file system",
+	"sqllock/lockdoctor/network_other.go":   "the doctor finds a SQLite file on a network file system",
 
 	"sqllock/cmd/latchkey/guard_linux.go":  "`latchkey run`: a guard",
 	"sqllock/cmd/latchkey/child_other.go":  "`latchkey run`: a guard",
@@ -50,7 +50,7 @@ func TestSystemsTable(t *testing.T) {
 		}
 	}
 	var found []string
-	for _, dir := range []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal/peek", "internal/session"} {
+	for _, dir := range []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal/dialect/dbconn", "internal/session"} {
 		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

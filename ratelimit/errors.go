@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Errors of [Limiter.Acquire] and [AcquireAll], in addition to those of package sqllock, and the
-// cause of [WithMaxHold]. Compare with errors.Is. No error holds an id.
+// Errors of [Limiter.Acquire] and [AcquireAll], in addition to those of package
+// sqllock, those of the KeyFuncs of httpmw, grpcmw and connectmw, and the cause
+// of [WithMaxHold]. Compare with errors.Is. No error holds an id.
 var (
 	// ErrBusy reports that as many requests as the limit allows are being
 	// served for this id. The error is a [*BusyError].
@@ -16,8 +17,18 @@ var (
 	// longer than 1 KiB (see [WithMaxIDLen]). The text says which.
 	ErrBadID = errors.New("ratelimit: bad id")
 
+	// ErrNoKey is what a KeyFunc of the middleware returns for a request that has
+	// no id. The text says where the id should be.
+	ErrNoKey = errors.New("ratelimit: no key in the request")
+
+	// ErrBypass is what a KeyFunc of the middleware returns for a request that is
+	// not limited, such as one of an administrator. Nothing is locked, and the
+	// Observer gets no event.
+	ErrBypass = errors.New("ratelimit: the request is not limited")
+
 	// ErrPolicy reports that a function of the policy returned what the Limiter
-	// cannot use. The text names the option, and says what to change.
+	// cannot use, or that a request needs two places of one limit. The text names
+	// the limit, and says what to change.
 	ErrPolicy = errors.New("ratelimit: bad policy")
 
 	// ErrMaxHold is the cause with which a lock's contexts end when its work

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey/internal/histogram"
 	"github.com/latchkey-go/latchkey/internal/inside"
@@ -67,15 +68,16 @@ type Limiter struct {
 	queued  *histogram.Histogram      // of the requests that waited: how long
 }
 
-// inner lets the middleware call [inside.Refuse] and [inside.Carried], and the page
-// [inside.FiguresOf].
+// inner lets the middleware call [inside.Refuse], [inside.Carried] and
+// [inside.AcquireAll], and the page [inside.FiguresOf].
 type inner = inside.Limit
 
 // OneAtATime returns a Limiter that admits one request at a time for each id.
 // ns separates its ids from those of other limiters. It may be in logs and in
 // responses to clients.
 //
-// OneAtATime panics if locks is nil, or ns is empty or holds ':' or '#'.
+// OneAtATime panics if locks is nil, or ns is empty, is not UTF-8, or holds ':'
+// or '#'.
 func OneAtATime(locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *Limiter {
 	return newLimiter("OneAtATime", 1, locks, ns, opts)
 }
@@ -107,6 +109,8 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 		panic("ratelimit: " + caller + " needs a namespace that is not empty")
 	case strings.ContainsAny(string(ns), ":#"):
 		panic("ratelimit: " + caller + " needs a namespace that holds neither ':' nor '#'")
+	case !utf8.ValidString(string(ns)):
+		panic("ratelimit: " + caller + " needs a namespace that is UTF-8")
 	}
 	l := &Limiter{
 		locks: locks, groups: inside.GroupsOf(locks), ns: ns, slotKey: ns.SlotKey, most: n, maxIDLen: defaultMaxIDLen,
@@ -117,7 +121,7 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 	for _, result := range results {
 		l.decided[result] = new(atomic.Uint64)
 	}
-	l.inner = inside.LimitBy(l.refuse, l.carried, l.figures)
+	l.inner = inside.LimitBy(l.refuse, l.carried, l.figures, acquireAll)
 	l.any, _ = locks.(anyLocker)
 	l.heldFor, _ = locks.(heldForLocker)
 	for _, opt := range opts {

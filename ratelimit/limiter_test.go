@@ -142,6 +142,8 @@ func TestMisusePanics(t *testing.T) {
 		{"namespace", func() { ratelimit.OneAtATime(locks, "") }},
 		{"namespace", func() { ratelimit.OneAtATime(locks, "a:b") }},
 		{"namespace", func() { ratelimit.OneAtATime(locks, "a#1") }},
+		{"UTF-8", func() { ratelimit.OneAtATime(locks, "a\xff") }}, // promlatchkey would end the process at the first scrape
+		{"UTF-8", func() { ratelimit.AtMost(2, locks, "a\xff") }},
 		{"AtMost needs", func() { ratelimit.AtMost(0, locks, "export") }},
 		{"AtMost needs", func() { ratelimit.AtMost(-1, locks, "export") }},
 		{"WithWait needs", func() { ratelimit.WithWait(0, 1) }},

@@ -19,7 +19,7 @@ type Level struct {
 
 var (
 	errNoLevels  = errors.New("ratelimit: AcquireAll needs at least one Level")
-	errSameLevel = fmt.Errorf("%w: two levels have the same limit and id", ErrBadID)
+	errSameLevel = fmt.Errorf("%w: the request needs two places of one limit: two levels have the same namespace and id", ErrPolicy)
 )
 
 // AcquireAll admits a request on every level, or on none. Locks[i] is the lock
@@ -45,10 +45,15 @@ var (
 // the level that has decided. If an error concerns several levels of one Locker,
 // that is the first of them that does not admit without a lock.
 //
-// One id on two levels is an error that matches [ErrBadID]: the request would
-// need two places of one limit. Levels are compared by their keys. AcquireAll
-// without levels is an error. AcquireAll panics if a Limiter is nil.
+// One id on two levels of one limit is an error that matches [ErrPolicy]: no
+// request may need two places of it. Levels are compared by their keys.
+// AcquireAll without levels is an error. AcquireAll panics if a Limiter is nil.
 func AcquireAll(ctx context.Context, levels ...Level) (sqllock.Locks, error) {
+	return acquireAll(ctx, levels, nil)
+}
+
+// acquireAll is [inside.AcquireAll]. waits may be nil.
+func acquireAll(ctx context.Context, levels []Level, waits func()) (sqllock.Locks, error) {
 	if len(levels) == 0 {
 		return nil, errNoLevels
 	}
@@ -59,6 +64,7 @@ func AcquireAll(ctx context.Context, levels ...Level) (sqllock.Locks, error) {
 	}
 	s := newStack()
 	defer s.free()
+	s.waits = waits
 	s.places = slices.Grow(s.places, len(levels))
 	for _, level := range levels {
 		if err := s.add(ctx, level.Limiter, level.ID); err != nil {
@@ -82,6 +88,7 @@ func AcquireAll(ctx context.Context, levels ...Level) (sqllock.Locks, error) {
 type stack struct {
 	places []place
 	last   *place // on which the request has waited; nil: it has not
+	waits  func() // is called before the request waits; may be nil
 }
 
 // stacks is memory for stacks: a request that is rejected at once needs no other.
@@ -100,7 +107,7 @@ func (s *stack) free() {
 func (s *stack) add(ctx context.Context, l *Limiter, id string) error {
 	p, err := l.newPlace(ctx, id)
 	if err == nil && slices.ContainsFunc(s.places, func(q place) bool { return q.missing() && q.number == p.number }) {
-		err = errSameLevel
+		err = l.explain(errSameLevel)
 	}
 	if err != nil && !p.pass(ctx, err) {
 		return p.reject(ctx, err)

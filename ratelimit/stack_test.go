@@ -95,8 +95,8 @@ func TestAcquireAllBadInput(t *testing.T) {
 		text   string
 	}{
 		{"no levels", nil, nil, "at least one Level"},
-		{"one limiter twice", []ratelimit.Level{level(user, "ada"), level(total, "all"), level(user, "ada")}, ratelimit.ErrBadID, "two levels"},
-		{"one namespace twice", []ratelimit.Level{level(user, "ada"), level(other, "ada")}, ratelimit.ErrBadID, "two levels"},
+		{"one limiter twice", []ratelimit.Level{level(user, "ada"), level(total, "all"), level(user, "ada")}, ratelimit.ErrPolicy, "two levels"},
+		{"one namespace twice", []ratelimit.Level{level(user, "ada"), level(other, "ada")}, ratelimit.ErrPolicy, "two levels"},
 		{"empty id", []ratelimit.Level{level(user, "ada"), level(total, "")}, ratelimit.ErrBadID, "empty"},
 		{"long id", []ratelimit.Level{level(user, "ada"), level(total, "four")}, ratelimit.ErrBadID, "longer than 3 bytes"},
 	}

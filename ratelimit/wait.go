@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/waiting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -29,8 +28,8 @@ func (s *stack) wait(ctx context.Context, p *place) (failed *place, err error) {
 		return p, p.busy()
 	}
 	defer func() { w.leave(p.lock != nil) }()
-	if s.last == nil {
-		waiting.Begin(ctx)
+	if s.last == nil && s.waits != nil {
+		s.waits()
 	}
 	s.last = p
 	began := time.Now()

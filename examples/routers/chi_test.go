@@ -64,7 +64,7 @@ func Example_chi_pathValue_incorrect() {
 	get(s.URL+"/reports/7", "")
 	get(s.URL+"/reports/8", "")
 	// Output:
-	// level=WARN msg="httpmw: a request has no key: is the middleware inside of the authentication and of the router?" error="httpmw: no key in the request: no path value id: is the middleware inside of the mux?" namespace=report
+	// level=WARN msg="httpmw: a request has no key: is the middleware inside of the authentication and of the router?" error="ratelimit: no key in the request: no path value id: is the middleware inside of the mux?" namespace=report
 	// anonymous gets 400, Retry-After ""
 	// anonymous gets 400, Retry-After ""
 }

@@ -69,12 +69,12 @@ func Example_gin_incorrect() {
 
 	router := gin.New()
 	router.GET("/export", func(c *gin.Context) {
-		lock, err := limit.Acquire(c.Request)
+		locks, err := limit.AcquireAll(c.Request)
 		if err != nil {
 			limit.Reject(c.Writer, c.Request, err)
 			return
 		}
-		defer lock.Unlock()
+		defer locks.Unlock()
 		c.Next()
 	}, func(*gin.Context) { fmt.Println("the handler runs") })
 

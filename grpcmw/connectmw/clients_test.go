@@ -1,14 +1,12 @@
 package connectmw_test
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -56,23 +54,5 @@ func TestClientOfGRPC(t *testing.T) {
 	}
 	if retry < time.Second {
 		t.Errorf("RetryInfo %v", retry)
-	}
-}
-
-// Behind a middleware of net/http the statuses become other codes. This is why
-// there is an interceptor.
-func TestBehindPlainMiddleware(t *testing.T) {
-	for code, want := range map[int]connect.Code{
-		http.StatusTooManyRequests: connect.CodeUnavailable,
-		http.StatusConflict:        connect.CodeUnknown,
-	} {
-		url, client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/problem+json")
-			w.WriteHeader(code)
-		}), true)
-		c := connect.NewClient[message, message](client, url+service+"Unary")
-		if _, err := c.CallUnary(context.Background(), request(alice)); connect.CodeOf(err) != want {
-			t.Errorf("status %d is read as %v, want %v", code, err, want)
-		}
 	}
 }

@@ -121,8 +121,8 @@ func ExampleHeader() {
 	show(connectmw.Header("Twice"))
 	// Output:
 	// "acme" <nil>
-	// "" connectmw: no key in the call: header "Region" is missing or empty
-	// "" connectmw: ratelimit: bad id: it is in the call's header more than once
+	// "" ratelimit: no key in the request: header "Region" is missing or empty
+	// "" ratelimit: bad id: header "Twice" is given more than once
 }
 
 // The resource is a field of the request message.
@@ -138,5 +138,5 @@ func ExampleJoin() {
 	show(connectmw.Join(procedure, connectmw.Header("Region")))
 	// Output:
 	// "3:ada31:/export.v1.ExportService/Export" <nil>
-	// "" connectmw: no key in the call: header "Region" is missing or empty
+	// "" ratelimit: no key in the request: header "Region" is missing or empty
 }

@@ -2,27 +2,20 @@ package connectmw
 
 import (
 	"context"
-	"log/slog"
+	"errors"
+	"strconv"
 
 	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/code"
 
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/internal/rpclimit"
-	"github.com/latchkey-go/latchkey/internal/wiring"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
 // An Interceptor calls a handler only if its limit admits the key of the call.
 // Make one with [New] or [NewStack]. It is safe for concurrent use.
-type Interceptor struct {
-	levels   []Level
-	conflict bool
-	domain   string
-	busyText string // "" for the limit's name and size
-	all      bool   // limits health checks and reflection, too
-
-	log     *slog.Logger // nil for slog.Default
-	reports wiring.Reports
-}
+type Interceptor struct{ guard rpclimit.Guard[Call] }
 
 var _ connect.Interceptor = (*Interceptor)(nil)
 
@@ -36,7 +29,7 @@ var _ connect.Interceptor = (*Interceptor)(nil)
 //   - invalid_argument if the call has no key, or a bad one. The text names the
 //     field or the header that is missing;
 //   - internal if the KeyFunc failed, as [KeyFunc] says, or the policy of the
-//     limit ([ratelimit.ErrPolicy]);
+//     limit ([ratelimit.ErrPolicy]), or if the message has no such [Field];
 //   - deadline_exceeded or canceled if the call's context ended in the wait.
 //
 // With a RetryInfo comes Retry-After, in seconds rounded up, in the error's
@@ -71,50 +64,76 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Interceptor {
 	return newInterceptor("New", []Level{{l, key}}, opts)
 }
 
-// newInterceptor makes the Interceptor of levels, which it keeps. name is for
-// panics.
-func newInterceptor(name string, levels []Level, opts []Option) *Interceptor {
-	if len(levels) == 0 {
-		panic("connectmw: " + name + " needs at least one Level")
+// newInterceptor makes the Interceptor of levels. caller is for panics.
+func newInterceptor(caller string, levels []Level, opts []Option) *Interceptor {
+	i := new(Interceptor)
+	g := &i.guard
+	g.Package, g.Route = "connectmw", "procedure"
+	g.Own = ownError
+	g.With = func(call Call, message any) Call {
+		call.Message = message
+		return call
 	}
-	for _, level := range levels {
-		switch {
-		case level.Limiter == nil:
-			panic("connectmw: " + name + " needs a limiter that is not nil")
-		case level.Key == nil:
-			panic("connectmw: " + name + " needs a KeyFunc that is not nil")
-		}
-	}
-	i := &Interceptor{levels: levels, domain: "latchkey"}
+	rpclimit.Init(g, caller, levels)
 	for _, opt := range opts {
 		opt(i)
 	}
 	return i
 }
 
+// ownError returns the *connect.Error that err is or wraps.
+func ownError(err error) (code.Code, error) {
+	var own *connect.Error
+	if !errors.As(err, &own) {
+		return code.Code_OK, nil
+	}
+	return code.Code(own.Code()), own //nolint:gosec // the two have the same numbers
+}
+
+// failed returns s as an error. Each call gets one of its own, since an
+// interceptor around may add to it.
+func failed(s *rpclimit.Status) error {
+	if s.Reason == admission.Chosen {
+		return s.Err
+	}
+	text := error(s)
+	if s.Err != nil {
+		text = textError{s.Err, s.Text}
+	}
+	err := connect.NewError(connect.Code(s.Code), text) //nolint:gosec // the two have the same numbers
+	for _, message := range s.Details {
+		if detail, wrong := connect.NewErrorDetail(message); wrong == nil {
+			err.AddDetail(detail) // better without details than not at all
+		}
+	}
+	if s.Retry > 0 {
+		err.Meta().Set("Retry-After", strconv.FormatInt(admission.Seconds(s.Retry), 10))
+	}
+	return err
+}
+
+// A textError is an error with another text.
+type textError struct {
+	error
+	text string
+}
+
+func (e textError) Error() string { return e.text }
+func (e textError) Unwrap() error { return e.error }
+
 // WrapUnary limits unary calls of a handler.
 func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		if req.Spec().IsClient || i.exempt(req.Spec()) {
+	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
+		if req.Spec().IsClient {
 			return next(ctx, req)
 		}
 		call := Call{Spec: req.Spec(), Peer: req.Peer(), Header: req.Header(), Message: req.Any()}
-		var id identification
-		if _, rejection := i.identify(ctx, call, &id); rejection != nil {
-			return nil, rejection
-		}
-		held, err := i.admit(ctx, call, &id.wanted)
-		if err != nil {
-			return nil, err
-		}
-		// Deferred, so that a panic releases the locks, too. The response is sent
-		// after that, so the client's next call finds the keys free.
-		defer func() { _ = held.Unlock() }() // a loss has ended the handler's context
-		bound, cancel := held.Bind(ctx)
-		defer cancel() // first, so that what the handler left behind ends before the lock
-		resp, err := next(bound, req)
-		if interrupted := i.interruption(ctx, bound, &id.wanted, held, err); interrupted != nil {
-			return nil, interrupted
+		err = i.guard.Unary(ctx, call.Spec.Procedure, call, func(ctx context.Context) (err error) {
+			resp, err = next(ctx, req)
+			return err
+		})
+		if s, ok := err.(*rpclimit.Status); ok { //nolint:errorlint // Unary returns it as it is
+			return nil, failed(s)
 		}
 		return resp, err
 	}
@@ -123,22 +142,12 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 // WrapStreamingHandler limits streams of a handler.
 func (i *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		if i.exempt(conn.Spec()) {
+		if i.guard.Exempt(conn.Spec().Procedure) {
 			return next(ctx, conn)
 		}
-		s := newStream(ctx, i, conn)
-		defer s.stream.End()
-		if err := s.begin(); err != nil {
-			return err
-		}
-		err := next(s.stream.Context(), s)
-		if rejection := s.stream.Rejection(); rejection != nil {
-			return rejection
-		}
-		if interrupted := s.interruption(err); interrupted != nil {
-			return interrupted
-		}
-		return err
+		call := Call{Spec: conn.Spec(), Peer: conn.Peer(), Header: conn.RequestHeader()}
+		s := &stream{conn, i.guard.NewStream(ctx, call.Spec.Procedure, call, failed)}
+		return s.stream.Serve(func() error { return next(s.stream.Context(), s) })
 	}
 }
 
@@ -147,7 +156,15 @@ func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 	return next
 }
 
-// exempt reports whether calls of spec are not limited.
-func (i *Interceptor) exempt(spec connect.Spec) bool {
-	return !i.all && rpclimit.Unlimited(spec.Procedure)
+// A stream is a stream behind the interceptor.
+type stream struct {
+	connect.StreamingHandlerConn
+	stream *rpclimit.Stream[Call]
 }
+
+// Receive receives a message. With the first message of an undecided stream it
+// acquires the locks.
+func (s *stream) Receive(m any) error { return s.stream.Receive(m, s.StreamingHandlerConn.Receive) }
+
+// Send sends a message of a stream that is admitted.
+func (s *stream) Send(m any) error { return s.stream.Send(m, s.StreamingHandlerConn.Send) }

@@ -2,15 +2,10 @@ package connectmw
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
-	"slices"
-	"strconv"
 
 	"connectrpc.com/connect"
 
-	"github.com/latchkey-go/latchkey/internal/joinkey"
 	"github.com/latchkey-go/latchkey/internal/rpclimit"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
@@ -35,7 +30,7 @@ type Call struct {
 // The error of a KeyFunc decides what happens to the call:
 //
 //   - [ErrNoKey]: the call has no key. The code is invalid_argument.
-//   - [ratelimit.ErrBadID]: the value cannot be a key. The code is
+//   - [ErrBadID]: the value cannot be a key. The code is
 //     invalid_argument.
 //   - [ErrBypass]: the call is not limited. Its handler runs without a lock.
 //   - [sqllock.ErrUnavailable]: the key cannot be looked up now. The code is
@@ -51,22 +46,24 @@ type Call struct {
 // A KeyFunc must be safe for concurrent use.
 type KeyFunc func(ctx context.Context, call Call) (string, error)
 
+// Errors of a KeyFunc. The first three are those of package ratelimit, also in
+// httpmw and grpcmw.
 var (
 	// ErrNoKey is what a KeyFunc returns for a call that has no key.
-	ErrNoKey = errors.New("connectmw: no key in the call")
+	ErrNoKey = ratelimit.ErrNoKey
+
+	// ErrBadID is what a KeyFunc returns for a value that cannot be a key.
+	ErrBadID = ratelimit.ErrBadID
 
 	// ErrBypass is what a KeyFunc returns for a call that is not limited, such
 	// as one of an administrator. Nothing is locked, and the Observer gets no
 	// event.
-	ErrBypass = errors.New("connectmw: the call is not limited")
+	ErrBypass = ratelimit.ErrBypass
 
 	// ErrNeedMessage is what a KeyFunc returns at the start of a stream, when
 	// the call's Message is nil. The KeyFunc is called again with the first
 	// message.
-	ErrNeedMessage = errors.New("connectmw: the key is in the stream's first message")
-
-	errRepeated  = fmt.Errorf("connectmw: %w: it is in the call's header more than once", ratelimit.ErrBadID)
-	errNoMessage = &rpclimit.MissingError{NoKey: ErrNoKey, Where: "the stream ended before its first message"}
+	ErrNeedMessage = rpclimit.ErrNeedMessage
 )
 
 // FromContext takes the key from the call's context, where an interceptor
@@ -76,15 +73,7 @@ var (
 //
 // FromContext panics if f is nil.
 func FromContext(f func(context.Context) (string, bool)) KeyFunc {
-	if f == nil {
-		panic("connectmw: FromContext needs a function that is not nil")
-	}
-	return func(ctx context.Context, _ Call) (string, error) {
-		if key, ok := f(ctx); ok && key != "" {
-			return key, nil
-		}
-		return "", ErrNoKey
-	}
+	return rpclimit.FromContext[Call]("connectmw", f)
 }
 
 // Header takes the key from the request header called name. Use it for headers
@@ -92,7 +81,7 @@ func FromContext(f func(context.Context) (string, bool)) KeyFunc {
 // chooses all other headers: never take a user's name from there.
 //
 // Without the header, or with an empty value, the error is ErrNoKey, and its
-// text holds the name. With more than one value it is [ratelimit.ErrBadID],
+// text holds the name. With more than one value it is [ErrBadID],
 // since none of them can be trusted.
 //
 // Header panics if name is empty.
@@ -100,17 +89,7 @@ func Header(name string) KeyFunc {
 	if name == "" {
 		panic("connectmw: Header needs a name")
 	}
-	missing := &rpclimit.MissingError{NoKey: ErrNoKey, Where: "header " + strconv.Quote(name) + " is missing or empty"}
-	return func(_ context.Context, call Call) (string, error) {
-		values := call.Header.Values(name)
-		switch {
-		case len(values) > 1:
-			return "", errRepeated
-		case len(values) == 0 || values[0] == "":
-			return "", missing
-		}
-		return values[0], nil
-	}
+	return rpclimit.Entry("header", name, func(_ context.Context, call Call) []string { return call.Header.Values(name) })
 }
 
 // Field takes the key from a field of the request message. The path has the
@@ -121,20 +100,14 @@ func Header(name string) KeyFunc {
 // key. For anything else write a KeyFunc. A field that is not set, or set to an
 // empty string, is ErrNoKey, with the path in its text. So is a 0, unless the
 // field is declared optional and set. A call whose message has no such field
-// ends with invalid_argument, with a text that says so.
+// ends with internal, with a text that says so.
 //
 // The client chooses its message. A resource is a good key if the call was
 // authorized for it before. A user's id in a message is not: see [KeyFunc].
 //
 // Field panics if path is not a list of protobuf names with dots between them.
 func Field(path string) KeyFunc {
-	field := rpclimit.NewField("connectmw", ErrNoKey, path)
-	return func(_ context.Context, call Call) (string, error) {
-		if call.Message == nil {
-			return "", ErrNeedMessage
-		}
-		return field.Key(call.Message)
-	}
+	return rpclimit.Field("connectmw", path, func(call Call) any { return call.Message })
 }
 
 // Join makes one key of several, such as a user and a resource. Different parts
@@ -146,22 +119,5 @@ func Field(path string) KeyFunc {
 //
 // Join panics if there are no fs, or one is nil.
 func Join(fs ...KeyFunc) KeyFunc {
-	if len(fs) == 0 || slices.ContainsFunc(fs, func(f KeyFunc) bool { return f == nil }) {
-		panic("connectmw: Join needs KeyFuncs that are not nil")
-	}
-	fs = slices.Clone(fs)
-	return func(ctx context.Context, call Call) (string, error) {
-		var joined []byte
-		for _, f := range fs {
-			part, err := f(ctx, call)
-			if err != nil {
-				return "", err
-			}
-			if part == "" {
-				return "", ErrNoKey
-			}
-			joined = joinkey.Append(joined, part)
-		}
-		return string(joined), nil
-	}
+	return rpclimit.Join[Call]("connectmw", fs)
 }

@@ -9,7 +9,7 @@ type Option func(*Interceptor)
 // resource_exhausted. It is for keys that name a resource or a piece of work.
 // Such a call conflicts with another one, and no quota is used up.
 func WithConflict() Option {
-	return func(i *Interceptor) { i.conflict = true }
+	return func(i *Interceptor) { i.guard.Conflict = true }
 }
 
 // WithErrorDomain sets the domain of the ErrorInfo in a rejection. It is the
@@ -21,7 +21,7 @@ func WithErrorDomain(domain string) Option {
 	if domain == "" {
 		panic("connectmw: WithErrorDomain needs a domain")
 	}
-	return func(i *Interceptor) { i.domain = domain }
+	return func(i *Interceptor) { i.guard.Domain = domain }
 }
 
 // WithBusyText sets the sentence of the error for a busy key. An example is
@@ -33,14 +33,14 @@ func WithBusyText(text string) Option {
 	if text == "" {
 		panic("connectmw: WithBusyText needs a text that is not empty")
 	}
-	return func(i *Interceptor) { i.busyText = text }
+	return func(i *Interceptor) { i.guard.BusyText = text }
 }
 
 // WithAllServices limits every service. By default health checks
 // (grpc.health.v1.Health) and server reflection (grpc.reflection.v1 and
 // v1alpha) are not limited: balancers and tools call them, without a user.
 func WithAllServices() Option {
-	return func(i *Interceptor) { i.all = true }
+	return func(i *Interceptor) { i.guard.All = true }
 }
 
 // WithLogger sets where the interceptor reports what its operators should
@@ -57,5 +57,5 @@ func WithLogger(log *slog.Logger) Option {
 	if log == nil {
 		panic("connectmw: WithLogger needs a *slog.Logger that is not nil")
 	}
-	return func(i *Interceptor) { i.log = log }
+	return func(i *Interceptor) { i.guard.Log = log }
 }

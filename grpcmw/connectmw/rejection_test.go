@@ -20,11 +20,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// retryIn makes the limiter's Retry-After known.
-func retryIn(d time.Duration) ratelimit.Option {
-	return ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d })
-}
-
 // details are what a client reads in an error.
 type details struct {
 	reason, namespace, domain string
@@ -32,14 +27,16 @@ type details struct {
 	quota                     string
 }
 
-// read returns the details of err, and how many it has.
+// read returns the details of err. It fails the test if err shows the key.
 func read(t *testing.T, err error) (d details, n int) {
 	t.Helper()
 	var e *connect.Error
 	if !errors.As(err, &e) {
 		return details{}, 0
 	}
+	all := fmt.Sprint(e.Message(), e.Meta())
 	for _, detail := range e.Details() {
+		all += string(detail.Bytes())
 		value, err := detail.Value()
 		if err != nil {
 			t.Error(err)
@@ -53,57 +50,49 @@ func read(t *testing.T, err error) (d details, n int) {
 			d.quota = v.GetViolations()[0].GetSubject()
 		}
 	}
+	if strings.Contains(all, alice) {
+		t.Errorf("the error holds the key: %s", all)
+	}
 	return d, len(e.Details())
 }
 
-// wantNoKey fails the test if err shows the key to a client.
-func wantNoKey(t *testing.T, err error) {
-	t.Helper()
-	var e *connect.Error
-	if errors.As(err, &e) {
-		all := fmt.Sprint(e.Message(), e.Meta())
-		for _, d := range e.Details() {
-			all += string(d.Bytes())
-		}
-		if strings.Contains(all, alice) {
-			t.Errorf("the error holds the key: %s", all)
-		}
-	}
+func fails(err error) connectmw.KeyFunc {
+	return func(context.Context, connectmw.Call) (string, error) { return "", err }
 }
 
-// Each rejection has its code and its details for every kind of call, and the
-// usual ones on every road. Retry-After is in the metadata if RetryInfo is in the details.
+// Each rejection has its code, its text and its details, and the usual ones on
+// every road. With a RetryInfo comes Retry-After in the metadata. What the
+// operators should correct is in the log once, without the key. Tests of package
+// grpcmw show more of what both packages share.
 func TestRejections(t *testing.T) {
-	const retry = 1500 * time.Millisecond
-	held, away := httptesting.Failing{Err: sqllock.ErrHeld}, httptesting.Failing{Err: sqllock.ErrUnavailable}
-	failing := func(err error) connectmw.KeyFunc {
-		return func(context.Context, connectmw.Call) (string, error) { return "", err }
-	}
-	unauthenticated := connect.NewError(connect.CodeUnauthenticated, errors.New("log in first"))
+	const fault = "The server failed to process the request. Its log says why."
+	held, away, free := httptesting.Failing{Err: sqllock.ErrHeld}, httptesting.Failing{Err: sqllock.ErrUnavailable}, sqllock.NewMemory()
+	retry := ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return 1500 * time.Millisecond })
+	login := connect.NewError(connect.CodeUnauthenticated, errors.New("log in first"))
+	quota := details{"CONCURRENCY_LIMIT_REACHED", "test", "latchkey", 1500 * time.Millisecond, "test"}
+	policy := ratelimit.WithLimit(func(context.Context, string) int { return 0 })
 	tests := []struct {
-		name  string
-		locks sqllock.Locker
-		key   connectmw.KeyFunc // nil for each of the sources
-		opts  []connectmw.Option
-		code  connect.Code
-		text  string // a part of it
-		want  details
-		after string // Retry-After; "?" for 1 to 3, "" for none
+		name   string
+		locks  sqllock.Locker
+		key    connectmw.KeyFunc // nil for each of the sources
+		opts   []connectmw.Option
+		policy ratelimit.Option
+		code   connect.Code
+		text   string // a part of it
+		want   details
+		after  string // Retry-After; "?" for 1 to 3, "" for none
+		logged string // "": nothing
 	}{
-		{"busy", held, nil, nil, connect.CodeResourceExhausted, `The limit "test" admits one call at a time, and another call is in progress. Try again in 2 seconds.`, details{"CONCURRENCY_LIMIT_REACHED", "test", "latchkey", retry, "test"}, "2"},
-		{"busy, in words", held, nil, []connectmw.Option{connectmw.WithBusyText("One export at a time."), connectmw.WithErrorDomain("example.com")}, connect.CodeResourceExhausted, "One export at a time. Try again in 2 seconds.", details{"CONCURRENCY_LIMIT_REACHED", "test", "example.com", retry, "test"}, "2"},
-		{"conflict", held, nil, []connectmw.Option{connectmw.WithConflict()}, connect.CodeAborted, "in progress", details{"CALL_IN_PROGRESS", "test", "latchkey", retry, ""}, "2"},
-		{"database away", away, nil, nil, connect.CodeUnavailable, "The lock service is unavailable. Try again in ", details{}, "?"},
-		{"no room", httptesting.Failing{Err: sqllock.ErrCapacity}, nil, nil, connect.CodeUnavailable, "unavailable", details{}, "?"},
-		{"no header", held, connectmw.Header("Tenant"), nil, connect.CodeInvalidArgument, `connectmw: no key in the call: header "Tenant" is missing or empty`, details{}, ""},
-		{"no field", held, connectmw.Field("value.id"), nil, connect.CodeInvalidArgument, "field value is not one message", details{}, ""},
-		{"bad key", held, failing(fmt.Errorf("the id of alice: %w", ratelimit.ErrBadID)), nil, connect.CodeInvalidArgument, "connectmw: bad key", details{}, ""},
-		{"long key", held, func(context.Context, connectmw.Call) (string, error) { return strings.Repeat("a", 5000), nil }, nil, connect.CodeInvalidArgument, "ratelimit: ", details{}, ""},
-		{"no key", held, failing(connectmw.ErrNoKey), nil, connect.CodeInvalidArgument, "connectmw: no key in the call", details{}, ""},
-		{"empty key", held, func(context.Context, connectmw.Call) (string, error) { return "", nil }, nil, connect.CodeInvalidArgument, "connectmw: no key in the call", details{}, ""},
-		{"directory away", held, failing(fmt.Errorf("asking for alice: %w", sqllock.ErrUnavailable)), nil, connect.CodeUnavailable, "unavailable", details{}, "?"},
-		{"a fault", held, failing(errors.New("alice is unknown")), nil, connect.CodeInternal, "The server could not find out whom the call is for.", details{}, ""},
-		{"the KeyFunc's own", held, failing(fmt.Errorf("for alice: %w", unauthenticated)), nil, connect.CodeUnauthenticated, "log in first", details{}, ""},
+		{"busy", held, nil, nil, retry, connect.CodeResourceExhausted, `The limit "test" admits one call at a time, and another call is in progress. Try again in 2 seconds.`, quota, "2", ""},
+		{"conflict", held, nil, []connectmw.Option{connectmw.WithConflict(), connectmw.WithBusyText("One at a time."), connectmw.WithErrorDomain("example.com")}, retry, connect.CodeAborted, "One at a time. Try again in 2 seconds.", details{"CALL_IN_PROGRESS", "test", "example.com", quota.retry, ""}, "2", ""},
+		{"database away", away, nil, nil, retry, connect.CodeUnavailable, "The lock service is unavailable. Try again in ", details{}, "?", ""},
+		{"no header", free, connectmw.Header("Tenant"), nil, retry, connect.CodeInvalidArgument, `ratelimit: no key in the request: header "Tenant" is missing or empty`, details{}, "", "level=WARN"},
+		{"not authenticated", free, connectmw.FromContext(func(context.Context) (string, bool) { return "", false }), nil, retry, connect.CodeInvalidArgument, "ratelimit: no key in the request", details{}, "", "is the interceptor after the authentication?"},
+		{"no such field", free, connectmw.Field("value.id"), nil, retry, connect.CodeInternal, "field value is not one message", details{}, "", "level=ERROR"},
+		{"bad key", free, fails(fmt.Errorf("the id of alice: %w", connectmw.ErrBadID)), nil, retry, connect.CodeInvalidArgument, "ratelimit: bad id", details{}, "", ""},
+		{"a fault", free, fails(errors.New("the directory is wrong")), nil, retry, connect.CodeInternal, fault, details{}, "", "the directory is wrong"},
+		{"the policy fails", free, nil, nil, policy, connect.CodeInternal, fault, details{}, "", "the policy of a limit failed"},
+		{"the KeyFunc's own", free, fails(fmt.Errorf("for alice: %w", login)), nil, retry, connect.CodeUnauthenticated, "log in first", details{}, "", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,23 +104,29 @@ func TestRejections(t *testing.T) {
 				if tt.key != nil {
 					key = tt.key
 				}
+				var log httptesting.Logbook
 				w := func(context.Context) error { t.Error("the handler ran"); return nil }
-				c := dial(t, handlers(w, limited(ratelimit.OneAtATime(tt.locks, namespace, retryIn(retry)), key, tt.opts...)), road)
+				l := ratelimit.OneAtATime(tt.locks, namespace, tt.policy)
+				c := dial(t, handlers(w, limited(l, key, append(tt.opts, connectmw.WithLogger(log.Logger()))...)), road)
 				err := call(t.Context(), c, alice)
-				wantNoKey(t, err)
+				got, n := read(t, err)
 				var e *connect.Error
 				if !errors.As(err, &e) || e.Code() != tt.code || !strings.Contains(e.Message(), tt.text) {
 					t.Fatalf("%v, want %v: %s", err, tt.code, tt.text)
 				}
-				got, n := read(t, err)
 				seconds := e.Meta().Get("Retry-After")
 				switch {
 				case tt.after == "?":
 					if s, _ := strconv.Atoi(seconds); n != 1 || s < 1 || s > 3 || got.retry <= 0 || got.retry > time.Duration(s)*time.Second {
 						t.Errorf("%d details %+v and Retry-After %q", n, got, seconds)
 					}
-				case got != tt.want || seconds != tt.after || n != len(e.Details()):
+				case got != tt.want || seconds != tt.after:
 					t.Errorf("details %+v and Retry-After %q, want %+v and %q", got, seconds, tt.want, tt.after)
+				}
+				if tt.logged == "" {
+					log.Want(t, tt.name, 0)
+				} else {
+					log.Want(t, tt.name, 1, tt.logged, "test", "procedure="+service)
 				}
 			})
 		})
@@ -141,41 +136,30 @@ func TestRejections(t *testing.T) {
 // A plain HTTP client of the protocol Connect gets a status and Retry-After.
 func TestPlainHTTP(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		locks  sqllock.Locker
-		opts   []connectmw.Option
-		header string
-		status int
-		code   string
-		after  bool
+		locks   sqllock.Locker
+		opts    []connectmw.Option
+		status  int
+		code    string
+		retries bool
 	}{
-		{"busy", httptesting.Failing{Err: sqllock.ErrHeld}, nil, "User", http.StatusTooManyRequests, "resource_exhausted", true},
-		{"conflict", httptesting.Failing{Err: sqllock.ErrHeld}, []connectmw.Option{connectmw.WithConflict()}, "User", http.StatusConflict, "aborted", true},
-		{"away", httptesting.Failing{Err: sqllock.ErrUnavailable}, nil, "User", http.StatusServiceUnavailable, "unavailable", true},
-		{"no key", httptesting.Failing{Err: sqllock.ErrHeld}, nil, "Other", http.StatusBadRequest, "invalid_argument", false},
-		{"served", sqllock.NewMemory(), nil, "User", http.StatusOK, "", false},
+		{httptesting.Failing{Err: sqllock.ErrHeld}, nil, http.StatusTooManyRequests, "resource_exhausted", true},
+		{httptesting.Failing{Err: sqllock.ErrHeld}, []connectmw.Option{connectmw.WithConflict()}, http.StatusConflict, "aborted", true},
+		{httptesting.Failing{Err: sqllock.ErrUnavailable}, nil, http.StatusServiceUnavailable, "unavailable", true},
+		{sqllock.NewMemory(), nil, http.StatusOK, "", false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			url, client := serve(t, handlers(nothing, limited(ratelimit.OneAtATime(tt.locks, namespace), connectmw.Header("User"), tt.opts...)), false)
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+service+"Unary", strings.NewReader(`"alice"`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Content-Type", "application/json")
-			req.Header.Set(tt.header, alice)
-			resp, err := client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-			if resp.StatusCode != tt.status || (err == nil) != tt.after || tt.after && seconds < 1 {
-				t.Errorf("status %d and Retry-After %q, want %d", resp.StatusCode, resp.Header.Get("Retry-After"), tt.status)
-			}
-			var body struct{ Code string }
-			if tt.code != "" && (json.NewDecoder(resp.Body).Decode(&body) != nil || body.Code != tt.code) {
-				t.Errorf("code %q, want %q", body.Code, tt.code)
-			}
-		})
+		url, client := serve(t, handlers(nothing, limited(ratelimit.OneAtATime(tt.locks, namespace), connectmw.Field("value"), tt.opts...)), false)
+		resp, err := client.Post(url+service+"Unary", "application/json", strings.NewReader(`"alice"`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var body struct{ Code string }
+		if tt.code != "" && (json.NewDecoder(resp.Body).Decode(&body) != nil || body.Code != tt.code) {
+			t.Errorf("code %q, want %q", body.Code, tt.code)
+		}
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		if resp.StatusCode != tt.status || (seconds > 0) != tt.retries {
+			t.Errorf("status %d and Retry-After %d, want %d", resp.StatusCode, seconds, tt.status)
+		}
 	}
 }

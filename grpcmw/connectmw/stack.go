@@ -1,10 +1,6 @@
 package connectmw
 
-import (
-	"slices"
-
-	"github.com/latchkey-go/latchkey/ratelimit"
-)
+import "github.com/latchkey-go/latchkey/ratelimit"
 
 // A Level is a limit that counts for a call, and how to find the key that the
 // call counts for.
@@ -36,5 +32,5 @@ type Level struct {
 //
 // NewStack panics if there are no levels, or a Limiter or Key is nil.
 func NewStack(levels []Level, opts ...Option) *Interceptor {
-	return newInterceptor("NewStack", slices.Clone(levels), opts)
+	return newInterceptor("NewStack", levels, opts)
 }

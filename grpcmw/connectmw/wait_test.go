@@ -5,10 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"connectrpc.com/connect"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
@@ -16,28 +13,6 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// A call whose context ends in the wait ends with the code of that.
-func TestEndInTheWait(t *testing.T) {
-	for end, want := range map[error]connect.Code{context.Canceled: connect.CodeCanceled, context.DeadlineExceeded: connect.CodeDeadlineExceeded} {
-		synctest.Test(t, func(t *testing.T) {
-			l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithWait(time.Hour, 1))
-			lock, err := l.Acquire(t.Context(), alice)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer lock.Unlock()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if end == context.Canceled {
-				time.AfterFunc(time.Second/2, cancel)
-			}
-			if _, err := connectmw.New(l, connectmw.Header("User")).WrapUnary(nil)(ctx, request(alice)); connect.CodeOf(err) != want {
-				t.Errorf("%v, want %v", err, want)
-			}
-		})
-	}
-}
 
 // A client that leaves ends its wait. Over HTTP/1.1 streams are not here, nor is
 // gRPC-Web: the server notices nothing before it has read the whole request.

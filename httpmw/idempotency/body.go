@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/latchkey-go/latchkey/internal/handoff"
+	"github.com/latchkey-go/latchkey/internal/admission"
 )
 
 // readBody reads the whole body of r. It fails with ErrBodyConsumed if a
@@ -23,7 +23,7 @@ func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) ([]byte, e
 	if r.MultipartForm != nil { // or MultipartReader was called
 		return nil, ErrBodyConsumed
 	}
-	if body, ok := r.Body.(handoff.Body); ok && body.Taken() { // of an httpmw.Middleware around
+	if body, ok := r.Body.(admission.Body); ok && body.Taken() { // of an httpmw.Middleware around
 		return nil, ErrBodyConsumed
 	}
 	var body []byte
@@ -63,7 +63,7 @@ func consumed(r *http.Request, body []byte) error {
 	switch {
 	case isParsedForm(r) && !isForm(r, body):
 		return ErrBodyConsumed
-	case short && isServers(handoff.Beneath(r.Body)):
+	case short && isServers(admission.Beneath(r.Body)):
 		return ErrBodyConsumed
 	case len(bytes.TrimSpace(body)) > 0: // a decoder of JSON may leave white space
 		return nil

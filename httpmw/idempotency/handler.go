@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/handoff"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
@@ -156,7 +156,7 @@ func (m *Middleware) respond(ctx context.Context, around http.Header, r *http.Re
 	defer claim.end() // also if next panics
 	w := newRecorder(m.maxResponse, around)
 	run(context.WithValue(ctx, txKey{}, claim.tx), w, r, asked, next)
-	interrupted := handoff.InterruptedBy(ctx)
+	interrupted := admission.InterruptedBy(ctx)
 	if interrupted != nil && claim.starved() {
 		m.log.WarnContext(context.WithoutCancel(ctx), poolOfOneHint, "route", r.Pattern)
 	}
@@ -173,7 +173,7 @@ func (m *Middleware) respond(ctx context.Context, around http.Header, r *http.Re
 // run runs next with the body that was read.
 func run(ctx context.Context, w *recorder, r *http.Request, asked payload, next http.Handler) {
 	inner := asked.restore(r.WithContext(ctx))
-	defer handoff.CarryBack(r, inner) // also if next panics
+	defer admission.CarryBack(r, inner) // also if next panics
 	next.ServeHTTP(w, inner)
 }
 

@@ -23,7 +23,7 @@ import (
 	"log/slog"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/wiring"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -53,7 +53,7 @@ type Middleware struct {
 	rejecter *httpmw.Middleware // writes the responses to rejected requests
 	rejects  []httpmw.Option    // of rejecter
 	log      *slog.Logger
-	reports  wiring.Reports
+	reports  admission.Reports
 
 	fields      []string // header fields in the fingerprint: canonical, sorted
 	keyOptional bool     // also for POST and the like

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/rejection"
+	"github.com/latchkey-go/latchkey/internal/admission"
 )
 
 // An Option changes a [Middleware].
@@ -68,7 +68,7 @@ func WithKey(key httpmw.KeyFunc) Option {
 		panic("idempotency: WithKey needs a KeyFunc that is not nil")
 	}
 	return func(m *Middleware) {
-		m.key, m.keyDetail = key, rejection.NoKey
+		m.key, m.keyDetail = key, admission.NoKeyDetail
 	}
 }
 

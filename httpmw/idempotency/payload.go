@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/joinkey"
+	"github.com/latchkey-go/latchkey/internal/admission"
 )
 
 // A payload is what a request asks for, and its key.
@@ -106,7 +106,7 @@ func target(r *http.Request) string {
 func digest(parts ...string) [sha256.Size]byte {
 	var joined []byte
 	for _, part := range parts {
-		joined = joinkey.Append(joined, part)
+		joined = admission.AppendPart(joined, part)
 	}
 	return sha256.Sum256(joined)
 }

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/rejection"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -30,20 +30,20 @@ const (
 // What people read about a request that was rejected.
 const (
 	inFlightDetail = "Another request with this idempotency key is in progress."
-	headerDetail   = "The request needs one header Idempotency-Key with 1 to 255 printable ASCII characters, and a user." + rejection.CorrectIt
+	headerDetail   = "The request needs one header Idempotency-Key with 1 to 255 printable ASCII characters, and a user." + admission.CorrectIt
 )
 
 // responses are the responses to each reason but busy, whose response is
 // httpmw's. That of badKey has a detail of its own in each Middleware.
-var responses = map[reason]rejection.Error{
-	ended:        {Status: http.StatusServiceUnavailable, TryAgain: true, Detail: rejection.Ended},
+var responses = map[reason]admission.Response{
+	ended:        {Status: http.StatusServiceUnavailable, TryAgain: true, Detail: admission.EndedDetail},
 	badKey:       {Status: http.StatusBadRequest},
 	badBody:      {Status: http.StatusBadRequest, Detail: "The body of the request could not be read. Send the request again."},
 	tooLarge:     {Status: http.StatusRequestEntityTooLarge, Detail: "The body of the request is too large. Send a smaller one."},
 	otherPayload: {Status: http.StatusUnprocessableEntity, Detail: "The idempotency key was used for another request. Send this request with a new key."},
 	interrupted:  {Status: http.StatusServiceUnavailable, TryAgain: true, Detail: "The request was interrupted. Use the same idempotency key when you send it again."},
 	unavailable:  {Status: http.StatusServiceUnavailable, TryAgain: true, Detail: "The server cannot tell whether the request was carried out. Use the same idempotency key when you send it again."},
-	fault:        {Status: http.StatusInternalServerError, Detail: rejection.Fault},
+	fault:        {Status: http.StatusInternalServerError, Detail: admission.FaultDetail},
 }
 
 // reject writes the response to a request that failed with err, and logs what
@@ -63,7 +63,7 @@ func (m *Middleware) withResponse(why reason, err error) error {
 	}
 	if why == badKey {
 		response.Detail = m.keyDetail
-		if own := (*rejection.Error)(nil); errors.As(err, &own) {
+		if own := (*admission.Response)(nil); errors.As(err, &own) {
 			response.Detail = own.Detail
 		}
 	}

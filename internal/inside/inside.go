@@ -62,17 +62,24 @@ func IsDetached(d *Detachable) bool { return d.detached.Load() }
 
 // Limit is in a ratelimit.Limiter.
 type Limit struct {
-	refuse  func(ctx context.Context, err error) error
-	carried func(ctx context.Context, id string) bool
-	figures func() Figures
+	refuse     func(ctx context.Context, err error) error
+	carried    func(ctx context.Context, id string) bool
+	figures    func() Figures
+	acquireAll any // an acquireAll
 }
+
+// An acquireAll is ratelimit.AcquireAll, which calls waits before it waits.
+// Level is that of ratelimit, which this package cannot import.
+type acquireAll[Level, Locks any] = func(ctx context.Context, levels []Level, waits func()) (Locks, error)
 
 // A Limiter is a *ratelimit.Limiter.
 type Limiter interface{ limit() *Limit }
 
 // LimitBy returns the Limit of a Limiter with these methods.
-func LimitBy(refuse func(context.Context, error) error, carried func(context.Context, string) bool, figures func() Figures) Limit {
-	return Limit{refuse, carried, figures}
+func LimitBy[Level, Locks any](
+	refuse func(context.Context, error) error, carried func(context.Context, string) bool, figures func() Figures, all acquireAll[Level, Locks],
+) Limit {
+	return Limit{refuse, carried, figures, all}
 }
 
 // Figures are what a page shows of a Limiter: those of ratelimit.Stats.
@@ -100,3 +107,9 @@ func Refuse(ctx context.Context, l Limiter, err error) error { return l.limit().
 // Locks are compared by their keys, so a lock of another Limiter or Locker
 // counts. A lock of a dry run is not carried. Carried needs no query.
 func Carried(ctx context.Context, l Limiter, id string) bool { return l.limit().carried(ctx, id) }
+
+// AcquireAll is ratelimit.AcquireAll for levels, of which l is one. It calls
+// waits once, right before the request begins to wait.
+func AcquireAll[Level, Locks any](ctx context.Context, l Limiter, levels []Level, waits func()) (Locks, error) {
+	return l.limit().acquireAll.(acquireAll[Level, Locks])(ctx, levels, waits)
+}

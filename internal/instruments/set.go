@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -97,8 +98,8 @@ func (s *Set) Campaign(name string, c *election.Campaign) (remove func()) {
 }
 
 func register[T any](s *Set, caller string, all map[string]T, name string, value T) (remove func()) {
-	if name == "" {
-		panic(s.owner + ": " + caller + " needs a name that is not empty")
+	if name == "" || !utf8.ValidString(name) {
+		panic(s.owner + ": " + caller + " needs a name that is UTF-8 and not empty")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,6 +55,7 @@ func misuse(t *testing.T, start func(*testing.T) Subject) {
 		"a nil Campaign":             func() { s.Campaign("other", nil) },
 		"a Session without a name":   func() { s.Session("", session) },
 		"a Campaign without a name":  func() { s.Campaign("", campaign) },
+		"a name that is not UTF-8":   func() { s.Session("a\xff", session) },
 		"a second Session of a name": func() { s.Session("main", session) },
 		"a second Campaign":          func() { s.Campaign("nightly", campaign) },
 	} {

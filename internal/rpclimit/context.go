@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/latchkey-go/latchkey/internal/places"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -13,26 +13,21 @@ import (
 // ends on the loss of one.
 type streamContext struct {
 	context.Context // the stream's, with a cancel of its own
+	around          context.Context
 	cancel          context.CancelCauseFunc
-	bound           atomic.Pointer[boundLocks] // nil until there are locks
+	bound           atomic.Pointer[context.Context] // what Bind of the locks gave; nil until there are locks
 }
 
-// boundLocks are locks with the context that their Bind gave.
-type boundLocks struct {
-	held places.Held
-	ctx  context.Context
-}
-
-func newStreamContext(parent context.Context) *streamContext {
-	ctx, cancel := context.WithCancelCause(parent)
-	return &streamContext{Context: ctx, cancel: cancel}
+func newStreamContext(around context.Context) *streamContext {
+	ctx, cancel := context.WithCancelCause(around)
+	return &streamContext{Context: ctx, around: around, cancel: cancel}
 }
 
 // carry binds c to held. It returns what c carries now. The lock of a dry run is
 // not in c, which does not depend on it. unbind undoes carry.
-func (c *streamContext) carry(held places.Held) (carried places.Held, unbind func()) {
+func (c *streamContext) carry(held admission.Held) (carried admission.Held, unbind func()) {
 	ctx, cancel := held.Bind(c.Context)
-	c.bound.Store(&boundLocks{held, ctx})
+	c.bound.Store(&ctx)
 	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
 	return held.CarriedBy(ctx), func() {
 		stop()
@@ -42,8 +37,8 @@ func (c *streamContext) carry(held places.Held) (carried places.Held, unbind fun
 
 // Err agrees with the context of Bind, which compares the clock at each call.
 func (c *streamContext) Err() error {
-	if b := c.bound.Load(); b != nil && b.ctx.Err() != nil {
-		c.cancel(context.Cause(b.ctx))
+	if bound := c.bound.Load(); bound != nil && (*bound).Err() != nil {
+		c.cancel(context.Cause(*bound))
 	}
 	return c.Context.Err()
 }
@@ -52,16 +47,10 @@ func (c *streamContext) Err() error {
 // c. context.Cause and the contexts made from c look up their internals by
 // Value, too.
 func (c *streamContext) Value(key any) any {
-	if b := c.bound.Load(); b != nil {
-		switch v := b.ctx.Value(key).(type) {
-		case *sqllock.Lock:
-			if b.held.Has(v) {
-				return v
-			}
-		case carrier:
-			if b.held.Has(v.CarriedLock()) {
-				return v
-			}
+	if bound := c.bound.Load(); bound != nil {
+		switch v := (*bound).Value(key).(type) {
+		case *sqllock.Lock, carrier:
+			return v
 		}
 	}
 	return c.Context.Value(key)

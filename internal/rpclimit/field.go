@@ -1,59 +1,70 @@
 package rpclimit
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// A Field is where a request message has its key.
-type Field struct {
-	pkg   string
-	noKey error
+// Field returns a KeyFunc for the Field of pkg. message returns the message of a
+// call, or nil. It panics if path is not a list of protobuf names with dots
+// between them.
+func Field[C any](pkg, path string, message func(C) any) func(context.Context, C) (string, error) {
+	if !protoreflect.FullName(path).IsValid() {
+		panic(pkg + ": Field needs a path of protobuf field names, such as \"user.id\"")
+	}
+	f := &field{path, strings.Split(path, ".")}
+	return func(_ context.Context, call C) (string, error) {
+		m := message(call)
+		if m == nil {
+			return "", ErrNeedMessage
+		}
+		return f.key(m)
+	}
+}
+
+// A field is where a request message has its key.
+type field struct {
 	path  string
 	names []string
 }
 
-// NewField returns the field at path, for package pkg, whose error for a call
-// without a key is noKey. It panics if path is not a list of protobuf names
-// with dots between them.
-func NewField(pkg string, noKey error, path string) Field {
-	if !protoreflect.FullName(path).IsValid() {
-		panic(pkg + ": Field needs a path of protobuf field names, such as \"user.id\"")
-	}
-	return Field{pkg, noKey, path, strings.Split(path, ".")}
-}
-
-// Missing returns the error of a message that lacks the field for the reason
-// why.
-func (f Field) Missing(why string) error {
-	return &MissingError{f.noKey, "field " + strconv.Quote(f.path) + " is not set" + why}
-}
-
-// Key returns the key in message. The error is a [*FieldError] or a
-// [*MissingError]. A message on the way that is not set reads as an empty one,
-// so a wrong path fails with every message.
-func (f Field) Key(message any) (string, error) {
+// key returns the key in message. A message on the way that is not set reads as
+// an empty one, so a wrong path fails with every message.
+func (f *field) key(message any) (string, error) {
 	m, ok := reflected(message)
 	if !ok {
 		return "", f.wrong("", "the request is not a protobuf message")
 	}
-	for i, name := range f.names {
-		field := m.Descriptor().Fields().ByName(protoreflect.Name(name))
-		switch last := i == len(f.names)-1; {
-		case field == nil:
-			return "", f.wrong(m.Descriptor().FullName(), "the message has no field "+name)
-		case last:
-			return f.scalar(m, field)
+	for _, name := range f.names[:len(f.names)-1] {
+		field, err := f.find(m, name)
+		switch {
+		case err != nil:
+			return "", err
 		case field.Message() == nil || field.IsList() || field.IsMap():
 			return "", f.wrong(m.Descriptor().FullName(), "field "+name+" is not one message")
 		}
 		m = m.Get(field).Message()
 	}
-	panic(f.pkg + ": a field's path has a name at least")
+	field, err := f.find(m, f.names[len(f.names)-1])
+	if err != nil {
+		return "", err
+	}
+	return f.scalar(m, field)
+}
+
+func (f *field) find(m protoreflect.Message, name string) (protoreflect.FieldDescriptor, error) {
+	if field := m.Descriptor().Fields().ByName(protoreflect.Name(name)); field != nil {
+		return field, nil
+	}
+	return nil, f.wrong(m.Descriptor().FullName(), "the message has no field "+name)
 }
 
 // reflected returns req as a protobuf message, as gRPC's own codec reads it.
@@ -68,58 +79,31 @@ func reflected(req any) (protoreflect.Message, bool) {
 }
 
 // scalar returns the text of a field that is a string or an integer.
-func (f Field) scalar(message protoreflect.Message, field protoreflect.FieldDescriptor) (string, error) {
-	var text func(protoreflect.Value) string
-	switch field.Kind() {
-	case protoreflect.StringKind:
-		text = protoreflect.Value.String
-	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind,
-		protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
-		text = func(v protoreflect.Value) string { return strconv.FormatInt(v.Int(), 10) }
-	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		text = func(v protoreflect.Value) string { return strconv.FormatUint(v.Uint(), 10) }
+func (f *field) scalar(m protoreflect.Message, field protoreflect.FieldDescriptor) (string, error) {
+	key, ok := "", !field.IsList()
+	switch value := m.Get(field); field.Kind() {
+	case protoreflect.StringKind, protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind,
+		protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind,
+		protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		key = value.String() // of a string as it is, of an integer in decimal
+	default:
+		ok = false
 	}
-	if text == nil || field.IsList() {
-		why := "field " + string(field.Name()) + " is neither a string nor an integer"
-		return "", f.wrong(message.Descriptor().FullName(), why)
+	switch {
+	case !ok:
+		return "", f.wrong(m.Descriptor().FullName(), "field "+string(field.Name())+" is neither a string nor an integer")
+	case key == "" || !m.Has(field):
+		return "", &told{ratelimit.ErrNoKey, "field " + strconv.Quote(f.path) + " is not set or empty"}
 	}
-	if message.Has(field) {
-		if key := text(message.Get(field)); key != "" {
-			return key, nil
-		}
+	return key, nil
+}
+
+// wrong returns the error of a path that does not fit the message: a mistake of
+// the server's programmer. It holds only names of the .proto file.
+func (f *field) wrong(message protoreflect.FullName, why string) error {
+	text := "ratelimit: no key at " + strconv.Quote(f.path)
+	if message != "" {
+		text += " in " + string(message)
 	}
-	return "", f.Missing(" or empty")
+	return &told{errors.New(text), why}
 }
-
-func (f Field) wrong(message protoreflect.FullName, why string) error {
-	return &FieldError{f.pkg, message, f.path, why}
-}
-
-// A FieldError reports that the path of a Field does not fit the message. It
-// holds only names of the .proto file, so a client may read it.
-type FieldError struct {
-	pkg     string
-	message protoreflect.FullName // "" if it is no protobuf message
-	path    string
-	why     string
-}
-
-func (e *FieldError) Error() string {
-	text := e.pkg + ": no key at " + strconv.Quote(e.path)
-	if e.message != "" {
-		text += " in " + string(e.message)
-	}
-	return text + ": " + e.why
-}
-
-// A MissingError is NoKey with the place where the key should be. It holds only
-// names that the server's programmer chose, so a client may read it.
-type MissingError struct {
-	NoKey error
-	Where string
-}
-
-func (e *MissingError) Error() string { return e.NoKey.Error() + ": " + e.Where }
-
-// Is makes errors.Is(err, e.NoKey) hold.
-func (e *MissingError) Is(target error) bool { return target == e.NoKey }

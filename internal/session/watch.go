@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/peek"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
 // watchAfter is how long a connection is silent before its socket is watched.
@@ -31,7 +31,7 @@ type watch struct {
 
 // newWatch starts a watch on socket, or returns nil where that cannot be done.
 func newWatch(socket net.Conn) *watch {
-	raw := peek.Raw(socket)
+	raw := dbconn.RawConn(socket)
 	if raw == nil {
 		return nil
 	}
@@ -43,7 +43,7 @@ func newWatch(socket net.Conn) *watch {
 // look waits at the socket whenever the watch is armed.
 func (w *watch) look() {
 	for range w.arming {
-		_ = w.raw.Read(peek.Readable) // an error, too, is something to look into
+		_ = w.raw.Read(dbconn.Readable) // an error, too, is something to look into
 		w.armed.Store(false)
 		if w.expected.Swap(false) {
 			continue

@@ -92,7 +92,7 @@ func (m *Metrics) Limiter(l *ratelimit.Limiter) (remove func()) { return m.set.L
 // few. Its two histograms need [Metrics.SessionObserver] under the same name.
 //
 // remove takes s out again, and frees the name. Session panics if s is nil, or
-// if name is empty or in use.
+// if name is empty, not UTF-8 or in use.
 func (m *Metrics) Session(name string, s *sqllock.Session) (remove func()) {
 	return m.set.Session(name, s)
 }
@@ -102,7 +102,7 @@ func (m *Metrics) Session(name string, s *sqllock.Session) (remove func()) {
 // share their name, so that a rule can count the leaders.
 //
 // remove takes c out again, and frees the name. Campaign panics if c is nil, or
-// if name is empty or in use.
+// if name is empty, not UTF-8 or in use.
 func (m *Metrics) Campaign(name string, c *election.Campaign) (remove func()) {
 	return m.set.Campaign(name, c)
 }

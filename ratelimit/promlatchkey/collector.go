@@ -61,7 +61,7 @@ func (c *Collector) Limiter(l *ratelimit.Limiter) (remove func()) { return c.set
 // own: two leases have no sum. The name is a label, so it must be one of a few.
 //
 // remove takes s out again, and frees the name. Session panics if s is nil, or
-// if name is empty or in use.
+// if name is empty, not UTF-8 or in use.
 func (c *Collector) Session(name string, s *sqllock.Session) (remove func()) {
 	return c.set.Session(name, s)
 }
@@ -71,7 +71,7 @@ func (c *Collector) Session(name string, s *sqllock.Session) (remove func()) {
 // share their name, so that a rule can count the leaders.
 //
 // remove takes campaign out again, and frees the name. Campaign panics if
-// campaign is nil, or if name is empty or in use.
+// campaign is nil, or if name is empty, not UTF-8 or in use.
 func (c *Collector) Campaign(name string, campaign *election.Campaign) (remove func()) {
 	return c.set.Campaign(name, campaign)
 }

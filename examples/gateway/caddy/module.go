@@ -58,8 +58,9 @@ type Level struct {
 	Limit int `json:"limit"`
 
 	// Key is the key of a request, with placeholders such as
-	// {http.auth.user.id}. A request whose key is empty is rejected with 400.
-	// Clients must not be able to choose it.
+	// {http.auth.user.id}. A request with an empty placeholder is rejected with
+	// 400. Several placeholders make the key of [httpmw.Join]. Clients must not
+	// be able to choose it.
 	Key string `json:"key"`
 }
 
@@ -128,11 +129,19 @@ func (l Level) keyOf(r *http.Request) (string, error) {
 	if !ok {
 		return "", errors.New("latchkey: the request has no placeholders")
 	}
-	key := repl.ReplaceAll(l.Key, "")
-	if key == "" {
-		return "", fmt.Errorf("%w: the key of level %q is empty", httpmw.ErrNoKey, l.Name)
+	var parts []httpmw.KeyFunc
+	key, err := repl.ReplaceFunc(l.Key, func(_ string, value any) (any, error) {
+		text := caddy.ToString(value)
+		if text == "" {
+			return nil, fmt.Errorf("%w: a placeholder in the key of level %q is empty", httpmw.ErrNoKey, l.Name)
+		}
+		parts = append(parts, func(*http.Request) (string, error) { return text, nil })
+		return text, nil
+	})
+	if err == nil && len(parts) > 1 { // with text in between, two requests could make one key
+		return httpmw.Join(parts...)(r)
 	}
-	return key, nil
+	return key, err
 }
 
 // Cleanup gives the Session up. Caddy calls it as soon as another configuration has

@@ -394,13 +394,43 @@ func TestClosed(t *testing.T) {
 	u, at := newUpstream(t), newSite(t)
 	t.Setenv("LATCHKEY_TEST_CADDY", "postgres://nobody@127.0.0.1:1/none")
 	load(t, at.file("{env.LATCHKEY_TEST_CADDY}", u.Listener.Addr().String(), ""))
-	if resp := at.get(t, "/", ""); resp.StatusCode != http.StatusBadRequest {
+	if resp := at.get(t, "/stream", ""); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("without a key: status %d, want 400", resp.StatusCode)
 	}
 	wantProblem(t, at.get(t, "/", "ada"), http.StatusServiceUnavailable)
 	if len(u.inside) > 0 {
 		t.Error("a request has reached the upstream")
 	}
+}
+
+// An empty placeholder is no key, whatever text is around it. Different values
+// of several placeholders are different keys.
+func TestKeys(t *testing.T) {
+	dsn, u, at := pgtest.Database(t), newUpstream(t), newSite(t)
+	const user, both = "{http.request.header.X-User}", `"{http.request.uri.query.a}/{http.request.uri.query.b}"`
+	load(t, strings.Replace(at.file(dsn, u.URL, ""), user, `"user:`+user+`"`, 1))
+	if resp := at.get(t, "/stream", ""); resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("without a user: status %d, want 400", resp.StatusCode)
+	}
+	load(t, strings.Replace(at.file(dsn, u.URL, ""), user, both, 1))
+	for _, tt := range []struct {
+		query string
+		want  int
+	}{
+		{"a=a%2Fb&b=c", http.StatusOK},
+		{"a=a&b=b%2Fc", http.StatusOK},
+		{"a=a%2Fb&b=c", http.StatusTooManyRequests},
+		{"a=a", http.StatusBadRequest},
+	} {
+		resp := at.get(t, "/stream?"+tt.query, "")
+		if resp.StatusCode != tt.want {
+			t.Errorf("%s: status %d, want %d", tt.query, resp.StatusCode, tt.want)
+		}
+		if resp.StatusCode == http.StatusOK {
+			httptesting.Receive(t, u.inside, "a request at the upstream")
+		}
+	}
+	close(u.leave)
 }
 
 // The Caddyfile of the example is one.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"net"
-
-	"github.com/latchkey-go/latchkey/internal/peek"
 )
 
 // mostEnded bounds how many ended connections of a pool Live passes over.
@@ -50,10 +48,10 @@ func hasArrived(socket net.Conn) (arrived bool) {
 	if socket == nil {
 		return false
 	}
-	raw := peek.Raw(socket)
+	raw := RawConn(socket)
 	if raw == nil {
 		return false
 	}
-	err := raw.Control(func(fd uintptr) { arrived = peek.Readable(fd) })
+	err := raw.Control(func(fd uintptr) { arrived = Readable(fd) })
 	return arrived || err != nil
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/joinkey"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -97,7 +97,7 @@ func keyCalls() []keyCall {
 			add("keyed_slot_key", ns.Keyed(secret).SlotKey(name, 3).Int64(), secret, string(ns), name, int64(3))
 		}
 		other := keyNames[len(keyNames)-1-i]
-		add("join", string(joinkey.Append(joinkey.Append(nil, name), other)), name, other)
+		add("join", string(admission.AppendPart(admission.AppendPart(nil, name), other)), name, other)
 	}
 	for _, class := range keyNumbers {
 		for _, object := range keyNumbers {

@@ -1,23 +1,23 @@
-package joinkey_test
+package admission_test
 
 import (
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/joinkey"
+	"github.com/latchkey-go/latchkey/internal/admission"
 )
 
 // join returns the id of parts.
 func join(parts ...string) string {
 	var id []byte
 	for _, part := range parts {
-		id = joinkey.Append(id, part)
+		id = admission.AppendPart(id, part)
 	}
 	return string(id)
 }
 
 // The form of an id is a contract: instances of two versions exclude each other
 // only if both make the same id.
-func TestAppend(t *testing.T) {
+func TestAppendPart(t *testing.T) {
 	for _, tt := range []struct {
 		parts []string
 		want  string
@@ -35,7 +35,7 @@ func TestAppend(t *testing.T) {
 }
 
 // Different parts never join to the same id, however they are nested.
-func FuzzAppend(f *testing.F) {
+func FuzzAppendPart(f *testing.F) {
 	for _, parts := range [][4]string{
 		{"a:b", "c", "a", "b:c"}, {"1:a", "b", "1", "a1:b"}, {"a", "a", "a", "a"}, {"1", "1:1", "1:1", "1"},
 		{"", "a", "a", ""}, {"12", "3", "1", "23"}, {"a", "1:b", "a1:", "b"},

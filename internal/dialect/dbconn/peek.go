@@ -1,5 +1,4 @@
-// Package peek looks at a socket without reading from it.
-package peek
+package dbconn
 
 import (
 	"crypto/tls"
@@ -7,14 +6,14 @@ import (
 	"syscall"
 )
 
-// Raw returns the connection of the operating system under socket, or nil where
-// it cannot be looked at.
-func Raw(socket net.Conn) syscall.RawConn {
+// RawConn returns the connection of the operating system under socket, or nil
+// where it cannot be looked at. Looking does not read.
+func RawConn(socket net.Conn) syscall.RawConn {
 	if secure, ok := socket.(*tls.Conn); ok {
 		socket = secure.NetConn()
 	}
 	conn, ok := socket.(syscall.Conn)
-	if !ok || !Possible {
+	if !ok || !canPeek {
 		return nil
 	}
 	raw, err := conn.SyscallConn()

@@ -1,11 +1,4 @@
-// Package handoff is what the packages httpmw and httpmw/idempotency share
-// about handing a request over to its handler:
-//
-//	inner := r.WithContext(ctx)
-//	defer handoff.CarryBack(r, inner)
-//	next.ServeHTTP(w, inner)
-//	cause := handoff.InterruptedBy(ctx)
-package handoff
+package admission
 
 import (
 	"cmp"

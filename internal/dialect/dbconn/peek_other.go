@@ -1,10 +1,10 @@
 //go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
 
-package peek
+package dbconn
 
-// Possible reports whether this system can look at a socket. Without it a
+// canPeek reports whether this system can look at a socket. Without it a
 // closed connection is noticed by the next statement on it.
-const Possible = false
+const canPeek = false
 
 // Readable must not be called here.
 func Readable(uintptr) bool { return true }

@@ -1,4 +1,4 @@
-package wiring_test
+package admission_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/wiring"
+	"github.com/latchkey-go/latchkey/internal/admission"
 )
 
 // Each mistake is reported at most once a minute for each route. The next line
@@ -20,7 +20,7 @@ func TestOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&out, nil))
-		var reports wiring.Reports
+		var reports admission.Reports
 		report := func(text, route string, lines int, want string) {
 			t.Helper()
 			out.Reset()
@@ -51,7 +51,7 @@ func TestRoutesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&out, nil))
-		var reports wiring.Reports
+		var reports admission.Reports
 		report := func(route string) {
 			reports.Log(t.Context(), log, slog.LevelWarn, "a", slog.String("route", route))
 		}
@@ -74,7 +74,7 @@ func TestRoutesAreBounded(t *testing.T) {
 func TestRoutesOfAnyLength(t *testing.T) { // not parallel: it looks at the heap
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	var reports wiring.Reports
+	var reports admission.Reports
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

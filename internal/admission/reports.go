@@ -1,6 +1,4 @@
-// Package wiring reports mistakes in how a server puts its middleware together.
-// Packages httpmw and grpcmw share it.
-package wiring
+package admission
 
 import (
 	"cmp"

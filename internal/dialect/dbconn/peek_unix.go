@@ -1,11 +1,11 @@
 //go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
 
-package peek
+package dbconn
 
 import "syscall"
 
-// Possible reports whether this system can look at a socket.
-const Possible = true
+// canPeek reports whether this system can look at a socket.
+const canPeek = true
 
 // Readable reports whether the socket fd has something to read or is at its
 // end. It reads nothing and does not wait.
