@@ -89,6 +89,7 @@ var quickOptions = append([]string{
 	"--innodb-doublewrite=OFF",
 	"--innodb-use-native-aio=OFF",
 	"--max-connections=300",
+	"--connect-timeout=600", // a client on a busy machine may be late in its handshake
 	"--default-time-zone=+00:00",
 	"--plugin-load-add=metadata_lock_info", // information_schema.metadata_lock_info: who holds which lock
 }, smallFiles...)

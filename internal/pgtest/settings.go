@@ -28,6 +28,8 @@ func quickSettings() map[string]string {
 		"jit":                "off",
 		"shared_buffers":     "16MB",
 		"max_connections":    "200",
+		// A client on a busy machine may be late in its handshake.
+		"authentication_timeout": "10min",
 		// Tests that hold thousands of locks share a server.
 		"max_locks_per_transaction": "256",
 		"timezone":                  "UTC",
