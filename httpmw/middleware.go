@@ -19,7 +19,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/places"
@@ -41,9 +40,6 @@ type Middleware struct {
 	busyText         string                                                  // "" for the limit's name and size
 	problems         [reasons]problem
 	fullLevels       []problem // of busy, for each level that is full
-
-	reads bodyReads
-	ahead atomic.Int64 // bytes of all bodies that are read ahead
 
 	log     *slog.Logger // nil for slog.Default
 	reports wiring.Reports

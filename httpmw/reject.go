@@ -48,9 +48,13 @@ func (m *Middleware) Reject(w http.ResponseWriter, r *http.Request, err error) {
 // rejectedByHandler reports whether the handler of WithRejectHandler has begun
 // a response.
 func (m *Middleware) rejectedByHandler(w http.ResponseWriter, r *http.Request, err error) bool {
-	watched := &beginningWriter{ResponseWriter: w}
-	m.rejectHandler(watched, r, err)
-	return watched.begun
+	watched := m.newHeldWriter(w, r)
+	m.rejectHandler(watched.exposed(), r, err)
+	if watched.state == unbegun {
+		return false
+	}
+	watched.end()
+	return true
 }
 
 // setRateLimit sets the fields of draft-ietf-httpapi-ratelimit-headers-10 for

@@ -29,15 +29,25 @@ func (s *stack) wait(ctx context.Context, p *place) (failed *place, err error) {
 		return p, p.busy()
 	}
 	defer func() { w.leave(p.lock != nil) }()
-	if s.last == nil {
-		waiting.Begin(ctx)
-	}
-	s.last = p
 	began := time.Now()
 	defer func() { p.waited += max(time.Since(began), 1) }()
 	bounded, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
+	if s.last == nil {
+		w.notify(bounded)
+	}
+	s.last = p
 	return s.takeTurns(ctx, bounded, w)
+}
+
+// notify tells the middleware in front that its request begins to wait. Others
+// go first as long as that takes: the middleware may read a slow client's body.
+func (w *waiter) notify(ctx context.Context) {
+	if watcher := waiting.WatcherOf(ctx); watcher != nil {
+		w.update(func() { w.absent = true })
+		defer w.update(func() { w.absent = false })
+		watcher.WaitBegins(ctx)
+	}
 }
 
 // takeTurns waits for the place of w until bounded ends. When it is the turn of s

@@ -7,16 +7,15 @@ import "context"
 // Key is the context key of a [Watcher].
 type Key struct{}
 
-// A Watcher has something to do while a request waits.
+// A Watcher has something to do before a request waits.
 type Watcher interface {
-	// WaitBegins is called right before the request waits, by its goroutine.
-	WaitBegins()
+	// WaitBegins is called by the goroutine of the request, which is in line
+	// already. Its time counts for the wait: ctx ends with that.
+	WaitBegins(ctx context.Context)
 }
 
-// Begin reports to the Watcher in ctx that the request begins to wait. It does
-// nothing without a Watcher.
-func Begin(ctx context.Context) {
-	if w, ok := ctx.Value(Key{}).(Watcher); ok {
-		w.WaitBegins()
-	}
+// WatcherOf returns the Watcher in ctx. It is nil if there is none.
+func WatcherOf(ctx context.Context) Watcher {
+	w, _ := ctx.Value(Key{}).(Watcher)
+	return w
 }
