@@ -50,7 +50,13 @@ func post(fields string) string {
 // response reads a response with its whole body.
 func response(t *testing.T, conn net.Conn) httptesting.Reply {
 	t.Helper()
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	return responseFrom(t, bufio.NewReader(conn))
+}
+
+// responseFrom reads the next of several responses.
+func responseFrom(t *testing.T, from *bufio.Reader) httptesting.Reply {
+	t.Helper()
+	resp, err := http.ReadResponse(from, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

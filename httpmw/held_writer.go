@@ -155,7 +155,7 @@ func (w *heldWriter) WriteString(s string) (int, error) {
 }
 
 // admit reports how many of the next n bytes go to the server now. The caller
-// keeps the others.
+// keeps the others. It fails if they are too many for the Content-Length.
 func (w *heldWriter) admit(n int) (now int, err error) {
 	if w.state == unbegun {
 		w.begin(http.StatusOK)
@@ -164,15 +164,12 @@ func (w *heldWriter) admit(n int) (now int, err error) {
 	switch {
 	case w.state == buffered:
 		return int(min(int64(n), w.left)), nil
-	case w.state != counted || n == 0 || int64(n) < w.left:
+	case w.state != counted || n == 0:
 		return n, nil
-	case len(w.kept) > 0:
+	case int64(n) > w.left: // as the server does over HTTP/1; over HTTP/2 it might send the rest of the body
 		return 0, http.ErrContentLength
-	case int64(n) == w.left:
-		return n - 1, nil
-	default: // too many: the server returns the error
-		return n, nil
 	}
+	return int(min(int64(n), w.left-1)), nil
 }
 
 // keep keeps rest back, of which the server has got the first n bytes. It

@@ -24,7 +24,7 @@ func TestEarlyUnlockSendsTheLastByte(t *testing.T) {
 					if r.Method != http.MethodPut {
 						return
 					}
-					lengthy([]byte("done"), true)(w, r)
+					lengthy([]byte("done"))(w, r)
 					if err := levels.locks(t, r.Context()).Unlock(); err != nil || r.Context().Err() != nil {
 						t.Errorf("Unlock: %v, and the context has %v", err, r.Context().Err())
 					}

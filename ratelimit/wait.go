@@ -35,6 +35,9 @@ func (s *stack) wait(ctx context.Context, p *place) (failed *place, err error) {
 	defer cancel()
 	if s.last == nil {
 		w.notify(bounded)
+		if errors.Is(bounded.Err(), context.DeadlineExceeded) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return p, p.busy() // a body that is cut off ends ctx, as if the client had left
+		}
 	}
 	s.last = p
 	return s.takeTurns(ctx, bounded, w)
