@@ -69,7 +69,8 @@ var serverWriters = map[string]func() http.ResponseWriter{
 	},
 }
 
-// The ResponseWriter and the request body cost at most two allocations.
+// The ResponseWriter costs one allocation. A request body costs seven more: six
+// are for [context.AfterFunc], which ends a Read when the lock is lost.
 func TestWriterAllocations(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil {
@@ -79,7 +80,7 @@ func TestWriterAllocations(t *testing.T) {
 		_, _ = w.Write(done)
 	})
 	for name, w := range serverWriters {
-		for _, body := range []io.ReadCloser{nil, endedBody{}} {
+		for body, most := range map[io.ReadCloser]float64{nil: 1, endedBody{}: 8} {
 			r := request("/", user+": ada")
 			r.Body = body
 			count := func(h http.Handler) float64 {
@@ -87,8 +88,8 @@ func TestWriterAllocations(t *testing.T) {
 				return testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, r) })
 			}
 			before, after := count(unwrapped(h)), count(limited(sqllock.NewMemory()).Handler(h))
-			if after > before+2 {
-				t.Errorf("%s, body %T: %v allocations, want at most two more than the %v without", name, body, after, before)
+			if after > before+most {
+				t.Errorf("%s, body %T: %v allocations, want at most %v more than the %v without", name, body, after, most, before)
 			}
 		}
 	}

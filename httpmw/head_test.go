@@ -3,7 +3,6 @@ package httpmw_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/httptesting"
@@ -86,15 +85,4 @@ func TestHeadBehindABuffer(t *testing.T) {
 			}
 		})
 	}
-}
-
-// start starts a server of h that speaks only this protocol, and its client.
-func (over transport) start(t *testing.T, h http.Handler) (*httptest.Server, *http.Client) {
-	t.Helper()
-	s := quietServer(h)
-	over.server(s)
-	t.Cleanup(s.Close)
-	client := over.client(s)
-	t.Cleanup(client.CloseIdleConnections)
-	return s, client
 }

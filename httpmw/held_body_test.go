@@ -205,3 +205,47 @@ func TestHandlerReplacesItsRequest(t *testing.T) {
 	conn := dial(t, s, post("Content-Length: 1")+"x")
 	response(t, conn).Want(t, http.StatusOK)
 }
+
+// A losingBody loses all locks in its second Read.
+type losingBody struct {
+	io.ReadCloser
+	locks *sqllock.Memory
+	reads int
+}
+
+func (b *losingBody) Read(p []byte) (int, error) {
+	if b.reads++; b.reads == 2 {
+		go b.locks.Lose()
+	}
+	return b.ReadCloser.Read(p)
+}
+
+// A lost lock ends a Read also after the header was sent. The connection breaks
+// then: the rest of the body must not be taken for the next request.
+func TestLossWhileReadingInFullDuplex(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	ends := make(chan error, 2)
+	h := limited(locks).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		flush(w)
+		_, _ = io.ReadFull(r.Body, make([]byte, 1))
+		_, err := io.ReadAll(r.Body)
+		ends <- err
+	}))
+	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(r.Context())
+		r.Body = &losingBody{ReadCloser: r.Body, locks: locks}
+		h.ServeHTTP(w, r)
+	}))
+	conn := dial(t, s, post("Content-Length: 1000")+"x")
+	if err := httptesting.Receive(t, ends, "end of Read"); !errors.Is(err, sqllock.ErrLost) {
+		t.Errorf("Read: %v, want ErrLost", err)
+	}
+	transmit(t, conn, post("Content-Length: 0"))
+	if got, err := io.ReadAll(conn); strings.Count(string(got), "HTTP/1.1") != 1 {
+		t.Errorf("got %q, %v; want one response, and the end of the connection", got, err)
+	}
+}
