@@ -38,8 +38,6 @@ type Middleware struct {
 	rateLimitHeaders bool
 	rejectHandler    func(w http.ResponseWriter, r *http.Request, err error) // nil for problem+json
 	busyText         string                                                  // "" for the limit's name and size
-	problems         [reasons]problem
-	fullLevels       []problem // of busy, for each level that is full
 
 	log     *slog.Logger // nil for slog.Default
 	reports wiring.Reports

@@ -41,7 +41,7 @@ func (m *Middleware) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	h.Del("Content-Length")
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(p.status)
+	w.WriteHeader(p.Status)
 	_, _ = w.Write(p.body(seconds)) // a client that has left does not need it
 }
 
