@@ -1,11 +1,13 @@
 package httpmw
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
 	"github.com/latchkey-go/latchkey/internal/handoff"
 	"github.com/latchkey-go/latchkey/internal/places"
+	"github.com/latchkey-go/latchkey/internal/waiting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -32,7 +34,7 @@ func (m *Middleware) handle(w http.ResponseWriter, r *http.Request, next http.Ha
 	var read *heldBody // of a request whose body is read if it waits
 	if readsBeforeWait(w, r) {
 		read = newHeldBody(w, r)
-		ctx = read.withWatcher(ctx)
+		ctx = context.WithValue(ctx, waiting.Key{}, read)
 	}
 	locks, err := m.acquire(ctx, r)
 	waited := read != nil && read.before

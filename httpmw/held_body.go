@@ -36,7 +36,6 @@ type heldBody struct {
 	reading  int        // calls of Read under way
 	ended    error      // the error of every later Read; nil before
 	cut      bool       // a deadline of the heldBody is in force
-	eof      bool       // Read has returned io.EOF
 	taken    bool       // Read has returned a byte
 	finished bool       // the handler has returned
 }
@@ -89,7 +88,6 @@ func (b *heldBody) leave(n int, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading--
-	b.eof = b.eof || err == io.EOF
 	b.taken = b.taken || n > 0
 	switch {
 	case err == io.EOF && b.outer.Trailer != nil && b.inner.Trailer == nil: // the server sets the Trailer of the original request
@@ -177,11 +175,4 @@ func (b *heldBody) wasCut() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.cut
-}
-
-// atEnd reports whether the body was read to its end.
-func (b *heldBody) atEnd() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.eof
 }

@@ -1,10 +1,7 @@
 package httpmw_test
 
 import (
-	"bufio"
-	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,43 +13,17 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// optional returns the names of the optional interfaces of w.
-func optional(w http.ResponseWriter) string {
-	var names []string
-	add := func(ok bool, name string) {
-		if ok {
-			names = append(names, name)
-		}
-	}
-	_, ok := w.(http.Flusher)
-	add(ok, "Flusher")
-	_, ok = w.(http.Hijacker)
-	add(ok, "Hijacker")
-	_, ok = w.(io.ReaderFrom)
-	add(ok, "ReaderFrom")
-	_, ok = w.(http.Pusher)
-	add(ok, "Pusher")
+// optional returns which optional interfaces w has: Flusher, Hijacker,
+// ReaderFrom, Pusher and CloseNotifier.
+func optional(w http.ResponseWriter) (has [5]bool) {
+	_, has[0] = w.(http.Flusher)
+	_, has[1] = w.(http.Hijacker)
+	_, has[2] = w.(io.ReaderFrom)
+	_, has[3] = w.(http.Pusher)
 	//lint:ignore SA1019 handlers still ask for it
-	_, ok = w.(http.CloseNotifier)
-	add(ok, "CloseNotifier")
-	return strings.Join(names, " ")
+	_, has[4] = w.(http.CloseNotifier)
+	return has
 }
-
-type (
-	canFlush  struct{}
-	canHijack struct{}
-	canRead   struct{}
-	canPush   struct{}
-	canNotify struct{}
-)
-
-func (canFlush) Flush() {}
-func (canHijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return nil, nil, errors.ErrUnsupported
-}
-func (canRead) ReadFrom(r io.Reader) (int64, error)  { return io.Copy(io.Discard, r) }
-func (canPush) Push(string, *http.PushOptions) error { return nil }
-func (canNotify) CloseNotify() <-chan bool           { return nil }
 
 // The handler's ResponseWriter has the optional interfaces of the server's. If
 // middleware around hides them, they work by Unwrap, or fail.
@@ -73,7 +44,7 @@ func TestOptionalInterfaces(t *testing.T) {
 					}
 					m.Handler(http.HandlerFunc(func(inner http.ResponseWriter, _ *http.Request) {
 						if got, want := optional(inner), optional(w); got != want {
-							t.Errorf("inside %q, outside %q", got, want)
+							t.Errorf("inside %v, outside %v", got, want)
 						}
 						controller := http.NewResponseController(inner)
 						if err := controller.EnableFullDuplex(); (err == nil) != supported {

@@ -13,10 +13,10 @@ import (
 // A heldWriter is the ResponseWriter of a handler. It notices whether the
 // handler has begun a response.
 //
-// Invariant: while a lock is held the client does not have the whole response,
-// unless the handler has hijacked the connection, or has flushed the header of
-// a response to HEAD. The server ends most responses after the handler has
-// returned. A heldWriter keeps back what would end the others earlier:
+// Invariant: while a lock is held the client does not have the whole response.
+// Exceptions are a hijacked connection and a response to HEAD that was flushed.
+// The server ends most responses after the handler has returned. A heldWriter
+// keeps back what would end the others earlier:
 //
 //   - of a response with a Content-Length, its last byte;
 //   - of a response without a body, each Flush;
@@ -60,8 +60,8 @@ const (
 	// before it sends the header.
 	serverBuffer = 4 << 10
 
-	// mostKept is how much of the body of a response to HEAD is kept back for a
-	// ResponseWriter around, which may make a Content-Length or an ETag of it.
+	// mostKept is how much of the body of a response to HEAD is kept back. A
+	// ResponseWriter around may make a Content-Length or an ETag of it.
 	mostKept = 64 << 10
 )
 
@@ -273,13 +273,13 @@ func (w *heldWriter) release() error {
 // end completes the response of a handler that has returned. The lock has been
 // released.
 //
-// A handler that writes while it reads may have sent a header that lets the
-// client use the connection again, although a deadline has cut the body off
-// since. Then end breaks the connection.
+// If a deadline has cut the body off, the connection must not be used again. It
+// may be too late for the header of a handler that writes while it reads to say
+// so. Then end breaks the connection.
 func (w *heldWriter) end() {
 	begun := w.state != unbegun && w.state != hijacked
 	_ = w.release() // a client that has left does not need it
-	if begun && !w.closes && w.r.ProtoMajor == 1 && w.body.wasCut() && (w.duplex || w.body.atEnd()) {
+	if begun && w.duplex && !w.closes && w.r.ProtoMajor == 1 && w.body.wasCut() {
 		_ = http.NewResponseController(w.w).Flush()
 		panic(http.ErrAbortHandler)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/waiting"
 )
 
+var _ waiting.Watcher = (*heldBody)(nil)
+
 // mostBefore is the length of the longest body that is read before its request
 // waits.
 const mostBefore = 64 << 10
@@ -37,15 +39,9 @@ func hasReadDeadline(w http.ResponseWriter) bool {
 	}
 }
 
-// withWatcher returns the context for the limiter, which notifies b before the
-// request waits.
-func (b *heldBody) withWatcher(ctx context.Context) context.Context {
-	return context.WithValue(ctx, waiting.Key{}, waiting.Watcher(b))
-}
-
-// WaitBegins reads the body, until ctx ends with the wait. A deadline ends the
-// Read then, and the connection serves no other request. The handler gets what
-// was read.
+// WaitBegins is called before the request waits: see [waiting.Watcher]. It reads
+// the body until ctx ends with the wait. Then a deadline ends the Read, and the
+// connection serves no other request. The handler gets what was read.
 //
 // The handler's context may have the values of the limiter's, and the handler
 // may wait for another limit. Then WaitBegins does nothing.
