@@ -243,6 +243,7 @@ type recordedServer struct {
 	*httptest.Server
 	client *http.Client
 	sent   *recordedListener
+	over   transport
 }
 
 func (over transport) record(t *testing.T, h http.Handler) recordedServer {
@@ -254,7 +255,7 @@ func (over transport) record(t *testing.T, h http.Handler) recordedServer {
 	t.Cleanup(s.Close)
 	client := over.client(s)
 	t.Cleanup(client.CloseIdleConnections)
-	return recordedServer{s, client, sent}
+	return recordedServer{s, client, sent, over}
 }
 
 // A kindOfClient is how a client asks.
@@ -274,6 +275,9 @@ var kindsOfClients = []kindOfClient{
 // the body is not whole.
 func (s recordedServer) send(t *testing.T, kind kindOfClient, n int) (r httptesting.Reply, broken bool) {
 	t.Helper()
+	if s.over.name == "HTTP/1.1" { // after a wrong Content-Length the server closes a connection that the client could use
+		s.client.CloseIdleConnections()
+	}
 	s.sent.reset()
 	req, err := http.NewRequestWithContext(t.Context(), kind.method, s.URL, kind.body())
 	if err != nil {
