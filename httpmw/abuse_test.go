@@ -70,7 +70,7 @@ func hijackAndClose(w http.ResponseWriter) {
 // abuses are what handlers do to a request, by its number.
 var abuses = []func(w http.ResponseWriter, r *http.Request){
 	func(http.ResponseWriter, *http.Request) {},
-	func(w http.ResponseWriter, _ *http.Request) { lengthy([]byte("done"), true)(w, nil) },
+	func(w http.ResponseWriter, _ *http.Request) { lengthy([]byte("done"))(w, nil) },
 	func(http.ResponseWriter, *http.Request) { panic("a bug in a handler") },
 	func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	func(w http.ResponseWriter, _ *http.Request) {

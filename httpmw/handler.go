@@ -28,91 +28,72 @@ func (e interruption) Unwrap() error        { return e.cause }
 
 // handle admits r and calls next, or rejects r.
 func (m *Middleware) handle(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	var held *heldWriter // made early only for a request that may wait
-	var waits func()
-	if mayReadAhead(w, r) {
-		held = m.newHeldWriter(w, r)
-		defer held.body.finish() // if an Observer panics, nothing reads on
-		waits = held.body.ahead.WaitBegins
+	var read *heldBody // of a request whose body is read if it waits
+	var waits func(context.Context)
+	if readsBeforeWait(w, r) {
+		read = newHeldBody(w, r)
+		waits = read.readAhead
 	}
 	locks, err := m.acquire(r, waits)
-	waited := held != nil && held.body.ahead.begun()
+	waited := read != nil && read.before
 	switch {
 	case err != nil && waited:
-		held.rejectWaiting(m, err)
+		m.rejectWaiting(w, r, read, err)
 	case err != nil:
 		m.Reject(w, r, err)
 	case locks.None() && !waited: // admitted without a lock
 		next.ServeHTTP(w, r)
 	default:
-		if held == nil {
-			held = m.newHeldWriter(w, r)
+		held := m.newHeldWriter(w, r)
+		if held.body = read; read == nil && hasBody(r) {
+			held.body = newHeldBody(w, r)
 		}
-		m.serve(held, locks, next)
+		held.serve(locks, next)
 	}
 }
 
+// rejectWaiting is [Middleware.Reject] for a request whose body was read. The
+// handler of WithRejectHandler may read it again.
+func (m *Middleware) rejectWaiting(w http.ResponseWriter, r *http.Request, body *heldBody, err error) {
+	if body.wasCut() {
+		w.Header().Set("Connection", "close")
+	}
+	rest := r.WithContext(r.Context())
+	body.handOver(rest)
+	defer body.finish()
+	m.Reject(w, rest, err)
+}
+
 // serve calls next for an admitted request, and releases its locks.
-func (m *Middleware) serve(held *heldWriter, locks admission.Held, next http.Handler) {
+func (w *heldWriter) serve(locks admission.Held, next http.Handler) {
 	released := false
 	defer func() {
 		if !released {
 			_ = locks.Unlock()
 		}
 	}()
-	ctx, cancel := held.bind(locks)
+	ctx, cancel := locks.Bind(w.r.Context())
 	defer cancel()
-	inner := held.original().WithContext(ctx)
-	defer admission.CarryBack(held.r, inner)
-	held.body.handOver(inner)
-	defer held.handlerEnded()
-	next.ServeHTTP(held.exposed(), inner)
+	w.locks = locks.CarriedBy(ctx)
+	inner := w.r.WithContext(ctx)
+	defer admission.CarryBack(w.r, inner)
+	w.body.handOver(inner)
+	defer w.body.finish()
+	next.ServeHTTP(w.exposed(), inner)
 
 	var cause error
-	if held.state == unbegun && !held.cutWithin(ctx) {
+	if w.state == unbegun {
 		cause = admission.InterruptedBy(ctx)
-		if cause == nil && held.locks.Lost() {
+		if cause == nil && w.locks.Lost() {
 			cause = sqllock.ErrLost
 		}
 	}
-	held.handlerEnded()
+	w.body.finish()
 	_ = locks.Unlock() // the Observer is told of a loss; the client gets its response now
 	released = true
 	if cause != nil {
-		held.reject(m, interruption{cause})
+		w.reject(interruption{cause})
 		return
 	}
-	held.end()
-}
-
-// bind returns the context of the handler, which carries locks.
-func (w *heldWriter) bind(locks admission.Held) (ctx context.Context, cancel context.CancelFunc) {
-	if w.body == nil || !w.body.ahead.begun() {
-		ctx, cancel = locks.Bind(w.r.Context())
-	} else {
-		around, end := w.body.ahead.forHandler()
-		bound, unbind := locks.Bind(around)
-		ctx, cancel = bound, func() {
-			unbind()
-			end()
-		}
-	}
-	w.locks = locks.CarriedBy(ctx)
-	return ctx, cancel
-}
-
-// rejectWaiting is [Middleware.Reject] for a request that has waited.
-func (w *heldWriter) rejectWaiting(m *Middleware, err error) {
-	rest := w.original().WithContext(w.r.Context())
-	w.body.handOver(rest)
-	w.handlerEnded()
-	m.Reject(w.w, rest, err)
-}
-
-// original returns the request to copy for the handler.
-func (w *heldWriter) original() *http.Request {
-	if w.body == nil {
-		return w.r
-	}
-	return w.body.ahead.r
+	w.end()
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
@@ -119,5 +120,32 @@ func TestMisusePanics(t *testing.T) {
 	}
 	for name, misuse := range tests {
 		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "httpmw", "", misuse) })
+	}
+}
+
+// http.TimeoutHandler inside of the Middleware returns while its handler runs.
+// The log says so, wherever it is inside. It says nothing about one outside.
+func TestTimeoutHandlerInsideIsLogged(t *testing.T) {
+	t.Parallel()
+	slow := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	timed := func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Millisecond, "") }
+	mux := http.NewServeMux()
+	mux.Handle("/", timed(slow))
+	var log httptesting.Logbook
+	m := limited(sqllock.NewMemory(), httpmw.WithLogger(log.Logger()))
+	for _, tt := range []struct {
+		name  string
+		h     http.Handler
+		lines int
+	}{
+		{"outside", timed(m.Handler(slow)), 0},
+		{"inside", limited(sqllock.NewMemory(), httpmw.WithLogger(log.Logger())).Handler(timed(slow)), 1},
+		{"inside of a mux", m.Handler(mux), 1},
+		{"again", m.Handler(mux), 0}, // once a minute
+	} {
+		if w := serve(tt.h, request("/", user+": ada")); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s: status %d, want 503", tt.name, w.Code)
+		}
+		log.Want(t, tt.name, tt.lines, "http.TimeoutHandler", "namespace=export")
 	}
 }

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"reflect"
 	"sync"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/admission"
 )
 
 // A heldBody is the request body of an admitted request. Its Read fails once
@@ -25,20 +22,28 @@ import (
 // Invariant: after finish no deadline of a heldBody is set on the connection,
 // which may serve another request by then.
 type heldBody struct {
-	io.ReadCloser           // what the handler reads
-	ahead         readAhead // what was read while the request waited
+	io.ReadCloser // the original body
 	w             http.ResponseWriter
-	outer, inner  *http.Request   // the original request, and the handler's copy
+	outer, inner  *http.Request   // the original request, and the handler's copy; nil before there is one
 	ctx           context.Context // of the handler, which may replace that of inner
-	reads         *bodyReads
+	stop          func() bool     // ends the watch over ctx
 
-	mu      sync.Mutex // protects the fields below
-	reading int        // calls of Read under way
-	ended   error      // the error of every later Read; nil before
-	cut     bool       // a deadline of the heldBody has ended a Read
-	eof     bool       // Read has returned io.EOF
-	taken   bool       // Read has returned a byte
-	done    bool       // the handler has returned
+	before bool // the body was read before the request waited
+
+	mu       sync.Mutex // protects the fields below
+	unread   []byte     // what was read before the wait, and not by the handler yet
+	ahead    error      // how that reading ended
+	reading  int        // calls of Read under way
+	ended    error      // the error of every later Read; nil before
+	cut      bool       // a deadline of the heldBody is in force
+	taken    bool       // Read has returned a byte
+	finished bool       // the handler has returned
+}
+
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
+
+func newHeldBody(w http.ResponseWriter, r *http.Request) *heldBody {
+	return &heldBody{ReadCloser: r.Body, w: w, outer: r}
 }
 
 // handOver gives inner, the handler's copy of the request, its body. A nil
@@ -47,43 +52,42 @@ func (b *heldBody) handOver(inner *http.Request) {
 	if b == nil {
 		return
 	}
-	if b.ahead.begun() {
-		b.ahead.handOver()
-		b.ReadCloser = &b.ahead
-	}
 	b.inner, b.ctx, inner.Body = inner, inner.Context(), b
+	b.stop = context.AfterFunc(b.ctx, b.interrupt)
 }
 
-// longAgo is a deadline that ends a Read at once.
-var longAgo = time.Unix(1, 0)
-
 func (b *heldBody) Read(p []byte) (n int, err error) {
-	if err := b.enter(); err != nil {
-		return 0, err
+	if n, err, done := b.enter(p); done {
+		return n, err
 	}
 	defer func() { err = b.leave(n, err) }() // a body of another package may panic
 	return b.ReadCloser.Read(p)
 }
 
-func (b *heldBody) enter() error {
+// enter begins a Read. It is done if the context has ended, or if p gets what
+// was read before the wait.
+func (b *heldBody) enter(p []byte) (n int, err error, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.endLocked(); b.ended != nil {
-		return b.ended
+		return 0, b.ended, true
 	}
-	if b.reading++; b.reading == 1 && !b.done {
-		b.reads.add(b)
+	if len(b.unread) > 0 {
+		n = copy(p, b.unread)
+		b.unread, b.taken = b.unread[n:], b.taken || n > 0
+		return n, nil, true
 	}
-	return nil
+	if b.ahead != nil {
+		return 0, b.ahead, true
+	}
+	b.reading++
+	return 0, nil, false
 }
 
 func (b *heldBody) leave(n int, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.reading--; b.reading == 0 {
-		b.reads.remove(b)
-	}
-	b.eof = b.eof || err == io.EOF
+	b.reading--
 	b.taken = b.taken || n > 0
 	switch {
 	case err == io.EOF && b.outer.Trailer != nil && b.inner.Trailer == nil: // the server sets the Trailer of the original request
@@ -94,6 +98,26 @@ func (b *heldBody) leave(n int, err error) error {
 	return err
 }
 
+// Close drops what was read before the wait: a Read after it fails as that of
+// the original body.
+func (b *heldBody) Close() error {
+	b.takeUnread()
+	return b.ReadCloser.Close()
+}
+
+// takeUnread returns what was read before the wait and not by the handler. Read
+// no longer returns it. It is nil for a nil heldBody.
+func (b *heldBody) takeUnread() []byte {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	unread := b.unread
+	b.unread, b.ahead = nil, nil
+	return unread
+}
+
 // Taken reports whether a byte was read: see [admission.Body].
 func (b *heldBody) Taken() bool {
 	b.mu.Lock()
@@ -101,86 +125,54 @@ func (b *heldBody) Taken() bool {
 	return b.taken
 }
 
+// Beneath returns the body that the Middleware has wrapped: see [admission.Body].
+func (b *heldBody) Beneath() io.ReadCloser { return b.ReadCloser }
+
 // endLocked sets ended if the handler's context has ended, but not that of the
 // request.
 func (b *heldBody) endLocked() {
 	ctx := b.ctx
-	if b.done || b.ended != nil || ctx.Err() == nil || b.outer.Context().Err() != nil {
+	if b.finished || b.ended != nil || ctx.Err() == nil || b.outer.Context().Err() != nil {
 		return
 	}
 	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", cmp.Or(context.Cause(ctx), ctx.Err()))
 }
 
-// interrupt ends a Read under way if the handler's context has ended. It holds
-// the mutex, so that it never sets a deadline after finish. Setting a deadline
-// does not block.
+// interrupt ends a Read under way when the handler's context ends. It holds the
+// mutex, so that it never sets a deadline after finish. Setting a deadline does
+// not block.
 func (b *heldBody) interrupt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.endLocked(); b.ended != nil && !b.cut && !b.done && b.reading > 0 {
-		b.cut = http.NewResponseController(b.w).SetReadDeadline(longAgo) == nil
+	if b.endLocked(); b.ended != nil && !b.finished && b.reading > 0 {
+		b.cutOffLocked()
 	}
 }
 
-// finish is called when the handler has returned. It may be called twice.
+// cutOffLocked sets a read deadline that has passed.
+func (b *heldBody) cutOffLocked() {
+	b.cut = http.NewResponseController(b.w).SetReadDeadline(time.Unix(1, 0)) == nil
+}
+
+// finish is called when the handler has returned or panicked.
 func (b *heldBody) finish() {
-	b.mu.Lock()
-	again := b.done
-	b.done = true
-	b.mu.Unlock()
-	if !again && b.ahead.begun() {
-		b.ahead.cut()
-		b.ahead.free()
-	}
-}
-
-// settle waits for a Read that began in the wait, if that may touch the
-// response's header. [http.MaxBytesReader] does so if the body is too large.
-// Only the server's own body certainly does not.
-func (b *heldBody) settle() {
-	if b == nil || !b.ahead.begun() || reflect.TypeOf(admission.Beneath(b.ahead.body)).String() == "*http.body" {
+	if b == nil {
 		return
 	}
-	if b.enter() != nil {
-		b.ahead.cut()
-		return
-	}
-	<-b.ahead.ended
-	_ = b.leave(0, nil)
-}
-
-// Beneath returns the body that the Middleware has wrapped: see [admission.Body].
-func (b *heldBody) Beneath() io.ReadCloser { return b.ahead.body }
-
-// beforeHeader ends a Read that would block the server from writing a header.
-// It reports whether that has broken the connection for the next request.
-func (b *heldBody) beforeHeader(duplex bool) (broken bool) {
-	switch {
-	case duplex:
-		b.settle()
-	case b.ahead.begun():
-		b.ahead.cut()
-	}
-	return b.broken()
-}
-
-// broken reports whether a deadline of the heldBody is in force on the
-// connection, which then serves no other request. Over HTTP/2 the deadline is
-// that of the stream.
-func (b *heldBody) broken() bool {
+	b.stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.outer.ProtoMajor == 1 && (b.cut || b.ahead.wasCut.Load())
+	b.finished = true
 }
 
-// spoiled reports whether the server may use the connection again although it
-// is broken. It does not if it cannot read the body to its end, unless the
-// handler has written while it read.
-func (b *heldBody) spoiled(duplex bool) bool {
-	if !b.broken() {
+// wasCut reports whether a deadline of b is in force. The connection then
+// serves no other request over HTTP/1. Over HTTP/2 the deadline is that of the
+// stream.
+func (b *heldBody) wasCut() bool {
+	if b == nil {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return duplex || b.eof
+	return b.cut
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +49,13 @@ func post(fields string) string {
 // response reads a response with its whole body.
 func response(t *testing.T, conn net.Conn) httptesting.Reply {
 	t.Helper()
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	return responseFrom(t, bufio.NewReader(conn))
+}
+
+// responseFrom reads the next of several responses.
+func responseFrom(t *testing.T, from *bufio.Reader) httptesting.Reply {
+	t.Helper()
+	resp, err := http.ReadResponse(from, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,59 +67,47 @@ func response(t *testing.T, conn net.Conn) httptesting.Reply {
 	return httptesting.Reply{Response: resp, Text: string(text)}
 }
 
-// readingAll reads the body, and sends the error at its end to ends.
-func readingAll(ends chan<- error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		_, err := io.ReadAll(r.Body)
-		ends <- err
-		if err != nil {
-			http.Error(w, "cut", http.StatusRequestTimeout)
-		}
-	}
-}
-
 // A hold ends in time although its handler waits for a body that never comes.
+// Over HTTP/1 the connection ends, over HTTP/2 it does not.
 func TestMaxHoldEndsReadOfBody(t *testing.T) {
 	t.Parallel()
 	ends := make(chan error, 1)
-	s := httptesting.Serve(t, held().Handler(readingAll(ends)))
-	for _, fields := range []string{"Content-Length: 10", "Transfer-Encoding: chunked", "Content-Length: 10\r\nExpect: 100-continue"} {
-		conn := dial(t, s, post(fields))
-		if err := httptesting.Receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
-			t.Errorf("%s: Read: %v, want ErrMaxHold", fields, err)
-		}
-		if strings.Contains(fields, "Expect") {
-			continue // its response comes after "100 Continue"
-		}
-		r := response(t, conn)
-		r.Want(t, http.StatusRequestTimeout)
-		if !r.Close {
-			t.Errorf("%s: the connection may be used again", fields)
-		}
-	}
-}
-
-// Over HTTP/2 a hold ends in time, too. The connection stays in use.
-func TestMaxHoldEndsReadOfBodyHTTP2(t *testing.T) {
-	t.Parallel()
-	ends := make(chan error, 1)
-	s := httptesting.Protocols[1].Serve(t, held().Handler(readingAll(ends)))
-	for i := range 3 {
-		body, never := io.Pipe()
-		reused := false
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
-		r, err := fetch(ctx, s, http.MethodPost, s.URL, body)
-		_ = never.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+	h := held().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		ends <- err
+		http.Error(w, r.RemoteAddr, http.StatusRequestTimeout)
+	}))
+	check := func(r httptesting.Reply) {
+		t.Helper()
 		r.Want(t, http.StatusRequestTimeout)
 		if err := httptesting.Receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
 			t.Errorf("Read: %v, want ErrMaxHold", err)
 		}
-		if reused != (i > 0) {
-			t.Errorf("request %d: connection used again: %v", i, reused)
+	}
+	s := httptesting.Serve(t, h)
+	for _, fields := range []string{"Content-Length: 10", "Transfer-Encoding: chunked", "Content-Length: 10\r\nExpect: 100-continue"} {
+		from := bufio.NewReader(dial(t, s, post(fields)))
+		if strings.Contains(fields, "Expect") {
+			_, _ = from.Discard(len("HTTP/1.1 100 Continue\r\n\r\n"))
 		}
+		r := responseFrom(t, from)
+		if check(r); !r.Close {
+			t.Errorf("%s: the connection may be used again", fields)
+		}
+	}
+	s = httptesting.Protocols[1].Serve(t, h)
+	client := ""
+	for range 3 {
+		body, never := io.Pipe()
+		r, err := fetch(t.Context(), s, http.MethodPost, s.URL, body)
+		_ = never.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if check(r); client != "" && r.Text != client {
+			t.Error("another connection was used")
+		}
+		client = r.Text
 	}
 }
 
@@ -137,10 +130,9 @@ func TestMaxHoldAfterBodyLeavesConnection(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusAccepted)
 	})))
-	request := post("Content-Length: 4") + "body"
 	conn := dial(t, s, "")
 	for range 5 { // a client of net/http would open another connection if it was slow
-		transmit(t, conn, request)
+		transmit(t, conn, whole("body"))
 		response(t, conn).Want(t, http.StatusAccepted)
 	}
 }
@@ -160,9 +152,8 @@ func TestBodyOutlivesRequestContext(t *testing.T) {
 			_, _ = fmt.Fprintf(w, "%s%s %v", first, rest, err)
 		})).ServeHTTP(w, r.WithContext(ctx))
 	}))
-	r, err := fetch(t.Context(), s, http.MethodPost, s.URL, strings.NewReader("body"))
-	if err != nil || r.Text != "body <nil>" {
-		t.Errorf("%q, %v; want the whole body", r.Text, err)
+	if r := response(t, dial(t, s, whole("body"))); r.Text != "body <nil>" {
+		t.Errorf("%q; want the whole body", r.Text)
 	}
 }
 
@@ -185,17 +176,58 @@ func TestUndeclaredTrailer(t *testing.T) {
 func TestHandlerReplacesItsRequest(t *testing.T) {
 	t.Parallel()
 	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b := make([]byte, 1)
-		body := r.Body
-		read := make(chan struct{})
+		body, read := r.Body, make(chan struct{})
 		go func() {
 			defer close(read)
-			_, _ = body.Read(b)
+			_, _ = body.Read(make([]byte, 1))
 		}()
 		*r = *r.WithContext(t.Context())
 		<-read
 		_, _ = io.WriteString(w, "done")
 	})))
-	conn := dial(t, s, post("Content-Length: 1")+"x")
-	response(t, conn).Want(t, http.StatusOK)
+	response(t, dial(t, s, whole("x"))).Want(t, http.StatusOK)
+}
+
+// A losingBody loses all locks in its second Read.
+type losingBody struct {
+	io.ReadCloser
+	locks *sqllock.Memory
+	reads int
+}
+
+func (b *losingBody) Read(p []byte) (int, error) {
+	if b.reads++; b.reads == 2 {
+		go b.locks.Lose()
+	}
+	return b.ReadCloser.Read(p)
+}
+
+// A lost lock ends a Read also after the header was sent. The connection breaks
+// then: the rest of the body must not be taken for the next request.
+func TestLossWhileReadingInFullDuplex(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	ends := make(chan error, 2)
+	h := limited(locks).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		flush(w)
+		_, _ = io.ReadFull(r.Body, make([]byte, 1))
+		_, err := io.ReadAll(r.Body)
+		ends <- err
+	}))
+	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(r.Context())
+		r.Body = &losingBody{ReadCloser: r.Body, locks: locks}
+		h.ServeHTTP(w, r)
+	}))
+	conn := dial(t, s, post("Content-Length: 1000")+"x")
+	if err := httptesting.Receive(t, ends, "end of Read"); !errors.Is(err, sqllock.ErrLost) {
+		t.Errorf("Read: %v, want ErrLost", err)
+	}
+	_, _ = io.WriteString(conn, post("Content-Length: 0")) // the server may have closed it
+	if got, err := io.ReadAll(conn); strings.Count(string(got), "HTTP/1.1") != 1 {
+		t.Errorf("got %q, %v; want one response, and the end of the connection", got, err)
+	}
 }

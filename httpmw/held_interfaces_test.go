@@ -1,10 +1,7 @@
 package httpmw_test
 
 import (
-	"bufio"
-	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,97 +13,78 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// optional returns the names of the optional interfaces of w.
-func optional(w http.ResponseWriter) string {
-	var names []string
-	add := func(ok bool, name string) {
-		if ok {
-			names = append(names, name)
-		}
-	}
-	_, ok := w.(http.Flusher)
-	add(ok, "Flusher")
-	_, ok = w.(http.Hijacker)
-	add(ok, "Hijacker")
-	_, ok = w.(io.ReaderFrom)
-	add(ok, "ReaderFrom")
-	_, ok = w.(http.Pusher)
-	add(ok, "Pusher")
+// optional returns which optional interfaces w has: Flusher, Hijacker,
+// ReaderFrom, Pusher and CloseNotifier.
+func optional(w http.ResponseWriter) (has [5]bool) {
+	_, has[0] = w.(http.Flusher)
+	_, has[1] = w.(http.Hijacker)
+	_, has[2] = w.(io.ReaderFrom)
+	_, has[3] = w.(http.Pusher)
 	//lint:ignore SA1019 handlers still ask for it
-	_, ok = w.(http.CloseNotifier)
-	add(ok, "CloseNotifier")
-	return strings.Join(names, " ")
+	_, has[4] = w.(http.CloseNotifier)
+	return has
 }
 
-type (
-	canFlush  struct{}
-	canHijack struct{}
-	canRead   struct{}
-	canPush   struct{}
-	canNotify struct{}
-)
-
-func (canFlush) Flush() {}
-func (canHijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return nil, nil, errors.ErrUnsupported
-}
-func (canRead) ReadFrom(r io.Reader) (int64, error)  { return io.Copy(io.Discard, r) }
-func (canPush) Push(string, *http.PushOptions) error { return nil }
-func (canNotify) CloseNotify() <-chan bool           { return nil }
-
-// The handler's ResponseWriter has exactly the optional interfaces of the
-// original one.
+// The handler's ResponseWriter has the optional interfaces of the server's. If
+// middleware around hides them, they work by Unwrap, or fail.
 func TestOptionalInterfaces(t *testing.T) {
 	t.Parallel()
-	plain := &discardWriter{header: make(http.Header)}
-	writers := []http.ResponseWriter{
-		struct {
-			http.ResponseWriter
-			canFlush
-		}{ResponseWriter: plain},
-		struct {
-			http.ResponseWriter
-			canHijack
-			canRead
-		}{ResponseWriter: plain},
-		struct {
-			http.ResponseWriter
-			canRead
-			canPush
-			canNotify
-		}{ResponseWriter: plain},
-	}
-	for _, w := range serverWriters {
-		writers = append(writers, w())
-	}
-	for _, w := range writers {
-		limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(inner http.ResponseWriter, _ *http.Request) {
-			if got, want := optional(inner), optional(w); got != want {
-				t.Errorf("inside %q, outside %q", got, want)
-			}
-		})).ServeHTTP(w, request("/", user+": ada"))
+	for _, p := range httptesting.Protocols {
+		for _, around := range []string{"server", "unwrapper", "nothing"} {
+			t.Run(p.Name+"/"+around, func(t *testing.T) {
+				t.Parallel()
+				m := limited(sqllock.NewMemory())
+				s := p.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					given, supported := w, around != "nothing"
+					switch around {
+					case "unwrapper":
+						given = unwrapper{w}
+					case "nothing":
+						given = struct{ http.ResponseWriter }{w}
+					}
+					m.Handler(http.HandlerFunc(func(inner http.ResponseWriter, _ *http.Request) {
+						if got, want := optional(inner), optional(w); got != want {
+							t.Errorf("inside %v, outside %v", got, want)
+						}
+						controller := http.NewResponseController(inner)
+						if err := controller.EnableFullDuplex(); (err == nil) != supported {
+							t.Errorf("EnableFullDuplex: %v", err)
+						}
+						if err := controller.Flush(); (err == nil) != supported {
+							t.Errorf("Flush: %v", err)
+						}
+						if pusher, ok := inner.(http.Pusher); ok && pusher.Push("/", nil) == nil {
+							t.Error("a client that rejects it got a push")
+						}
+						if n, err := io.Copy(inner, strings.NewReader("done")); n != 4 || err != nil {
+							t.Errorf("copied %d, %v", n, err)
+						}
+					})).ServeHTTP(given, r)
+				}))
+				if r := get(t, s); r.Text != "done" {
+					t.Errorf("got %q", r.Text)
+				}
+			})
+		}
 	}
 }
 
-// The same holds for the ResponseWriters of a server.
-func TestServersOptionalInterfaces(t *testing.T) {
+// CloseNotify works also where the ResponseWriter below has none.
+func TestCloseNotify(t *testing.T) {
 	t.Parallel()
-	for _, p := range httptesting.Protocols {
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			m := limited(sqllock.NewMemory())
-			s := p.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				m.Handler(http.HandlerFunc(func(inner http.ResponseWriter, _ *http.Request) {
-					if got, want := optional(inner), optional(w); got != want {
-						t.Errorf("inside %q, outside %q", got, want)
-					}
-					if err := http.NewResponseController(inner).EnableFullDuplex(); err != nil {
-						t.Errorf("EnableFullDuplex: %v", err)
-					}
-				})).ServeHTTP(w, r)
-			}))
-			get(t, s).Want(t, http.StatusOK)
-		})
+	for _, around := range []func(http.ResponseWriter) http.ResponseWriter{
+		func(w http.ResponseWriter) http.ResponseWriter { return w },
+		func(w http.ResponseWriter) http.ResponseWriter { return unwrapper{w} },
+	} {
+		left := make(chan bool, 1)
+		h := limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			flush(w)
+			//lint:ignore SA1019 handlers still ask for it
+			left <- <-w.(http.CloseNotifier).CloseNotify()
+		}))
+		s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(around(w), r) }))
+		_ = open(t, s, http.MethodGet, nil).Body.Close()
+		httptesting.Receive(t, left, "value of CloseNotify")
 	}
 }
 

@@ -1,7 +1,6 @@
 package httpmw_test
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -151,53 +149,37 @@ func (w unwrapper) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // that can only be unwrapped.
 func TestInterruptedAfterHijackBehindUnwrap(t *testing.T) {
 	t.Parallel()
-	rejected := make(chan error, 1)
 	ended := make(chan struct{})
-	h := held(httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { rejected <- err })).
-		Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			conn, _, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer conn.Close()
-			<-r.Context().Done()
-		}))
+	reject := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) {
+		t.Errorf("a hijacked connection was rejected: %v", err)
+	})
+	h := held(reject).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		<-r.Context().Done()
+	}))
 	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
 		h.ServeHTTP(unwrapper{w}, r)
 	}))
 	dial(t, s, "GET / HTTP/1.1\r\nHost: x\r\n"+user+": ada\r\n\r\n")
 	httptesting.Receive(t, ended, "end")
-	select {
-	case err := <-rejected:
-		t.Errorf("a hijacked connection was rejected: %v", err)
-	default:
-	}
 }
 
 // Middleware that compresses may have set its Content-Encoding before.
 func TestInterruptedInsideOfCompression(t *testing.T) {
 	t.Parallel()
-	h := held().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-A", "1")
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Encoding", "gzip")
+	held().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", "1")
 		<-r.Context().Done()
-	}))
-	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Encoding", "gzip")
-		gz := gzip.NewWriter(w)
-		defer gz.Close()
-		h.ServeHTTP(compressed{w, gz}, r)
-	}))
-	r := get(t, s)
-	if r.Want(t, http.StatusServiceUnavailable); !strings.Contains(r.Text, "interrupted") {
-		t.Errorf("header %v, body %q", r.Header, r.Text)
+	})).ServeHTTP(w, request("/", user+": ada"))
+	if h := w.Header(); w.Code != http.StatusServiceUnavailable || h.Get("Content-Encoding") != "gzip" || h.Get("ETag") != "" {
+		t.Errorf("status %d, header %v", w.Code, h)
 	}
 }
-
-type compressed struct {
-	http.ResponseWriter
-	gz *gzip.Writer
-}
-
-func (w compressed) Write(p []byte) (int, error) { return w.gz.Write(p) }

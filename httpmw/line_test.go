@@ -125,34 +125,21 @@ func newLineOf(t *testing.T, levels stack, around func(http.Handler) http.Handle
 	return l
 }
 
-// wait sends request, and returns when it waits and all of it was read ahead.
-// Before that no Read would be under way, and the server would itself wait for
-// a body that the handler does not read.
+// wait sends request, and returns when it waits for a lock.
 func (l *line) wait(t *testing.T, request string) net.Conn {
-	t.Helper()
-	return l.readAhead(t, request, l.begin(t, request))
-}
-
-// waitBehind is wait for a request behind one that waits. It stands in the line
-// of the Limiter, whose head alone waits for a lock.
-func (l *line) waitBehind(t *testing.T, request string) net.Conn {
-	t.Helper()
-	return l.readAhead(t, request, dial(t, l.Server, request))
-}
-
-// readAhead returns conn when all of request was read ahead.
-func (l *line) readAhead(t *testing.T, request string, conn net.Conn) net.Conn {
-	t.Helper()
-	lockertest.Eventually(t, "the server reads what comes after the request", func() bool {
-		return l.conns.consumed(conn, len(request))
-	})
-	return conn
-}
-
-// begin sends request, and returns when its wait begins.
-func (l *line) begin(t *testing.T, request string) net.Conn {
 	t.Helper()
 	conn := dial(t, l.Server, request)
 	httptesting.Receive(t, l.locks.waits, "wait")
+	return conn
+}
+
+// consumed sends request, and returns when the server has read all of it and
+// reads on. Before that it would not notice that the client leaves.
+func (l *line) consumed(t *testing.T, request string) net.Conn {
+	t.Helper()
+	conn := dial(t, l.Server, request)
+	lockertest.Eventually(t, "the server reads what comes after the request", func() bool {
+		return l.conns.consumed(conn, len(request))
+	})
 	return conn
 }

@@ -15,8 +15,8 @@
 package httpmw
 
 import (
+	"context"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -34,11 +34,6 @@ type Middleware struct {
 	rateLimitHeaders bool
 	rejectHandler    func(w http.ResponseWriter, r *http.Request, err error) // nil for problem+json
 	busyText         string                                                  // "" for the limit's name and size
-	problems         [reasons]problem
-	fullLevels       []problem // of busy, for each level that is full
-
-	reads bodyReads
-	ahead atomic.Int64 // bytes of all bodies that are read ahead
 
 	gate admission.Gate
 }
@@ -68,23 +63,25 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 // writing and panic with [http.ErrAbortHandler], which cuts the response off.
 //
 // Handler releases the locks when next returns or panics. The client never has
-// the whole response before that, unless next has hijacked the connection. The
-// ResponseWriter keeps back what would complete a response earlier: the last
-// byte of a body with a Content-Length, and the Flush of a response without a
-// body. The rest is sent as next writes it. After an early Unlock of all locks
-// nothing is kept back: the byte goes out with the next Write or Flush, or when
-// next returns. The ResponseWriter of next has the optional interfaces of the
-// original one.
+// the whole response before that, unless next has hijacked the connection, or
+// has flushed a response to HEAD. The ResponseWriter keeps back what would
+// complete a response earlier: the last byte of a body with a Content-Length,
+// and the Flush of a response without a body. The rest is sent as next writes
+// it. After an early Unlock of all locks nothing is kept back: the byte goes out
+// with the next Write or Flush, or when next returns. The ResponseWriter of next
+// has the optional interfaces of net/http's own. Others are reached with
+// [http.ResponseController].
 //
-// While a request waits over HTTP/1, up to 1 MiB of its body is read ahead. The
-// server notices only by reading that a client has left. The wait then ends.
-// The server does not notice it behind more than 1 MiB, or with "Expect:
-// 100-continue". In next it does not notice it before next has read the body.
+// The server notices over HTTP/1 only after it has read the body that a client
+// has left. So a body of known length up to 64 KiB is read before the request
+// waits, in the time of [ratelimit.WithWait]. With a longer body, chunks or
+// "Expect: 100-continue" a client that leaves keeps its place in line for that
+// time. In next the server does not notice it before next has read the body.
 //
 // Put Handler inside of [http.TimeoutHandler], which responds while its handler
 // still runs: TimeoutHandler(m.Handler(h)). Otherwise the next request overlaps
-// with that handler. If the key is a [PathValue], put Handler inside of
-// [http.ServeMux].
+// with that handler, which is logged ([WithLogger]). If the key is a
+// [PathValue], put Handler inside of [http.ServeMux].
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
@@ -131,9 +128,9 @@ func (m *Middleware) AcquireAll(r *http.Request) (sqllock.Locks, error) {
 	return held.Locks, err
 }
 
-// acquire is AcquireAll. It calls waits, which may be nil, right before the
-// request begins to wait.
-func (m *Middleware) acquire(r *http.Request, waits func()) (held admission.Held, err error) {
+// acquire is AcquireAll. If waits is not nil, it is called when the request has a
+// place in line, with a context that ends with the wait.
+func (m *Middleware) acquire(r *http.Request, waits func(context.Context)) (held admission.Held, err error) {
 	var needs admission.Request
 	err = m.gate.Identify(r.Context(), r.Pattern, &needs, func(level int) (string, error) { return m.levels[level].Key(r) })
 	if err == nil {

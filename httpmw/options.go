@@ -76,6 +76,8 @@ func WithRateLimitHeaders() Option {
 //     authentication, or of the router that sets path values.
 //   - A request needs two places of one limit. The limit may be on its road
 //     twice.
+//   - [http.TimeoutHandler] is inside of the Middleware and has responded. Its
+//     handler may still run without a lock.
 //   - A KeyFunc has failed with an error of its own. That error is in the line.
 //   - The policy of a limit has failed ([ratelimit.ErrPolicy]), likewise.
 //

@@ -41,16 +41,20 @@ func (m *Middleware) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	h.Del("Content-Length")
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(p.status)
+	w.WriteHeader(p.Status)
 	_, _ = w.Write(p.body(seconds)) // a client that has left does not need it
 }
 
 // rejectedByHandler reports whether the handler of WithRejectHandler has begun
 // a response.
 func (m *Middleware) rejectedByHandler(w http.ResponseWriter, r *http.Request, err error) bool {
-	watched := &beginningWriter{ResponseWriter: w}
-	m.rejectHandler(watched, r, err)
-	return watched.begun
+	watched := m.newHeldWriter(w, r)
+	m.rejectHandler(watched.exposed(), r, err)
+	if watched.state == unbegun {
+		return false
+	}
+	watched.end()
+	return true
 }
 
 // setRateLimit sets the fields of draft-ietf-httpapi-ratelimit-headers-10 for

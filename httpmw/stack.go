@@ -47,6 +47,5 @@ func newMiddleware(caller string, levels []Level, opts []Option) *Middleware {
 	for _, opt := range opts {
 		opt(m)
 	}
-	m.makeProblems()
 	return m
 }

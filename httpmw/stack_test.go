@@ -142,7 +142,7 @@ func TestStackUnlockedInPart(t *testing.T) {
 		dry = dry && len(levels) > 1 // a request without any other lock is not unlocked at all
 		w := httptest.NewRecorder()
 		httpmw.NewStack(levels).Handler(http.HandlerFunc(func(inner http.ResponseWriter, r *http.Request) {
-			lengthy([]byte("done"), true)(inner, r)
+			lengthy([]byte("done"))(inner, r)
 			for i, level := range levels {
 				if i == at {
 					continue

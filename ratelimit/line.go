@@ -63,7 +63,7 @@ type waiter struct {
 
 	may     int                // how many of the slots of p, from the first, it may wait for in the Locker
 	calling bool               // it is in the func of WithLimit
-	absent  bool               // it has been there for long, and others go first
+	absent  bool               // it has been there for long, or its body is being read: others go first
 	checked time.Time          // when the func was called last
 	look    context.CancelFunc // ends its step: see next
 }

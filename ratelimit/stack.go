@@ -53,7 +53,7 @@ func AcquireAll(ctx context.Context, levels ...Level) (sqllock.Locks, error) {
 }
 
 // acquireAll is [inside.AcquireAll]. waits may be nil.
-func acquireAll(ctx context.Context, levels []Level, waits func()) (sqllock.Locks, error) {
+func acquireAll(ctx context.Context, levels []Level, waits func(context.Context)) (sqllock.Locks, error) {
 	if len(levels) == 0 {
 		return nil, errNoLevels
 	}
@@ -87,8 +87,8 @@ func acquireAll(ctx context.Context, levels []Level, waits func()) (sqllock.Lock
 // Invariant: a request that waits holds no lock of any level.
 type stack struct {
 	places []place
-	last   *place // on which the request has waited; nil: it has not
-	waits  func() // is called before the request waits; may be nil
+	last   *place                // on which the request has waited; nil: it has not
+	waits  func(context.Context) // is called before the request waits; may be nil
 }
 
 // stacks is memory for stacks: a request that is rejected at once needs no other.

@@ -28,15 +28,26 @@ func (s *stack) wait(ctx context.Context, p *place) (failed *place, err error) {
 		return p, p.busy()
 	}
 	defer func() { w.leave(p.lock != nil) }()
-	if s.last == nil && s.waits != nil {
-		s.waits()
-	}
-	s.last = p
 	began := time.Now()
 	defer func() { p.waited += max(time.Since(began), 1) }()
 	bounded, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
+	if s.last == nil && s.waits != nil {
+		w.stepAside(func() { s.waits(bounded) })
+		if errors.Is(bounded.Err(), context.DeadlineExceeded) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return p, p.busy() // a body that is cut off ends ctx, as if the client had left
+		}
+	}
+	s.last = p
 	return s.takeTurns(ctx, bounded, w)
+}
+
+// stepAside calls do, and lets others go first meanwhile. The middleware may read
+// a slow client's body there.
+func (w *waiter) stepAside(do func()) {
+	w.update(func() { w.absent = true })
+	defer w.update(func() { w.absent = false })
+	do()
 }
 
 // takeTurns waits for the place of w until bounded ends. When it is the turn of s

@@ -93,16 +93,16 @@ func (g *Gate) Identify(ctx context.Context, route string, r *Request, key func(
 }
 
 // Acquire acquires all places of r or none. Its errors are those of
-// [ratelimit.AcquireAll]. If waits is not nil, it is called right before the
-// request begins to wait.
-func (g *Gate) Acquire(ctx context.Context, route string, r *Request, waits func()) (Held, error) {
+// [ratelimit.AcquireAll]. If waits is not nil, it is called when the request has
+// a place in line, with a context that ends with the wait.
+func (g *Gate) Acquire(ctx context.Context, route string, r *Request, waits func(context.Context)) (Held, error) {
 	if l := r.carried(ctx); l != nil {
-		g.report(ctx, route, slog.LevelError, ": a "+g.Noun+" needs two places of one limit: is the limit on its road twice?",
+		g.Report(ctx, route, slog.LevelError, ": a "+g.Noun+" needs two places of one limit: is the limit on its road twice?",
 			slog.String("namespace", string(l.Namespace())), slog.Int("limit", l.Limit()))
 	}
 	held, err := r.acquire(ctx, waits)
 	if errors.Is(err, ratelimit.ErrPolicy) { // its text names the limit
-		g.report(ctx, route, slog.LevelError, ": the policy of a limit failed", slog.Any("error", err))
+		g.Report(ctx, route, slog.LevelError, ": the policy of a limit failed", slog.Any("error", err))
 	}
 	return held, err
 }
@@ -120,13 +120,15 @@ func (g *Gate) reportKey(ctx context.Context, route string, l *ratelimit.Limiter
 	attrs := []slog.Attr{slog.Any("error", err), slog.String("namespace", string(l.Namespace()))}
 	switch why := ReasonOf(err); {
 	case why == Fault:
-		g.report(ctx, route, slog.LevelError, ": a KeyFunc failed", attrs...)
+		g.Report(ctx, route, slog.LevelError, ": a KeyFunc failed", attrs...)
 	case why != Ended && errors.Is(err, ratelimit.ErrNoKey):
-		g.report(ctx, route, slog.LevelWarn, ": a "+g.Noun+" has no key: is the "+g.Inside+"?", attrs...)
+		g.Report(ctx, route, slog.LevelWarn, ": a "+g.Noun+" has no key: is the "+g.Inside+"?", attrs...)
 	}
 }
 
-func (g *Gate) report(ctx context.Context, route string, severity slog.Level, text string, attrs ...slog.Attr) {
+// Report logs a mistake in how the server is put together, at most once a minute
+// for each route. text must be a constant.
+func (g *Gate) Report(ctx context.Context, route string, severity slog.Level, text string, attrs ...slog.Attr) {
 	g.reports.Log(ctx, g.Log, severity, g.Package+text, slog.String(g.Route, route), attrs...)
 }
 

@@ -25,7 +25,7 @@ func (r *Request) add(l *ratelimit.Limiter, id string) {
 }
 
 // acquire is [Gate.Acquire]. Without any place it returns the zero Held.
-func (r *Request) acquire(ctx context.Context, waits func()) (held Held, err error) {
+func (r *Request) acquire(ctx context.Context, waits func(context.Context)) (held Held, err error) {
 	switch {
 	case len(r.levels) == 0:
 	case waits != nil:

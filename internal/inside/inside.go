@@ -70,7 +70,7 @@ type Limit struct {
 
 // An acquireAll is ratelimit.AcquireAll, which calls waits before it waits.
 // Level is that of ratelimit, which this package cannot import.
-type acquireAll[Level, Locks any] = func(ctx context.Context, levels []Level, waits func()) (Locks, error)
+type acquireAll[Level, Locks any] = func(ctx context.Context, levels []Level, waits func(context.Context)) (Locks, error)
 
 // A Limiter is a *ratelimit.Limiter.
 type Limiter interface{ limit() *Limit }
@@ -109,7 +109,8 @@ func Refuse(ctx context.Context, l Limiter, err error) error { return l.limit().
 func Carried(ctx context.Context, l Limiter, id string) bool { return l.limit().carried(ctx, id) }
 
 // AcquireAll is ratelimit.AcquireAll for levels, of which l is one. It calls
-// waits once, right before the request begins to wait.
-func AcquireAll[Level, Locks any](ctx context.Context, l Limiter, levels []Level, waits func()) (Locks, error) {
+// waits once, when the request has a place in line. The time that waits takes
+// counts for the wait, and its context ends with that.
+func AcquireAll[Level, Locks any](ctx context.Context, l Limiter, levels []Level, waits func(context.Context)) (Locks, error) {
 	return l.limit().acquireAll.(acquireAll[Level, Locks])(ctx, levels, waits)
 }
