@@ -4,9 +4,33 @@ import (
 	"context"
 	"errors"
 
+	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 )
+
+type redislockLocks struct {
+	client *redislock.Client
+	close  func() error
+}
+
+func openRedislock(_ context.Context, env Env, _ int) (Locks, error) {
+	client := newGoRedis(env)
+	return &redislockLocks{client: redislock.New(client), close: client.Close}, nil
+}
+
+func (r *redislockLocks) Close() error { return r.close() }
+
+func (r *redislockLocks) Acquire(ctx context.Context, name string) (Held, error) {
+	lock, err := r.client.Obtain(ctx, name, lease, nil)
+	switch {
+	case err == nil:
+		return lock, nil
+	case errors.Is(err, redislock.ErrNotObtained):
+		return nil, ErrBusy
+	}
+	return nil, err
+}
 
 type redsyncLocks struct {
 	redsync *redsync.Redsync
