@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,10 +28,10 @@ func TestObserver(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	p, done := &Primaries{}, make(chan struct{})
+	l, done := &Log{}, make(chan struct{})
 	go func() {
 		o := &observer{dsn: u.String()}
-		p.watch(ctx, "node", o.look)
+		l.watch(ctx, "node", o.look)
 		o.close(t.Context())
 		close(done)
 	}()
@@ -38,8 +39,8 @@ func TestObserver(t *testing.T) {
 		stop()
 		<-done
 	}()
-	seen := func(client string) (last *Writable) {
-		for _, w := range p.Seen() {
+	seen := func(client string) (last *Sighting) {
+		for _, w := range l.seen() {
 			if w.Client == client && w.Node == "node" {
 				last = &w
 			}
@@ -50,7 +51,7 @@ func TestObserver(t *testing.T) {
 	for i, driver := range pgtest.Drivers() {
 		name := "process-" + string(rune('1'+i))
 		dsn := "host=" + u.Hostname() + " port=" + u.Port() + " user=" + u.User.Username() + " dbname=" + strings.TrimPrefix(u.Path, "/") + " sslmode=disable"
-		db, err := sql.Open(driver, Named(dsn, name))
+		db, err := sql.Open(driver, dsn+" application_name="+name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,24 +74,31 @@ func TestObserver(t *testing.T) {
 	}
 }
 
+// seen is what was seen so far.
+func (l *Log) seen() []Sighting {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.All)
+}
+
 // A look ends what it does not find, and a server that was started anew is another
 // one.
 func TestNote(t *testing.T) {
-	p := &Primaries{}
-	last := p.note("a", nil, []sighting{{id: "1"}, {"x", "1 7"}}, 0, 10, 11)
-	last = p.note("a", last, []sighting{{id: "1"}, {"x", "1 8"}}, 10, 20, 21)
-	last = p.note("a", last, []sighting{{id: "2"}}, 20, 30, 35)
-	last = p.note("a", last, nil, 30, 40, 41)
-	p.note("a", last, []sighting{{id: "2"}}, 40, 50, 51)
-	want := []Writable{
+	l := &Log{}
+	last := l.note("a", nil, []found{{id: "1"}, {"x", "1 7"}}, 0, 10, 11)
+	last = l.note("a", last, []found{{id: "1"}, {"x", "1 8"}}, 10, 20, 21)
+	last = l.note("a", last, []found{{id: "2"}}, 20, 30, 35)
+	last = l.note("a", last, nil, 30, 40, 41)
+	l.note("a", last, []found{{id: "2"}}, 40, 60, 61)
+	want := []Sighting{
 		{Node: "a", From: 11, To: 20, Gone: 35},
 		{Node: "a", Client: "x", From: 11, To: 10, Gone: 21},
 		{Node: "a", Client: "x", Before: 10, From: 21, To: 20, Gone: 35},
 		{Node: "a", Before: 20, From: 35, To: 30, Gone: 41},
-		{Node: "a", Before: 40, From: 51, To: 50},
+		{Node: "a", Before: 40, From: 61, To: 60},
 	}
-	if got := p.Seen(); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
+	if got := l.seen(); !reflect.DeepEqual(got, want) || l.Blind != 20 {
+		t.Errorf("blind for %v, want 20 ns; got  %+v\nwant %+v", l.Blind, got, want)
 	}
 }
 
@@ -132,8 +140,8 @@ func TestLookWithoutAnswer(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	looks := []error{nil, errs["silent"], nil, errs["refused"], nil}
-	p := &Primaries{}
-	p.watch(ctx, "a", func(context.Context) ([]sighting, error) {
+	l := &Log{}
+	l.watch(ctx, "a", func(context.Context) ([]found, error) {
 		err := looks[0]
 		if looks = looks[1:]; len(looks) == 0 {
 			stop()
@@ -141,10 +149,10 @@ func TestLookWithoutAnswer(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return []sighting{{id: "1"}}, nil
+		return []found{{id: "1"}}, nil
 	})
-	seen := p.Seen()
-	if len(seen) != 2 || seen[0].From >= seen[0].To || seen[0].To >= seen[0].Gone || seen[1].Before < seen[0].To || seen[1].Until() != Never {
-		t.Errorf("%+v", seen)
+	all := l.seen()
+	if len(all) != 2 || all[0].From >= all[0].To || all[0].To >= all[0].Gone || all[1].Before < all[0].To || all[1].Until() != Never {
+		t.Errorf("%+v", all)
 	}
 }
