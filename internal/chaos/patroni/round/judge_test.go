@@ -31,35 +31,21 @@ func TestExcuse(t *testing.T) {
 		found("b", "", 4000, 9000), session("b", 2, 4000, 9000), session("b", 3, 4000, 9000), session("b", 5, 4400, 9000), session("b", 6, 4400, 9000),
 		found("f", "", 4000, 9000), session("f", 7, 3000, 9000),
 		found("c", "", 20000, 30000), session("c", 1, 20000, 30000), session("c", 2, 20000, 30000),
-		found("d", "", 60000, 76000), found("G", "", 430000, 460000), found("I", "", 470000, 490000),
+		found("d", "", 60000, 76000),
 		session("d", 1, 60000, 65000), session("d", 2, 60000, 65010), session("d", 3, 60000, 70000),
 		session("d", 1, 66000, 68000), session("d", 2, 66000, 70000), session("d", 3, 70100, 75000),
 		found("e", "", 80000, 89000), session("e", 1, 80000, 87000), session("e", 2, 80000, 87010), session("e", 3, 80000, 89000), session("e", 15, 80000, 89000), session("e", 20, 80000, 89000),
 		found("g", "", 89120, 99000), session("g", 4, 89120, 99000),
-		// The looks at h and i take 200 ms. Process 8 is granted a lock on h, and moves
-		// to i in the time of a look. Both accept writes meanwhile, for 40 ms.
-		slow("h", "", 100000, 101000), slow("h", sessionName(8), 100000, 101000),
-		slow("i", "", 101200, 105000), slow("i", sessionName(8), 101400, 105000), slow("i", sessionName(9), 101200, 105000),
 		// Nothing ends the server j. Process 10 is cut off from it, and k is promoted.
-		{Node: "j", Before: ms(110000), From: ms(110050), To: ms(119000)}, session("j", 10, 110050, 119000), session("j", 12, 110050, 119000),
-		found("k", "", 115000, 125000), session("k", 11, 115000, 125000), session("j", 14, 110050, 119000),
+		{Node: "j", Before: ms(110000), From: ms(110050), To: ms(119000)}, session("j", 10, 110050, 119000),
+		found("k", "", 115000, 125000), session("k", 11, 115000, 125000),
 		// Both accept writes. Process 17 gets no processor when n ends.
 		found("n", "", 130000, 131000), session("n", 17, 130000, 131000),
 		found("o", "", 130500, 135000), session("o", 16, 130500, 135000),
-		// Both accept writes. A slow look sees a session of process 18 on p later than
-		// its next one on q.
-		found("p", "", 139000, 150000), session("p", 19, 139000, 150000),
-		found("q", "", 139000, 150000), session("q", 18, 141550, 150000),
-		{Node: "p", Client: sessionName(18), Before: ms(139990), From: ms(141900), To: ms(140000), Gone: ms(142050)},
 		// Process 21 moves when r ends. Process 23 is cut off from r.
 		found("r", "", 160000, 165000), session("r", 21, 160000, 165000), session("r", 23, 160000, 165000),
 		found("s", "", 164000, 175000), session("s", 21, 165080, 175000), session("s", 22, 164000, 175000),
 		found("t", "", 165110, 175000), session("t", 32, 165110, 175000),
-		// The server on u is started again, and later v is promoted.
-		found("u", "", 200000, 205000), session("u", 24, 200000, 205000), found("u", "", 205200, 220000),
-		found("v", "", 206000, 215000), session("v", 25, 206000, 215000),
-		// No process gets a processor until w ends.
-		found("w", "", 230000, 235000), session("w", 26, 230000, 235000), found("x", "", 234000, 245000), session("x", 27, 234000, 245000),
 		// Both accept writes. Processes 28 and 29 are cut off from y, for a long and a
 		// short time. The session of 29 ends meanwhile. That of 31 ends before it is cut
 		// off.
@@ -67,38 +53,17 @@ func TestExcuse(t *testing.T) {
 		session("y", 31, 250000, 270000), found("z", "", 268000, 300000), session("z", 30, 268000, 300000),
 		// Process 1 has another session on d, which lives.
 		session("d", 1, 65080, 65900),
-		// Both accept writes. No process gets a processor when A ends.
-		found("A", "", 310000, 315000), session("A", 34, 310000, 315000), found("B", "", 314050, 330000), session("B", 33, 314050, 330000),
-		// The server on C is started again, and no process gets a processor meanwhile.
-		found("C", "", 340000, 345000), session("C", 35, 340000, 345000), session("C", 36, 340000, 345000),
-		{Node: "C", Before: ms(345050), From: ms(345985), To: ms(360000)}, {Node: "C", Client: sessionName(36), Before: ms(345050), From: ms(345985), To: ms(360000)},
-		// Both accept writes. Process 37 is cut off from D, and its session ends as the
-		// cut does.
-		found("D", "", 370000, 400000), found("E", "", 370000, 400000), session("E", 38, 370000, 400000),
-		session("D", 37, 370000, 384980),
-		// Process 42 has made two attempts to connect to p at once.
-		session("p", 42, 139000, 150000), session("p", 42, 139500, 139600),
-		// Process 43 has given up a session of p, which goes on.
-		session("p", 43, 139000, 150000), session("p", 43, 144900, 146500),
-		// The session of process 1 on G ends alone, and a losing attempt of process 2.
-		session("G", 1, 430000, 440000), session("G", 2, 430000, 460000), session("G", 2, 434000, 440010), session("G", 3, 430000, 460000),
-		session("p", 46, 139000, 141000), session("p", 46, 140000, 150000), session("p", 47, 139000, 150000), session("q", 47, 140000, 145000),
-		// Process 44 is cut off from H for a short time, in which H ends.
-		found("H", "", 450000, 455000), session("H", 44, 450000, 455000), session("H", 45, 450000, 455000),
-		// The session of process 1 on I ends alone. So does a losing attempt of process
-		// 2 that began before the one that won.
-		session("I", 1, 470000, 480000), session("I", 2, 479000, 480010), session("I", 2, 479500, 490000), session("I", 3, 470000, 490000),
 		// Process 48 is cut off from J when its session has ended.
 		found("J", "", 500000, 510000), session("J", 48, 500000, 510000), session("J", 49, 500000, 510000),
 		// Process 39 is cut off from F, whose server ends and is started again.
 		found("F", "", 401000, 410000), session("F", 39, 401000, 410000), session("F", 40, 401000, 410000),
 		{Node: "F", Before: ms(410060), From: ms(410110), To: ms(430000)}, {Node: "F", Client: sessionName(40), Before: ms(410060), From: ms(410110), To: ms(430000)},
-	}, []span{span{ms(315055), ms(315100)}, span{ms(315200), ms(315400)}, span{ms(345060), ms(346000)}, span{ms(234700), ms(235040)}, span{ms(25000), ms(25100)}, span{ms(30300), ms(30400)}, span{ms(90000), ms(90200)}, span{ms(131020), ms(131380)}}, nil, 10*time.Second)
-	w.Isolated = []isolation{{"e", []int{1, 2, 15, 20}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(121000)}},
+	}, []span{{ms(30300), ms(30400)}, {ms(90000), ms(90200)}, {ms(131020), ms(131380)}}, []isolation{
+		{"e", []int{1, 2, 15, 20}, span{ms(85000), ms(95000)}}, {"j", []int{10, 11}, span{ms(112000), ms(121000)}},
 		{"r", []int{23}, span{ms(162000), ms(180000)}}, {"y", []int{28}, span{ms(252000), ms(269000)}}, {"y", []int{29}, span{ms(280000), ms(285000)}},
-		{"y", []int{31}, span{ms(275000), ms(295000)}}, {"y", []int{28}, span{ms(272000), ms(290000)}}}
-	w.Isolated = append(w.Isolated, isolation{"D", []int{37}, span{ms(380000), ms(385000)}}, isolation{"F", []int{39}, span{ms(409000), ms(430000)}},
-		isolation{"H", []int{44}, span{ms(452000), ms(455100)}}, isolation{"J", []int{48}, span{ms(510150), ms(530000)}})
+		{"y", []int{31}, span{ms(275000), ms(295000)}}, {"y", []int{28}, span{ms(272000), ms(290000)}},
+		{"F", []int{39}, span{ms(409000), ms(430000)}}, {"J", []int{48}, span{ms(510150), ms(530000)}},
+	}, 10*time.Second)
 	lock := func(process, from, valid, told int) check.Grant {
 		return check.Grant{Requested: ms(from), Granted: ms(from), Hold: history.Hold{Process: process, From: ms(from), Valid: ms(valid), Told: ms(told)}}
 	}
@@ -111,6 +76,8 @@ func TestExcuse(t *testing.T) {
 		a, b check.Grant
 		want bool
 	}{
+		{"a session too short to be seen, on a server that ends", lock(22, 164500, 165300, 0), late(lock(50, 165040, 165060, 0), 164990), true},
+		{"the same, and it is held on", lock(22, 164500, 165300, 0), late(lock(50, 165040, 165400, 0), 164990), false},
 		{"granted by the second of two primaries", lock(1, 3000, 4600, 5000), lock(2, 4500, 4700, 0), true},
 		{"the same, and told long after the first one had ended", lock(1, 3000, 4600, 5400), lock(2, 4500, 4700, 0), false},
 		{"the same, in the other order", lock(2, 4500, 4700, 0), lock(1, 3000, 4600, 5000), true},
@@ -144,7 +111,6 @@ func TestExcuse(t *testing.T) {
 		{"the same, and the other process is cut off too", lock(20, 84000, 93000, 93100), lock(15, 88950, 89030, 0), false},
 		{"before the server ends sessions", lock(1, 29000, 29710, 29800), lock(2, 29700, 29730, 0), false},
 		{"after the server has ended sessions", lock(1, 29000, 30430, 30440), lock(2, 30420, 30440, 0), false},
-		{"two primaries between two looks", lock(8, 101010, 101060, 101070), lock(9, 101030, 101090, 0), true},
 		{"a lease ends in time, with two primaries", lock(10, 111000, 120000, 120100), lock(11, 116000, 120000, 0), true},
 		{"a lease ends too late, with two primaries", lock(10, 111000, 120000, 120300), lock(11, 116000, 120000, 0), false},
 		{"the holder on the server that ends was granted the lock later", lock(2, 4500, 7000, 0), lock(1, 4600, 5200, 5210), true},
@@ -152,19 +118,15 @@ func TestExcuse(t *testing.T) {
 		{"granted in either order, and told too late", late(lock(1, 29990, 30000, 45000), 29980), late(lock(2, 29995, 30000, 30010), 29985), false},
 		{"a grant is noted late for want of a processor", lock(16, 130970, 132000, 0), late(lock(17, 131400, 131400, 131420), 130940), true},
 		{"requested after that time", lock(16, 130970, 132000, 0), late(lock(17, 131450, 131450, 131470), 131440), false},
-		{"a slow look sees two sessions in the other order", lock(19, 141000, 142400, 0), lock(18, 142200, 142500, 0), true},
-		{"a server that goes on has not ended", lock(10, 111000, 119000, 119010), lock(12, 118950, 119010, 0), false},
 		{"noted in the other order than granted", late(lock(1, 65200, 65230, 65240), 64900), late(lock(3, 65100, 65240, 0), 65000), true},
 		{"the same, but not requested in time", late(lock(1, 65200, 65230, 65240), 65150), late(lock(3, 65100, 65240, 0), 65000), false},
 		{"requested as its session ended", late(lock(21, 165170, 165300, 0), 165070), late(lock(22, 165190, 165320, 0), 165090), true},
 		{"requested after its session had ended", late(lock(21, 165170, 165300, 0), 165120), late(lock(22, 165190, 165320, 0), 165090), false},
 		{"a holder is cut off, and there are two primaries", lock(23, 161000, 169900, 0), late(lock(22, 165170, 165320, 0), 165090), true},
 		{"requested after the first primary had ended", lock(23, 161000, 169900, 0), late(lock(22, 165170, 165320, 0), 165120), false},
-		{"granted by a server that was started again before there were two", lock(24, 203000, 206600, 0), lock(25, 206500, 209000, 0), false},
 		{"granted by the next primary", lock(23, 161000, 169900, 0), late(lock(32, 165150, 165320, 0), 165090), false},
 		{"granted when the cut had ended, with two primaries", lock(28, 270000, 275000, 0), lock(30, 271000, 275000, 0), true},
 		{"a session has ended before the cut, and its holder goes on", lock(31, 268500, 280000, 0), lock(30, 269000, 280000, 0), false},
-		{"the grant is noted too late, for no want of a processor", lock(26, 233000, 235100, 0), late(lock(27, 235600, 235700, 0), 234600), false},
 		{"a cut has ended, and the lease has not", lock(28, 251000, 278000, 0), lock(30, 269100, 269500, 0), false},
 		{"the same, in the next cut", lock(28, 251000, 279000, 0), lock(30, 273000, 273500, 0), false},
 		{"a lease goes on during a short cut", lock(29, 279000, 287900, 0), lock(30, 284000, 288000, 0), true},
@@ -172,23 +134,12 @@ func TestExcuse(t *testing.T) {
 		{"a lease goes on, and the lock is granted again after the short cut", lock(29, 279000, 287900, 0), lock(30, 286000, 288000, 0), true},
 		{"the same, and it ends too late", lock(29, 279000, 288300, 0), lock(30, 286000, 288300, 0), false},
 		{"a session ended long ago, and there are two primaries now", lock(5, 4350, 4600, 5000), lock(2, 4760, 4950, 0), false},
-		{"granted by a server that ended long ago, and was started again", late(lock(24, 205160, 206600, 0), 205090), lock(25, 206500, 209000, 0), false},
-		{"requested late for want of a processor", lock(33, 314900, 315600, 0), late(lock(34, 315395, 315410, 315420), 315110), true},
-		{"the same, and later", lock(33, 314900, 315600, 0), late(lock(34, 315395, 315410, 315420), 315170), false},
 		{"requested when a processor was there again", lock(16, 130970, 132000, 0), late(lock(17, 131400, 131400, 131420), 131390), true},
-		{"a short cut ends between two looks, one before and one after the end of the session", lock(37, 379000, 387900, 0), lock(38, 386000, 388000, 0), true},
 		{"the later lock was granted by a server that has ended, or after a restart by the other side", lock(39, 405000, 416900, 0), late(lock(40, 410200, 415000, 0), 410095), false},
-		{"another attempt to connect has lost", lock(42, 141000, 142400, 0), lock(18, 142200, 142500, 0), true},
-		{"a session ends soon, and the next one goes on", lock(46, 142000, 142400, 0), lock(18, 142200, 142500, 0), true},
-		{"of two sessions one is on another node", lock(47, 141000, 144000, 0), lock(19, 142000, 143000, 0), true},
-		{"a short cut ends, and the lock is granted again after it", lock(44, 451000, 457000, 0), lock(45, 455200, 455230, 455240), false},
 		{"a holder is cut off after its session has ended", lock(48, 505000, 515000, 0), late(lock(49, 510200, 510230, 510240), 510040), false},
 		{"the same, and it knew in time", lock(48, 505000, 510440, 0), late(lock(49, 510200, 510230, 510240), 510040), true},
 		{"granted after its session had ended, and held on", lock(1, 29000, 30010, 30050), late(lock(2, 30200, 32000, 0), 30150), false},
 		{"seen nowhere, and held on", lock(1, 29000, 30010, 30050), lock(4, 30020, 32000, 0), false},
-		{"noted long after the server's end", lock(18, 149000, 150295, 150300), late(lock(19, 150290, 150295, 150300), 150090), true},
-		{"the same, and told too late", lock(18, 149000, 150295, 150300), late(lock(19, 150290, 150540, 0), 150090), false},
-		{"granted by the server before or after it was started again", lock(35, 344000, 345985, 346010), late(lock(36, 345990, 347000, 0), 345095), true},
 		{"no server ended sessions", lock(1, 24000, 25010, 25050), lock(2, 25020, 25030, 0), false},
 	}
 	for _, tt := range tests {

@@ -159,8 +159,3 @@ func TestMissing(t *testing.T) {
 func found(node, client string, from, to int) cluster.Sighting {
 	return cluster.Sighting{Node: node, Client: client, Before: ms(from - 50), From: ms(from), To: ms(to), Gone: ms(to + 50)}
 }
-
-// slow is the same with looks that took 200 ms.
-func slow(node, client string, from, to int) cluster.Sighting {
-	return cluster.Sighting{Node: node, Client: client, Before: ms(from - 400), From: ms(from), To: ms(to - 200), Gone: ms(to + 200)}
-}
