@@ -5,7 +5,7 @@
 // killed and cut off. Everything that they saw is checked.
 //
 //	go run ./patroni -each 20
-//	go run ./patroni -each 3 -rows 4,5 -ttl 30s -loop 10s -retry 10s -lease 10s
+//	go run ./patroni -each 3 -rows 4,5 -lease 30s
 //
 // It needs root on Linux and Debian's packages of the programs; it says which
 // are missing.
@@ -53,12 +53,12 @@ func main() {
 
 // Options are what the flags ask for.
 type options struct {
-	each     int   // faults of each kind
-	rows     []int // kinds
-	seed     uint64
-	lease    time.Duration
-	settings cluster.Settings
-	command  string // that makes the same faults again
+	each        int   // faults of each kind
+	rows        []int // kinds
+	seed        uint64
+	lease       time.Duration
+	synchronous bool
+	command     string // that makes the same faults again
 }
 
 // parse reads the flags.
@@ -78,10 +78,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	})
 	flags.Uint64Var(&o.seed, "seed", rand.Uint64(), "of all random choices (a random one)")
 	flags.DurationVar(&o.lease, "lease", 10*time.Second, "of each Session")
-	flags.DurationVar(&o.settings.TTL, "ttl", 20*time.Second, "Patroni's ttl; Patroni 4 takes none that is shorter")
-	flags.DurationVar(&o.settings.LoopWait, "loop", 2*time.Second, "Patroni's loop_wait")
-	flags.DurationVar(&o.settings.RetryTimeout, "retry", 3*time.Second, "Patroni's retry_timeout")
-	flags.BoolVar(&o.settings.Synchronous, "synchronous", false, "Patroni's synchronous_mode")
+	flags.BoolVar(&o.synchronous, "synchronous", false, "Patroni's synchronous_mode")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -97,14 +94,11 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		}
 	})
 	o.command += fmt.Sprintf(" -rows=%s -seed=%d", strings.Trim(strings.ReplaceAll(fmt.Sprint(o.rows), " ", ","), "[]"), o.seed)
-	s := o.settings
 	switch {
 	case flags.NArg() > 0:
 		err = fmt.Errorf("what is %q? there are flags only", flags.Arg(0))
 	case o.each < 1 || o.lease <= 0:
 		err = errors.New("-each and -lease must be positive")
-	case s.LoopWait < time.Second || s.RetryTimeout < time.Second || s.LoopWait+2*s.RetryTimeout > s.TTL:
-		err = errors.New("-ttl, -loop and -retry: loop + 2 retry <= ttl, each at least 1s")
 	}
 	return o, err
 }
@@ -143,7 +137,7 @@ func (o *options) rounds(ctx context.Context, do func(round.Orders) (*round.Resu
 	for index := 1; len(left) > 0; index++ {
 		rows := left[:min(perRound, len(left))]
 		left = left[len(rows):]
-		result, err := do(round.Orders{Index: index, Seed: o.seed, Rows: rows, Lease: o.lease, Cluster: o.settings})
+		result, err := do(round.Orders{Index: index, Seed: o.seed, Rows: rows, Lease: o.lease, Synchronous: o.synchronous})
 		if ctx.Err() != nil {
 			return results, context.Cause(ctx)
 		}

@@ -21,9 +21,6 @@ func TestFlags(t *testing.T) {
 	}{
 		{"", ""},
 		{"-each 200 -rows 1,5 -synchronous", ""},
-		{"-ttl 30s -loop 10s -retry 10s -lease 10s", ""},
-		{"-ttl 4s", "loop + 2 retry"},
-		{"-loop 100ms", "at least 1s"},
 		{"-each 0", "must be positive"},
 		{"-rows 1,99", "no such kind"},
 		{"twice", "flags only"},

@@ -1,5 +1,7 @@
 //go:build linux
 
+// Package cluster is a PostgreSQL cluster under Patroni: on each node etcd,
+// Patroni and PostgreSQL, and a HAProxy next to one client.
 package cluster
 
 import (
@@ -21,14 +23,44 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
 )
 
+// Check reports, in one line, what this machine lacks.
+func Check() error {
+	if os.Geteuid() != 0 {
+		return errors.New("this needs root on Linux, for network namespaces of its own")
+	}
+	missing := ""
+	for program, debian := range map[string]string{"patroni": "patroni", "etcd": "etcd-server", "haproxy": "haproxy", "ip": "iproute2", "nsenter": "util-linux"} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing += " " + debian
+		}
+	}
+	if postgresDir() == "" {
+		missing += " postgresql"
+	}
+	if missing != "" {
+		return errors.New("programs are missing: apt-get install --no-install-recommends" + missing)
+	}
+	return nil
+}
+
+// postgresDir returns the directory where Debian has the programs of the newest
+// PostgreSQL; empty if there is none.
+func postgresDir() string {
+	dirs, _ := filepath.Glob("/usr/lib/postgresql/[1-9][0-9]/bin") // in order
+	if len(dirs) == 0 {
+		return ""
+	}
+	return dirs[len(dirs)-1]
+}
+
 // A Cluster lives in a sandbox and ends with it. It is for one goroutine.
 type Cluster struct {
-	Settings
 	Nodes []*Node
 
 	Reinitialized int // standbys that did not find their way back alone
 
-	account *syscall.Credential // that the servers run under
+	synchronous bool                // synchronous_mode, and synchronous_mode_strict
+	account     *syscall.Credential // that the servers run under
 }
 
 // A Node is a host with its servers.
@@ -47,8 +79,8 @@ const (
 
 // Start starts a cluster on hosts and waits until it is whole. HAProxy runs on
 // proxy.
-func Start(ctx context.Context, dir string, set Settings, hosts []network.Host, proxy network.Host) (c *Cluster, err error) {
-	c = &Cluster{Settings: set}
+func Start(ctx context.Context, dir string, synchronous bool, hosts []network.Host, proxy network.Host) (c *Cluster, err error) {
+	c = &Cluster{synchronous: synchronous}
 	account, err := user.Lookup("postgres")
 	if err != nil {
 		return nil, err

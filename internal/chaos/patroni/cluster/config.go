@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// Settings are those of Patroni.
-type Settings struct {
-	TTL          time.Duration // of the leader's key
-	LoopWait     time.Duration
-	RetryTimeout time.Duration
-	Synchronous  bool // synchronous_mode, and synchronous_mode_strict
-}
+// Patroni's times. It takes no shorter ttl.
+const (
+	TTL          = 20 * time.Second
+	LoopWait     = 2 * time.Second
+	RetryTimeout = 3 * time.Second
+)
 
 // The ports.
 const (
@@ -59,7 +58,7 @@ postgresql:
   parameters: {unix_socket_directories: %[10]s}
   basebackup: {checkpoint: fast} # else a new replica may wait for minutes
 `, n.Host.Name, n.Host.IP, patroniPort, strings.Join(c.each(`"%[2]s:2379"`), ", "),
-		int(c.TTL.Seconds()), int(c.LoopWait.Seconds()), int(c.RetryTimeout.Seconds()), c.Synchronous, postgresPort, n.dir, postgresDir())
+		int(TTL.Seconds()), int(LoopWait.Seconds()), int(RetryTimeout.Seconds()), c.synchronous, postgresPort, n.dir, postgresDir())
 }
 
 // each returns a text for each node, of its name and its address.

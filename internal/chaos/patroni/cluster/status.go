@@ -66,7 +66,7 @@ func (n *Node) ask(ctx context.Context, d time.Duration, method, path, body stri
 // does it: Patroni may overlook that it has to be rewound.
 func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 	var last error
-	patience := 25*time.Second + 5*c.LoopWait
+	patience := 25*time.Second + 5*LoopWait
 	due := time.Now().Add(patience)
 	err := Poll(ctx, d, "the cluster to be whole", func(ctx context.Context) (bool, error) {
 		behind, err := c.replicates(ctx)

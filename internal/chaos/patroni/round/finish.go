@@ -30,7 +30,7 @@ func (r *run) finish(ctx context.Context) (rows []check.Stored, err error) {
 	if r.result.Stuck != "" { // there may be no cluster to look at
 		return nil, nil
 	}
-	leader, err := r.cluster.Leader(ctx, r.limit())
+	leader, err := r.cluster.Leader(ctx, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (r *run) check(rows []check.Stored, e *evidence) {
 	r.result.Fenced, r.result.Stored = report.Writes[history.Fenced], len(rows)
 	err = report.Err()
 	if rows != nil {
-		without, lost := missing(all, events, rows, r.Orders.Cluster.Synchronous, e)
+		without, lost := missing(all, events, rows, r.Synchronous, e)
 		if len(lost) > 0 && r.result.Stuck == "" {
 			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them, first %+v", len(lost), lost[0])
 		}

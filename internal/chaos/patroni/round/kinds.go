@@ -48,7 +48,7 @@ func kindOf(number int) Kind {
 
 // inject makes the fault and mends it.
 func (k Kind) inject(ctx context.Context, r *run, o *Outcome) error {
-	leader, err := r.cluster.Leader(ctx, r.limit())
+	leader, err := r.cluster.Leader(ctx, limit)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (k Kind) inject(ctx context.Context, r *run, o *Outcome) error {
 // then. A second more lets locks of the two nodes overlap. A minute without a grant
 // is left to the checks that follow.
 func (r *run) succeeded(ctx context.Context, old *cluster.Node, h *oldHolder, o *Outcome) error {
-	leader, err := r.cluster.Leader(ctx, r.limit(), old)
+	leader, err := r.cluster.Leader(ctx, limit, old)
 	if err != nil {
 		return err
 	}

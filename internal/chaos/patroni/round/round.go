@@ -26,20 +26,20 @@ import (
 
 // Orders say what a round does.
 type Orders struct {
-	Index   int
-	Seed    uint64
-	Rows    []int // the faults, in order, by the numbers of their kinds
-	Lease   time.Duration
-	Cluster cluster.Settings
+	Index       int
+	Seed        uint64
+	Rows        []int // the faults, in order, by the numbers of their kinds
+	Lease       time.Duration
+	Synchronous bool // Patroni's synchronous_mode
 }
 
 // limit is how long the cluster may take to be whole again, and a process to
 // serve. A fault that takes longer is stuck, and ends the round.
-func (o *Orders) limit() time.Duration { return 60*time.Second + 4*o.Cluster.TTL }
+const limit = 60*time.Second + 4*cluster.TTL
 
 // Limit bounds a whole round.
 func (o *Orders) Limit() time.Duration {
-	return 5*time.Minute + time.Duration(len(o.Rows))*2*o.limit()
+	return 5*time.Minute + time.Duration(len(o.Rows))*2*limit
 }
 
 // What the processes do. A fault takes much longer on a machine without time
@@ -136,7 +136,7 @@ func (r *run) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	r.clients = hosts[3:]
-	if r.cluster, err = cluster.Start(ctx, sandbox.Dir, r.Cluster, hosts[:3], r.clients[0]); err != nil {
+	if r.cluster, err = cluster.Start(ctx, sandbox.Dir, r.Synchronous, hosts[:3], r.clients[0]); err != nil {
 		return err
 	}
 	if err := r.createDatabase(ctx); err != nil {
@@ -202,7 +202,7 @@ func (r *run) startWorker(process int) error {
 // now on.
 func (r *run) serving(ctx context.Context) error {
 	since := history.Now()
-	return cluster.Poll(ctx, r.limit(), "every process to serve", func(context.Context) (bool, error) {
+	return cluster.Poll(ctx, limit, "every process to serve", func(context.Context) (bool, error) {
 		for _, w := range r.workers {
 			select {
 			case <-w.Ended():
@@ -228,7 +228,7 @@ func (r *run) inject(ctx context.Context) {
 		}
 		if err == nil {
 			before := r.cluster.Reinitialized
-			err = r.cluster.Whole(ctx, r.limit())
+			err = r.cluster.Whole(ctx, limit)
 			outcome.Reinitialized = r.cluster.Reinitialized - before
 		}
 		if err != nil {
