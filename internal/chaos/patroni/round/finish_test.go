@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// try and hold are the lines of a lock in a history.
+// lockLines are the lines of a lock in a history.
 func lockLines(process int, lock int64, from, valid int) []history.Event {
 	return []history.Event{
 		{Try: &history.Try{Process: process, Key: 1, Call: lock, Lock: lock, Begin: ms(from), End: ms(from), Result: history.OK}},
@@ -37,11 +37,9 @@ func lockLines(process int, lock int64, from, valid int) []history.Event {
 // had no regular end.
 func TestCheck(t *testing.T) {
 	refused := history.Event{Write: &history.Write{Process: 1, Key: 1, Lock: 11, Number: 5, Begin: ms(1650), End: ms(1660), Result: history.Fenced}}
-	acknowledged := history.Event{Write: &history.Write{Process: 1, Key: 1, Lock: 11, Number: 6, Begin: ms(1650), End: ms(1660), Result: history.OK}}
+	acknowledged := history.Event{Write: &history.Write{Process: 1, Key: 1, Lock: 11, Number: 6, Begin: ms(7000), End: ms(7010), Result: history.OK}}
 	stored := []check.Stored{{Key: 1, N: 1, Timeline: 1, LSN: 1, Lock: 11, Number: 5}}
-	w := []cluster.Sighting{
-		found("a", "", 100, 2000), found("a", sessionName(1), 100, 2000), found("b", "", 1500, 9000), found("b", sessionName(2), 1500, 9000),
-	}
+	e := &evidence{Lease: ms(10000), Servers: []cluster.Sighting{accepts("a", 100, 2000), accepts("b", 1500, 9000)}}
 	two := append(lockLines(1, 11, 1000, 1700), lockLines(2, 12, 1600, 1650)...) // on two primaries
 	one := append(lockLines(1, 15, 6000, 6400), lockLines(2, 16, 6300, 6500)...) // on one
 	for _, tt := range []struct {
@@ -61,7 +59,7 @@ func TestCheck(t *testing.T) {
 		{"the same, and nothing was read", append(two, acknowledged), nil, "stuck", "", []time.Duration{50 * time.Millisecond}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &run{dir: t.TempDir(), result: &Result{Stuck: tt.stuck, Outcomes: []Outcome{{Row: keeps, Begin: ms(500), Settled: ms(600)}, {Row: keeps, Begin: ms(5000), Settled: ms(9000)}}}}
+			r := &run{dir: t.TempDir(), result: &Result{Stuck: tt.stuck, Outcomes: []Outcome{{Row: keeps, Begin: ms(500), Settled: ms(3000)}, {Row: keeps, Begin: ms(5000), Settled: ms(9000)}}}}
 			file, err := os.Create(filepath.Join(r.dir, "process-1.jsonl"))
 			if err != nil {
 				t.Fatal(err)
@@ -72,7 +70,9 @@ func TestCheck(t *testing.T) {
 			if err := errors.Join(err, file.Close()); err != nil {
 				t.Fatal(err)
 			}
-			r.check(tt.rows, newEvidence(w, nil, nil, 10*time.Second))
+			e := *e
+			e.Faults = r.result.Outcomes
+			r.check(tt.rows, &e)
 			if violated := strings.Join(r.result.Violations, "\n"); tt.want == "" && violated != "" || !strings.Contains(violated, tt.want) {
 				t.Errorf("violations %q, want %q", violated, tt.want)
 			}

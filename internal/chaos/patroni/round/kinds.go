@@ -25,6 +25,7 @@ type Kind struct {
 	Loses bool
 
 	fails bool // the fault is mended when another node is the primary
+	cuts  bool // some processes cannot reach the leader
 	old   bool // the old primary lives on, and meets a holder of its own
 
 	// harm makes the fault, on a leader. The function that it returns mends it; nil
@@ -36,8 +37,8 @@ type Kind struct {
 var Kinds = []Kind{
 	{Number: 1, Name: "switchover", harm: switchover},
 	{Number: 2, Name: "leader's PostgreSQL and Patroni killed", Loses: true, fails: true, harm: killNode},
-	{Number: 4, Name: "leader's node cut off", Loses: true, fails: true, old: true, harm: cutOff},
-	{Number: 5, Name: "leader cut off, together with some clients", Loses: true, fails: true, old: true, harm: partition},
+	{Number: 4, Name: "leader's node cut off", Loses: true, fails: true, cuts: true, old: true, harm: cutOff},
+	{Number: 5, Name: "leader cut off, together with some clients", Loses: true, fails: true, cuts: true, old: true, harm: partition},
 	{Number: 8, Name: "leader's Patroni frozen longer than the ttl", Loses: true, fails: true, old: true, harm: freezePatroni},
 }
 
@@ -112,32 +113,14 @@ func killNode(_ context.Context, r *run, leader *cluster.Node) (func() error, er
 	return func() error { return r.cluster.StartPatroni(leader) }, err
 }
 
-func cutOff(_ context.Context, r *run, leader *cluster.Node) (func() error, error) {
-	err := network.Cut(leader.Host)
-	return r.isolate(leader), err
+func cutOff(_ context.Context, _ *run, leader *cluster.Node) (func() error, error) {
+	return func() error { return network.Mend(leader.Host) }, network.Cut(leader.Host)
 }
 
 // partition leaves the clients of one host on the leader's side.
 func partition(_ context.Context, r *run, leader *cluster.Node) (func() error, error) {
 	client := r.clients[r.rand.IntN(len(r.clients))]
-	err := network.Aside(leader.Host, client)
-	return r.isolate(leader, client), err
-}
-
-// isolate notes that from now on only processes on the given hosts reach n. The
-// function that it returns ends that.
-func (r *run) isolate(n *cluster.Node, side ...network.Host) (mend func() error) {
-	i := isolation{Node: n.Host.Name, span: span{From: history.Now()}}
-	for process := 1; process <= processes; process++ {
-		if !slices.Contains(side, r.hostOf(process)) {
-			i.Processes = append(i.Processes, process)
-		}
-	}
-	return func() error {
-		i.To = history.Now()
-		r.isolated = append(r.isolated, i)
-		return network.Mend(append(side, n.Host)...)
-	}
+	return func() error { return network.Mend(leader.Host, client) }, network.Aside(leader.Host, client)
 }
 
 // freezePatroni makes two primaries: a frozen Patroni does not step down.

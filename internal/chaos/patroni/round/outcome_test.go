@@ -102,10 +102,10 @@ func TestMissing(t *testing.T) {
 	}
 	// The old primary goes on until 7500, after the fault of 6000 has begun.
 	// In the switchover of 13000 nodes b and c accept writes at once.
-	w := newEvidence([]cluster.Sighting{
-		found("a", "", 0, 7500), {Node: "b", Before: ms(6950), From: ms(7000), To: ms(13200), Gone: ms(13250)},
+	w := &evidence{Servers: []cluster.Sighting{
+		accepts("a", 0, 7500), {Node: "b", Before: ms(6950), From: ms(7000), To: ms(13200), Gone: ms(13250)},
 		{Node: "c", Before: ms(13100), From: ms(13150), To: ms(20000)},
-	}, nil, nil, 0)
+	}}
 	long := write(9, 6500, history.OK)
 	long.Write.Process = 2 // has lib/pq
 	long.Write.Begin = long.Write.End - history.Moment(worker.WriteTimeout)
@@ -153,9 +153,4 @@ func TestMissing(t *testing.T) {
 			}
 		})
 	}
-}
-
-// found is a time that the observer saw, with a look every 50 ms.
-func found(node, client string, from, to int) cluster.Sighting {
-	return cluster.Sighting{Node: node, Client: client, Before: ms(from - 50), From: ms(from), To: ms(to), Gone: ms(to + 50)}
 }

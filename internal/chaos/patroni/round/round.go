@@ -56,16 +56,15 @@ const (
 // A run is a round under way.
 type run struct {
 	Orders
-	dir      string // of the histories
-	rand     *rand.Rand
-	cluster  *cluster.Cluster
-	clients  []network.Host // the processes of the first go through HAProxy on it, those of the second know all nodes
-	workers  []*worker.Process
-	began    time.Time
-	result   *Result
-	isolated []isolation
-	events   []history.Event // of this process's own writes
-	numbers  int64
+	dir     string // of the histories
+	rand    *rand.Rand
+	cluster *cluster.Cluster
+	clients []network.Host // the processes of the first go through HAProxy on it, those of the second know all nodes
+	workers []*worker.Process
+	began   time.Time
+	result  *Result
+	events  []history.Event // of this process's own writes
+	numbers int64
 }
 
 // Run carries out a round, in a sandbox, and prints its Result. The error says
@@ -92,7 +91,7 @@ func Run(o Orders) error {
 	if l.Blind > maxBlind {
 		r.stick(fmt.Errorf("the observer saw nothing for %v", l.Blind))
 	}
-	e := newEvidence(l.All, <-overslept, r.isolated, o.Lease)
+	e := &evidence{Servers: l.All, Starved: <-overslept, Faults: r.result.Outcomes, Lease: history.Moment(o.Lease)}
 	r.check(rows, e)
 	if len(r.result.Violations) > 0 || r.result.Stuck != "" {
 		if err := r.keep(rows, e); err != nil {
@@ -186,7 +185,6 @@ func (r *run) startWorker(process int) error {
 	if r.hostOf(process) == r.clients[0] {
 		dsn = cluster.Proxied()
 	}
-	dsn += " application_name=" + clientName(process)
 	w, err := worker.Start(worker.Config{
 		Process: process, Driver: driver(process), DSN: dsn, Direct: dsn,
 		History: filepath.Join(r.dir, fmt.Sprintf("process-%d.jsonl", process)),
