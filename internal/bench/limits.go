@@ -69,7 +69,7 @@ func stacks(ctx context.Context, b *bench) error {
 
 // metricsTurn is how long the pairs of one kind take their turn. The kinds are so
 // close to each other that rounds of their own would show the machine's noise
-// alone: what disturbs the machine for longer than a turn disturbs all kinds.
+// alone. What disturbs the machine for longer than a turn disturbs all kinds.
 const metricsTurn = 10 * time.Millisecond
 
 // metrics measures pairs through limiters with and without metrics. All kinds

@@ -18,9 +18,8 @@ const compareAndDelete = `if redis.call("get", KEYS[1]) == ARGV[1] then return r
 // 10 connections for each core, which was faster than 90 or 512 on two cores.
 func redisClients() []Contender {
 	// rueidis has four connections at its defaults. Tuned by hand it has two, and waits
-	// 20 µs for more commands, as its documentation says: the fastest of twelve
-	// settings tried on two cores for 64 callers and more, slower than the defaults for
-	// 8.
+	// 20 µs for more commands, as its documentation says. That was the fastest of
+	// twelve settings tried on two cores for 64 callers and more. For 8 it is slower.
 	tuned := rueidis.ClientOption{PipelineMultiplex: 1, MaxFlushDelay: 20 * time.Microsecond}
 	return []Contender{
 		{Name: GoRedis, Family: Redis, Open: openGoRedis},

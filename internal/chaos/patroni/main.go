@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// Options are what the flags ask for.
+// options are what the flags ask for.
 type options struct {
 	each        int   // faults of each kind
 	rows        []int // kinds

@@ -35,7 +35,7 @@ func starved(ctx context.Context) <-chan []span {
 	return result
 }
 
-// Evidence is what the servers did. It judges locks of a key that two processes
+// evidence is what the servers did. It judges locks of a key that two processes
 // held at once.
 type evidence struct {
 	Servers []cluster.Sighting
