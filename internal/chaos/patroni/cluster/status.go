@@ -93,17 +93,22 @@ func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 }
 
 // replicates commits a row on the leader and waits for it on all nodes. It
-// returns the standbys that do not have it.
+// returns the standbys that do not run, or that do not have the row.
 func (c *Cluster) replicates(ctx context.Context) (behind []*Node, err error) {
 	leader, err := c.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range c.Nodes {
-		err = errors.Join(err, n.ask(ctx, time.Second, http.MethodGet, "/health", ""))
+		if e := n.ask(ctx, time.Second, http.MethodGet, "/health", ""); e != nil {
+			err = errors.Join(err, e)
+			if n != leader {
+				behind = append(behind, n)
+			}
+		}
 	}
 	if err != nil {
-		return nil, err
+		return behind, err
 	}
 	row := rand.Int64() // a counter could have the same value in another history
 	err = c.Exec(ctx, leader, "postgres", "CREATE TABLE IF NOT EXISTS replicated (row bigint)", fmt.Sprintf("INSERT INTO replicated VALUES (%d)", row))
