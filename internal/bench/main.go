@@ -1,9 +1,9 @@
 // Command bench measures latchkey next to what people use instead, on a
-// PostgreSQL and a Redis that it starts and removes. `make bench` runs it.
+// PostgreSQL and a Redis that it starts and removes. It prints tables in Markdown.
 //
-//	go run .                          # all of it: tables in Markdown, and the project's goals
-//	go run . -quick                   # the main ratios
-//	go run . -scenarios pairs,held    # these alone
+//	go run .                              # all of it
+//	go run . -quick                       # the main ratios
+//	go run . -scenarios pairs,hand-over   # these alone
 package main
 
 import (
@@ -12,8 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
-	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -21,39 +19,28 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/bench/delay"
 	"github.com/latchkey-go/latchkey/internal/bench/locks"
-	"github.com/latchkey-go/latchkey/internal/bench/report"
-	"github.com/latchkey-go/latchkey/internal/bench/results"
 	"github.com/latchkey-go/latchkey/internal/bench/servers"
-	"github.com/latchkey-go/latchkey/internal/bench/waiters"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-// scenarios in the order in which they run. Those that quick leaves out take
-// long or have no ratio of their own.
-var scenarios = []struct {
-	scenario
-	quick bool
-}{
-	{scenario{"pairs", pairs}, true},
-	{scenario{"one processor", onOneProcessor}, false},
-	{scenario{"delayed", delayed}, true},
-	{scenario{"held", held}, true},
-	{scenario{"holders", holders}, true},
-	{scenario{"refusals", refusals}, true},
-	{scenario{"connections", connections}, true},
-	{scenario{"in-process", inProcess}, true},
-	{scenario{"fleet", fleet}, false},
-	{scenario{"requests", requests}, false},
-	{scenario{"metrics", withMetrics}, false},
-	{scenario{"stacks", stacks}, false},
-	{scenario{"waiting", waiting}, false},
-	{scenario{"hand-over", handOver}, false},
+// scenarios in the order in which they run; quick is whether -quick has them.
+var scenarios = []scenario{
+	{name: "pairs", quick: true, run: pairs, text: "Each caller acquires and releases the lock of a name of its own, again and again."},
+	{name: "one processor", run: onOneProcessor, text: "The same, with one processor for all that the client does (GOMAXPROCS=1)."},
+	{name: "arrivals", run: arrivals, text: "256 callers who arrive at any moment: each rests for up to 20 ms after a pair. The times are those of the acquire."},
+	{name: "held", run: held, text: "64 callers make pairs on a Session that holds so many other locks."},
+	{name: "refusals", quick: true, run: refusals, text: "64 callers want one key that another instance holds."},
+	{name: "http", run: requests, text: "64 clients request a route that does nothing, over HTTP/1.1 on loopback."},
+	{name: "metrics", run: metrics, text: "Pairs through a limiter whose figures a module for metrics shows, or none. They are read ten times a second."},
+	{name: "stacks", run: stacks, text: "512 callers on two instances make pairs on one limit or on three at once. Each limit has room for all of them."},
+	{name: "waiters", run: waiting, text: "Four processes with 64 callers each wait for 16 keys. The times are those of the wait."},
+	{name: "hand-over", run: handOver, text: "Four processes want the same 16 keys, each key by one caller in each process, who rests after a hold. " +
+		"The times are those from the release in one process to the grant in another that waited."},
 }
 
 func main() {
-	delay.Main()   // does not return in a proxy
-	waiters.Main() // nor in a process that waits
+	subprocess.Main(waiterRole, beWaiter) // does not return in a process that waits
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -66,107 +53,86 @@ func main() {
 	}
 }
 
-// A command is what the flags say.
-type command struct {
-	plan   plan
-	chosen []string // scenarios
+// A plan is what to measure, and for how long.
+type plan struct {
+	quick   bool
+	chosen  []scenario
+	rounds  int
+	warmUp  time.Duration
+	measure time.Duration
 }
 
-func parse(args []string, stderr io.Writer) (c command, err error) {
+func parse(args []string, stderr io.Writer) (p plan, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.BoolVar(&c.plan.quick, "quick", false, "print the main ratios in under a minute")
+	flags.BoolVar(&p.quick, "quick", false, "measure the main ratios in under a minute")
 	only := flags.String("scenarios", "", "run these alone, separated by commas")
-	flags.IntVar(&c.plan.rounds, "rounds", 0, "how often each is measured (5; quick: 2)")
-	flags.DurationVar(&c.plan.measure, "measure", 0, "for how long each time (400ms; quick: 200ms)")
+	flags.IntVar(&p.rounds, "rounds", 0, "how often each is measured (5; quick: 2)")
+	flags.DurationVar(&p.measure, "measure", 0, "for how long each time (400ms; quick: 200ms)")
 	if err := flags.Parse(args); err != nil {
-		return c, err
+		return p, err
 	}
 	if flags.NArg() > 0 {
-		return c, fmt.Errorf("what is %q? there are flags only", flags.Arg(0))
+		return p, fmt.Errorf("what is %q? there are flags only", flags.Arg(0))
 	}
-	if c.chosen, err = choose(*only, c.plan.quick); err != nil {
-		return c, err
+	if p.chosen, err = choose(*only, p.quick); err != nil {
+		return p, err
 	}
 	rounds, measure := 5, 400*time.Millisecond
-	if c.plan.quick {
+	if p.quick {
 		rounds, measure = 2, 200*time.Millisecond
 	}
-	if c.plan.rounds <= 0 {
-		c.plan.rounds = rounds
+	if p.rounds <= 0 {
+		p.rounds = rounds
 	}
-	if c.plan.measure <= 0 {
-		c.plan.measure = measure
+	if p.measure <= 0 {
+		p.measure = measure
 	}
-	c.plan.warmUp = min(c.plan.measure/2, 400*time.Millisecond)
-	return c, nil
+	p.warmUp = min(p.measure/2, 400*time.Millisecond)
+	return p, nil
 }
 
-// choose returns the names of the scenarios to run.
-func choose(only string, quick bool) (names []string, err error) {
-	var all []string
-	for _, s := range scenarios {
-		all = append(all, s.name)
-		if only == "" && (s.quick || !quick) {
-			names = append(names, s.name)
-		}
-	}
+// choose returns the scenarios to run: those that only names, or all.
+func choose(only string, quick bool) (chosen []scenario, err error) {
 	if only == "" {
-		return names, nil
+		return slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return quick && !s.quick }), nil
 	}
 	for name := range strings.SplitSeq(only, ",") {
-		if !slices.Contains(all, name) {
-			return nil, fmt.Errorf("no scenario is called %q; there are %s", name, strings.Join(all, ", "))
+		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no scenario is called %q", name)
 		}
-		names = append(names, name)
+		chosen = append(chosen, scenarios[i])
 	}
-	return names, nil
+	return chosen, nil
 }
 
+// run measures the chosen scenarios, and prints a table of each. One that fails
+// does not keep the others from being measured.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	c, err := parse(args, stderr)
+	p, err := parse(args, stderr)
 	if err != nil {
 		return err
 	}
-	level := slog.LevelInfo
-	if c.plan.quick {
-		level = slog.LevelWarn
-	}
-	r, err := measure(ctx, c, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})))
-	if r == nil || ctx.Err() != nil {
-		return errors.Join(err, context.Cause(ctx))
-	}
-	return errors.Join(err, report.Print(stdout, r))
-}
-
-// measure runs the chosen scenarios on servers of its own. One that fails does
-// not keep the others from being measured, so it may return results and an error.
-func measure(ctx context.Context, c command, log *slog.Logger) (r *results.Results, err error) {
-	r = &results.Results{Machine: machine(), Versions: moduleVersions(), Started: time.Now().UTC().Truncate(time.Second), Quick: c.plan.quick}
 	s, err := servers.Start(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	r.Settings = s.Settings()
-	maps.Copy(r.Versions, s.Versions())
-	b := &bench{
-		env:   locks.Env{Postgres: s.Postgres(), Redis: s.Redis()},
-		usage: s.Usage, plan: c.plan, results: r, log: log,
-	}
-	start := time.Now()
-	for _, s := range scenarios {
-		if !slices.Contains(c.chosen, s.name) {
-			continue
-		}
+	b := &bench{env: locks.Env{Postgres: s.Postgres, Redis: s.Redis.Addr}, server: s.Time, plan: p, progress: stderr}
+	began := time.Now()
+	fmt.Fprintf(stdout, "PostgreSQL %s, Redis %s, %s. A figure is the median of %d rounds of %v.\n", s.Version, s.Redis.Version, machine(), p.rounds, p.measure)
+	for _, one := range p.chosen {
 		if ctx.Err() != nil {
 			break
 		}
-		if failed := s.run(ctx, b); failed != nil {
-			log.Error("scenario failed", "scenario", s.name, "error", failed)
-			err = errors.Join(err, failed)
+		b.series = nil
+		if failed := one.run(ctx, b); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", one.name, failed))
+		}
+		if len(b.series) > 0 {
+			fmt.Fprintf(stdout, "\n## %s\n\n%s\n\n%s", one.name, one.text, table(b.series))
 		}
 	}
-	r.Took = time.Since(start).Truncate(time.Second)
-	return r, err
+	fmt.Fprintf(stdout, "\nIt took %v.\n", time.Since(began).Round(time.Second))
+	return errors.Join(err, context.Cause(ctx), s.Close())
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -17,28 +18,25 @@ type Load struct {
 	WarmUp  time.Duration // not measured
 	Measure time.Duration
 
-	// Op is the n-th operation of a caller. An error is counted as an error, not
-	// as an operation.
-	Op func(ctx context.Context, caller, n int) error
+	// Op is an operation of a caller. An error is counted as an error, not as an
+	// operation.
+	Op func(ctx context.Context, caller int) error
 
-	Usage func() Usage // processor time so far; nil: not measured
-}
+	// After is called after each Op of a caller, and is not measured; nil: nothing.
+	After func(ctx context.Context, caller int) error
 
-// Usage is processor time.
-type Usage struct {
-	Client time.Duration // of this process
-	Server time.Duration // of the server's processes; 0 where it cannot be read
+	// Server is the processor time of the servers so far; nil: it is not measured.
+	Server func() time.Duration
 }
 
 // A Measurement is the result of a Load.
 type Measurement struct {
-	Ops       int64
-	Errors    int64
-	FirstErr  error
-	Elapsed   time.Duration
-	Latency   *hdrhistogram.Histogram // of operations that were done, in nanoseconds
-	Usage     Usage
-	PerCaller []int64 // operations of each caller
+	Ops            int64
+	Errors         int64
+	FirstErr       error
+	Elapsed        time.Duration
+	Latency        *hdrhistogram.Histogram // of operations that were done, in nanoseconds
+	Client, Server time.Duration           // processor time of this process and of the servers
 }
 
 // Rate is operations per second.
@@ -62,24 +60,19 @@ func Run(ctx context.Context, l Load) *Measurement {
 		wg.Go(func() { r.loop(ctx, i) })
 	}
 	pause(ctx, l.WarmUp)
-	before := r.usage()
+	client, server := r.times()
 	start := time.Now()
 	r.measuring.Store(true)
 	pause(ctx, l.Measure)
 	r.measuring.Store(false)
-	elapsed := time.Since(start)
-	after := r.usage()
+	m := &Measurement{Elapsed: time.Since(start), Latency: NewHistogram()}
+	m.Client, m.Server = r.times()
+	m.Client, m.Server = m.Client-client, m.Server-server
 	r.over.Store(true)
 	wg.Wait()
-
-	m := &Measurement{
-		Elapsed: elapsed, Latency: NewHistogram(), PerCaller: make([]int64, l.Callers),
-		Usage: Usage{Client: after.Client - before.Client, Server: after.Server - before.Server},
-	}
 	for i := range r.callers {
 		c := &r.callers[i]
 		m.Ops += int64(len(c.took))
-		m.PerCaller[i] = int64(len(c.took))
 		m.Errors += c.errors
 		if m.FirstErr == nil {
 			m.FirstErr = c.firstErr
@@ -113,12 +106,15 @@ type caller struct {
 func (r *run) loop(ctx context.Context, i int) {
 	c := &r.callers[i]
 	endless := context.WithoutCancel(ctx)
-	for n := 0; !r.over.Load() && ctx.Err() == nil; n++ {
+	for !r.over.Load() && ctx.Err() == nil {
 		start := time.Now()
-		err := r.load.Op(endless, i, n)
-		took := time.Since(start)
+		err := r.load.Op(endless, i)
+		took, measuring := time.Since(start), r.measuring.Load()
+		if err == nil && r.load.After != nil {
+			err = r.load.After(endless, i)
+		}
 		switch {
-		case !r.measuring.Load():
+		case !measuring:
 		case err != nil:
 			c.errors++
 			if c.firstErr == nil {
@@ -130,11 +126,21 @@ func (r *run) loop(ctx context.Context, i int) {
 	}
 }
 
-func (r *run) usage() Usage {
-	if r.load.Usage == nil {
-		return Usage{}
+// times is the processor time of this process and of the servers so far.
+func (r *run) times() (client, server time.Duration) {
+	if r.load.Server != nil {
+		server = r.load.Server()
 	}
-	return r.load.Usage()
+	return OwnTime(), server
+}
+
+// OwnTime is the processor time of this process so far.
+func OwnTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func pause(ctx context.Context, d time.Duration) {

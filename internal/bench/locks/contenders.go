@@ -18,10 +18,10 @@ const (
 	KitPQ            = "latchkey, lib/pq"
 	PerConnectionPgx = "connection per lock, pgx"
 	PerConnectionPQ  = "connection per lock, lib/pq"
-	SelectPgx        = "two SELECT 1, pgx"
-	SelectPQ         = "two SELECT 1, lib/pq"
+	GoRedis          = "go-redis"
+	AutoPipeline     = "go-redis AutoPipeline"
+	Rueidis          = "rueidis"
 	RueidisTuned     = "rueidis, tuned"
-	Memory           = "latchkey, Memory"
 )
 
 // PoolSize is how many connections those have that need one per lock: about
@@ -30,7 +30,7 @@ const PoolSize = 90
 
 // All is every contender, in the order of the report.
 func All() []Contender {
-	return slices.Concat(kit(), perConnection(), transactions(), leaseRows(), redisClients(), floors())
+	return slices.Concat(kit(), perConnection(), rows(), redisClients())
 }
 
 // Named are those of All that have one of the names.

@@ -14,28 +14,19 @@ import (
 // maxHeld lets thousands of callers hold a lock each: the default is 4,000.
 const maxHeld = 20_000
 
-const kitSetup = "One Session on a *sql.DB of its own with SetMaxOpenConns(5); Namespace.Key for each acquire; " +
-	"all else at its defaults but WithMaxHeld(20000)."
-
+// kit is one Session, on a *sql.DB of its own with SetMaxOpenConns(5) and all
+// else at its defaults but for WithMaxHeld.
 func kit() []Contender {
-	contender := func(name, driver, setup string, opts ...sqllock.Option) Contender {
-		return Contender{
-			Name: name, Family: Kit, Driver: driver, Setup: setup,
-			Open: func(ctx context.Context, env Env, _ int) (Locks, error) {
-				return OpenKit(ctx, env, driver, opts...)
-			},
-		}
+	contender := func(name, driver string, opts ...sqllock.Option) Contender {
+		return Contender{Name: name, Family: Kit, Driver: driver, Open: func(ctx context.Context, env Env, _ int) (Locks, error) {
+			return OpenKit(ctx, env, driver, opts...)
+		}}
 	}
 	return []Contender{
-		contender(KitPgx, Pgx, kitSetup),
-		contender(KitPQ, PQ, kitSetup),
-		contender("latchkey, pgx, async unlock", Pgx, "The same, with WithAsyncUnlock: Release does not wait for the database.",
-			sqllock.WithAsyncUnlock()),
-		{
-			Name: "latchkey, pgx, 2 Sessions", Family: Kit, Driver: Pgx,
-			Setup: "Two Sessions as above; the key says which one serves a name.",
-			Open:  openTwoKits,
-		},
+		contender(KitPgx, Pgx),
+		contender(KitPQ, PQ),
+		contender("latchkey, pgx, async unlock", Pgx, sqllock.WithAsyncUnlock()), // Release does not wait for the database
+		{Name: "latchkey, pgx, 2 Sessions", Family: Kit, Driver: Pgx, Open: openTwoKits},
 	}
 }
 
@@ -61,14 +52,14 @@ func OpenKit(ctx context.Context, env Env, driver string, opts ...sqllock.Option
 
 // Acquire implements Locks.
 func (k *KitLocks) Acquire(ctx context.Context, name string) (Held, error) {
-	return tryKit(ctx, k.Session, namespace.Key(name))
+	return k.acquire(ctx, namespace.Key(name))
 }
 
 // Close implements Locks.
 func (k *KitLocks) Close() error { return errors.Join(k.Session.Close(), k.db.Close()) }
 
-func tryKit(ctx context.Context, l sqllock.Locker, key sqllock.Key) (Held, error) {
-	lock, err := l.TryLock(ctx, key)
+func (k *KitLocks) acquire(ctx context.Context, key sqllock.Key) (Held, error) {
+	lock, err := k.Session.TryLock(ctx, key)
 	switch {
 	case err == nil:
 		return (*kitLock)(lock), nil
@@ -82,6 +73,7 @@ type kitLock sqllock.Lock
 
 func (l *kitLock) Release(context.Context) error { return (*sqllock.Lock)(l).Unlock() }
 
+// twoKits are two Sessions: the key says which one serves a name.
 type twoKits [2]*KitLocks
 
 func openTwoKits(ctx context.Context, env Env, _ int) (Locks, error) {
@@ -98,7 +90,7 @@ func openTwoKits(ctx context.Context, env Env, _ int) (Locks, error) {
 
 func (t *twoKits) Acquire(ctx context.Context, name string) (Held, error) {
 	key := namespace.Key(name)
-	return tryKit(ctx, t[key.Int64()&1].Session, key)
+	return t[key.Int64()&1].acquire(ctx, key)
 }
 
 func (t *twoKits) Close() error { return errors.Join(t[0].Close(), t[1].Close()) }

@@ -32,7 +32,6 @@ type Contender struct {
 	Name   string // in tables and legends
 	Family Family
 	Driver string // "pgx" or "lib/pq", for comparisons on the same driver; "" for Redis
-	Setup  string // for the report: how it is set up, in a sentence
 
 	// Open sets it up for so many callers.
 	Open func(ctx context.Context, env Env, callers int) (Locks, error)
@@ -48,12 +47,10 @@ const (
 	Transaction   Family = "advisory transaction lock"
 	LeaseRow      Family = "lease row"
 	Redis         Family = "Redis"
-	Floor         Family = "floor" // not a lock: SELECT 1, or no database at all
 )
 
 // Env is where the servers are.
 type Env struct {
 	Postgres string // DSN
 	Redis    string // host:port
-	Delayed  bool   // a network's delay lies between: pools that are as large as they may be pay off
 }

@@ -23,7 +23,7 @@ func run(m *testing.M) int {
 	if err != nil {
 		return pgtest.MainFails(err)
 	}
-	env = locks.Env{Postgres: s.Postgres(), Redis: s.Redis()}
+	env = locks.Env{Postgres: s.Postgres, Redis: s.Redis.Addr}
 	code := m.Run()
 	if err := s.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -36,17 +36,8 @@ func run(m *testing.M) int {
 // is held and no longer.
 func TestExclusion(t *testing.T) {
 	for _, c := range locks.All() {
-		if c.Name == locks.SelectPgx || c.Name == locks.SelectPQ {
-			continue // not locks
-		}
 		t.Run(c.Name, func(t *testing.T) {
-			if c.Setup == "" {
-				t.Error("the report would not say how it is set up")
-			}
 			here, there := open(t, c), open(t, c)
-			if c.Name == locks.Memory {
-				there = here // it is for one process
-			}
 			ctx := t.Context()
 			name := "a " + c.Name
 			held, err := here.Acquire(ctx, name)
@@ -90,33 +81,4 @@ func open(t *testing.T, c locks.Contender) locks.Locks {
 		}
 	})
 	return l
-}
-
-// go-redis ignores options that come too late, or that it cannot serve.
-func TestFullDuplex(t *testing.T) {
-	for _, c := range locks.Named("go-redis AutoPipeline", "go-redis AutoPipeline, full duplex") {
-		want := c.Name == "go-redis AutoPipeline, full duplex"
-		if got := locks.FullDuplex(open(t, c)); got != want {
-			t.Errorf("%s: full duplex is %v, want %v", c.Name, got, want)
-		}
-	}
-}
-
-// The floors do what they are there for.
-func TestSelects(t *testing.T) {
-	for _, c := range locks.Named(locks.SelectPgx, locks.SelectPQ) {
-		for _, callers := range []int{1, 8} {
-			l, err := c.Open(t.Context(), env, callers)
-			if err != nil {
-				t.Fatal(err)
-			}
-			held, err := l.Acquire(t.Context(), "")
-			if err == nil {
-				err = held.Release(t.Context())
-			}
-			if err := errors.Join(err, l.Close()); err != nil {
-				t.Errorf("%s, %d callers: %v", c.Name, callers, err)
-			}
-		}
-	}
 }

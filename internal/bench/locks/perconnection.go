@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -16,10 +17,13 @@ const (
 // errNotHeld is Release's answer if the database says that nothing was held.
 var errNotHeld = errors.New("locks: released what was not held")
 
+// perConnection holds each lock on a connection of its own, of a pool of 90 that
+// closes none for idleness. lib/pq is at its defaults, as it is mostly used: each
+// statement with an argument costs it two round trips.
 func perConnection() []Contender {
-	open := func(driver string, size int) func(context.Context, Env, int) (Locks, error) {
+	open := func(driver string) func(context.Context, Env, int) (Locks, error) {
 		return func(ctx context.Context, env Env, callers int) (Locks, error) {
-			db, err := openPool(ctx, env, driver, size, callers)
+			db, err := openPool(ctx, env, driver, callers)
 			if err != nil {
 				return nil, err
 			}
@@ -27,71 +31,46 @@ func perConnection() []Contender {
 		}
 	}
 	return []Contender{
-		{
-			Name: PerConnectionPgx, Family: PerConnection, Driver: Pgx, Open: open(Pgx, PoolSize),
-			Setup: "pgx/v5/stdlib, pool of 90, none closed for idleness; a *sql.Conn for each lock; pg_try_advisory_lock and " +
-				"pg_advisory_unlock, which pgx prepares once on each connection.",
-		},
-		{
-			Name: "connection per lock, pgx, pool of 20", Family: PerConnection, Driver: Pgx, Open: open(Pgx, smallPool),
-			Setup: "The same with a pool of 20, which few cores serve faster; but then 20 locks are all that can be held at once.",
-		},
-		{
-			Name: "connection per lock, pgxpool", Family: PerConnection, Driver: Pgx, Open: openPgxpool,
-			Setup: "pgxpool, pool of 90; the same statements, prepared by pgx.",
-		},
-		{
-			Name: PerConnectionPQ, Family: PerConnection, Driver: PQ, Open: openPlainPQ,
-			Setup: "lib/pq at its defaults, as it is mostly used: pool of 90, none closed for idleness; a *sql.Conn for each lock; the same " +
-				"statements, which cost lib/pq two round trips each.",
-		},
-		{
-			Name: "connection per lock, lib/pq, binary_parameters", Family: PerConnection, Driver: PQ, Open: open(PQ, PoolSize),
-			Setup: "The same with binary_parameters=yes in the DSN, which saves lib/pq one of the two round trips.",
-		},
+		{Name: PerConnectionPgx, Family: PerConnection, Driver: Pgx, Open: open(Pgx)},
+		{Name: PerConnectionPQ, Family: PerConnection, Driver: PQ, Open: open(PQ)},
+		{Name: "connection per lock, pgxpool", Family: PerConnection, Driver: Pgx, Open: openPgxpool},
 	}
 }
 
-// smallPool is a pool without more connections than a few cores keep busy.
-const smallPool = 20
-
-// openPool opens a pool for so many callers, which keeps its connections.
-func openPool(ctx context.Context, env Env, driver string, size, callers int) (*sql.DB, error) {
-	dsn, err := env.dsn(driver)
+// openPool opens a pool whose connections are all there: a Session is connected
+// before it is measured, so the others are too.
+func openPool(ctx context.Context, env Env, driver string, callers int) (*sql.DB, error) {
+	db, err := sql.Open(sqlName(driver), env.Postgres)
 	if err != nil {
 		return nil, err
 	}
-	return openDSN(ctx, driver, dsn, size, callers)
-}
-
-func openDSN(ctx context.Context, driver, dsn string, size, callers int) (*sql.DB, error) {
-	db, err := sql.Open(sqlName(driver), dsn)
+	db.SetMaxOpenConns(PoolSize)
+	db.SetMaxIdleConns(PoolSize)
+	err = openAll(min(callers, PoolSize), func() (func(), error) {
+		conn, err := db.Conn(ctx)
+		return func() { _ = conn.Close() }, err
+	})
 	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(size)
-	db.SetMaxIdleConns(size)
-	if err := warm(ctx, db, callers); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
-func openPlainPQ(ctx context.Context, env Env, callers int) (Locks, error) {
-	db, err := openDSN(ctx, PQ, env.Postgres, PoolSize, callers)
-	if err != nil {
-		return nil, err
+// openAll opens n connections at once, and gives them back when all are open.
+func openAll(n int, open func() (giveBack func(), err error)) error {
+	var opening sync.WaitGroup
+	errs, backs := make([]error, n), make([]func(), n)
+	for i := range n {
+		opening.Go(func() { backs[i], errs[i] = open() })
 	}
-	return &sessionLocks{db: db}, nil
+	opening.Wait()
+	for i, back := range backs {
+		if errs[i] == nil {
+			back()
+		}
+	}
+	return errors.Join(errs...)
 }
-
-// OnPool holds each lock on a connection of a pool that its caller has other
-// uses for, and closes.
-func OnPool(db *sql.DB) Locks { return &sharedLocks{sessionLocks{db: db}} }
-
-type sharedLocks struct{ sessionLocks }
-
-func (*sharedLocks) Close() error { return nil }
 
 // sessionLocks holds each lock on a connection of its own.
 type sessionLocks struct{ db *sql.DB }

@@ -13,60 +13,25 @@ import (
 // compareAndDelete deletes a key if it holds the caller's token still.
 const compareAndDelete = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`
 
+// redisClients set a key with a token and a lifetime if there is none, and delete
+// it by a script that compares the token. go-redis has a pool of its own size,
+// 10 connections for each core, which was faster than 90 or 512 on two cores.
 func redisClients() []Contender {
+	// rueidis has four connections at its defaults. Tuned by hand it has two, and waits
+	// 20 µs for more commands, as its documentation says. That was the fastest of
+	// twelve settings tried on two cores for 64 callers and more. For 8 it is slower.
+	tuned := rueidis.ClientOption{PipelineMultiplex: 1, MaxFlushDelay: 20 * time.Microsecond}
 	return []Contender{
-		{
-			Name: "go-redis", Family: Redis, Open: openGoRedis,
-			Setup: "SET name token NX PX, and a script by its SHA that compares and deletes; " + redisPoolSetup,
-		},
-		{
-			Name: "go-redis AutoPipeline", Family: Redis, Open: openAutoPipeline(nil),
-			Setup: "The same two commands on the blocking face of AutoPipeline, at its defaults: one ordered stream of batches.",
-		},
-		{
-			Name: "go-redis AutoPipeline, full duplex", Family: Redis,
-			Open:  openAutoPipeline(&redis.AutoPipelineOptions{FullDuplex: true}),
-			Setup: "The same with FullDuplex, which is meant for networks with a delay.",
-		},
-		{
-			Name: "rueidis", Family: Redis, Open: openRueidis(rueidis.ClientOption{}),
-			Setup: "The same two commands; pipelines by itself. At its defaults, but without its cache: four connections.",
-		},
-		{
-			Name: RueidisTuned, Family: Redis,
-			Open: openRueidis(rueidis.ClientOption{PipelineMultiplex: 1, MaxFlushDelay: 20 * time.Microsecond}),
-			Setup: "The same with two connections (PipelineMultiplex 1) and with MaxFlushDelay at the 20 µs that its documentation names: " +
-				"the fastest of twelve settings tried on two cores for 64 callers and more, slower than the defaults for 8.",
-		},
-		{
-			Name: "redislock", Family: Redis, Open: openRedislock,
-			Setup: "bsm/redislock on go-redis; its Obtain and Release are scripts by their SHA; " + redisPoolSetup,
-		},
-		{
-			Name: "redislock, AutoPipeline", Family: Redis, Open: openRedislockAutoPipeline,
-			Setup: "The same on go-redis's AutoPipeline, at its defaults.",
-		},
-		{
-			Name: "redsync", Family: Redis, Open: openRedsync,
-			Setup: "go-redsync on one node, by go-redis; WithTries(1); " + redisPoolSetup,
-		},
+		{Name: GoRedis, Family: Redis, Open: openGoRedis},
+		{Name: AutoPipeline, Family: Redis, Open: openAutoPipeline},
+		{Name: Rueidis, Family: Redis, Open: openRueidis(rueidis.ClientOption{})},
+		{Name: RueidisTuned, Family: Redis, Open: openRueidis(tuned)},
+		{Name: "redislock", Family: Redis, Open: openRedislock},
+		{Name: "redsync", Family: Redis, Open: openRedsync},
 	}
 }
 
-// delayedRedisPool is how many connections a go-redis client has behind a
-// network with a delay, where each makes a few hundred pairs per second.
-const delayedRedisPool = 256
-
-const redisPoolSetup = "a pool of the library's own size, 10 connections for each core, which was faster than 90 or 512 on two cores; " +
-	"256 where the network has a delay."
-
-func newGoRedis(env Env) *redis.Client {
-	options := &redis.Options{Addr: env.Redis}
-	if env.Delayed {
-		options.PoolSize = delayedRedisPool
-	}
-	return redis.NewClient(options)
-}
+func newGoRedis(env Env) *redis.Client { return redis.NewClient(&redis.Options{Addr: env.Redis}) }
 
 // goRedisCommands is a client or an AutoPipeliner.
 type goRedisCommands interface {
@@ -89,22 +54,17 @@ func openGoRedis(ctx context.Context, env Env, _ int) (Locks, error) {
 	return &goRedisLocks{commands: client, close: client.Close}, nil
 }
 
-// openAutoPipeline opens AutoPipeline; nil is its own defaults.
-func openAutoPipeline(options *redis.AutoPipelineOptions) func(context.Context, Env, int) (Locks, error) {
-	return func(ctx context.Context, env Env, _ int) (Locks, error) {
-		client := newGoRedis(env)
-		pipeline, err := client.AutoPipelineWithOptions(options) // the first call for a client decides: a second one's options are ignored
-		if err == nil {
-			err = goRedisRelease.Load(ctx, client).Err()
-		}
-		if err != nil {
-			return nil, errors.Join(err, client.Close())
-		}
-		return &goRedisLocks{
-			commands: pipeline,
-			close:    func() error { return errors.Join(pipeline.Close(), client.Close()) },
-		}, nil
+// openAutoPipeline opens go-redis's AutoPipeline at its defaults.
+func openAutoPipeline(ctx context.Context, env Env, _ int) (Locks, error) {
+	client := newGoRedis(env)
+	pipeline, err := client.AutoPipeline()
+	if err == nil {
+		err = goRedisRelease.Load(ctx, client).Err()
 	}
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return &goRedisLocks{commands: pipeline, close: func() error { return errors.Join(pipeline.Close(), client.Close()) }}, nil
 }
 
 func (g *goRedisLocks) Close() error { return g.close() }

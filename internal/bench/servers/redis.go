@@ -26,10 +26,6 @@ const (
 	stopTimeout  = 5 * time.Second
 )
 
-// redisSettings are those that are not Redis's defaults: it keeps nothing on
-// disk.
-var redisSettings = map[string]string{"Redis save": `""`, "Redis appendonly": "no"}
-
 // A Redis is a running redis-server without any file of its own, on loopback.
 type Redis struct {
 	Addr    string
@@ -82,46 +78,32 @@ func StartRedis(ctx context.Context) (*Redis, error) {
 		_ = command.Wait() // how it ended does not matter
 		close(r.ended)
 	}()
-	if err := r.awaitAnswer(ctx); err != nil {
+	if r.Version, err = r.version(ctx); err != nil {
 		err = errors.Join(err, r.Close())
 		return nil, fmt.Errorf("servers: redis-server did not start: %w; it said:\n%s", err, said.String())
 	}
 	return r, nil
 }
 
-// awaitAnswer waits until the process itself answers, not a stranger on its
-// port.
-func (r *Redis) awaitAnswer(ctx context.Context) error {
+// version waits until the process itself answers, not a stranger on its port.
+func (r *Redis) version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	client := redis.NewClient(&redis.Options{Addr: r.Addr})
+	defer client.Close()
 	for {
-		conn, err := net.Dial("tcp", r.Addr) //nolint:noctx // loopback
-		if err == nil {
-			return errors.Join(conn.Close(), r.recognise(ctx))
+		info, err := client.InfoMap(ctx, "server").Result()
+		if err == nil && info["Server"]["process_id"] == strconv.Itoa(r.process.Pid) {
+			return info["Server"]["redis_version"], nil
 		}
 		select {
 		case <-r.ended:
-			return errors.New("it ended at once")
+			return "", errors.New("it ended at once")
 		case <-ctx.Done():
-			return err
+			return "", errors.Join(ctx.Err(), err)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-}
-
-func (r *Redis) recognise(ctx context.Context) error {
-	client := redis.NewClient(&redis.Options{Addr: r.Addr})
-	defer client.Close()
-	info, err := client.InfoMap(ctx, "server").Result()
-	if err != nil {
-		return err
-	}
-	server := info["Server"]
-	if server["process_id"] != strconv.Itoa(r.process.Pid) {
-		return errors.New("another server answers on its port")
-	}
-	r.Version = server["redis_version"]
-	return nil
 }
 
 // Close stops the server; a second call does nothing.

@@ -4,60 +4,72 @@ package servers
 
 import (
 	"context"
+	"database/sql"
 	"errors"
-	"maps"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/bench/load"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
 // Servers is a running PostgreSQL and a running Redis.
 type Servers struct {
-	postgres *postgres
-	redis    *Redis
+	Postgres string // DSN of an empty database
+	Version  string // of PostgreSQL
+	Redis    *Redis
+
+	cluster *pgtest.Cluster
+	pid     int // the postmaster's; 0 where it cannot be found
 }
 
 // Start starts both. The caller must Close them; should it be killed, the
 // PostgreSQL ends by itself, and on Linux the Redis, too.
+//
+// PostgreSQL has room for any contender's connections. It is at its defaults
+// where that could matter to one, but for durability: nothing waits for a disk,
+// which only lease rows would.
 func Start(ctx context.Context) (*Servers, error) {
-	p, err := startPostgres(ctx)
+	cluster, err := pgtest.Start(pgtest.WithSettings(map[string]string{
+		"max_connections": "300",
+		"shared_buffers":  "128MB",
+		"autovacuum":      "on", // lease rows leave dead ones behind
+		"jit":             "on",
+		"wal_keep_size":   "0",
+	}))
 	if err != nil {
 		return nil, err
 	}
-	r, err := StartRedis(ctx)
-	if err != nil {
-		return nil, errors.Join(err, p.close())
+	s := &Servers{cluster: cluster}
+	if s.Postgres, err = cluster.CreateDatabase(ctx); err == nil {
+		err = s.look(ctx)
 	}
-	return &Servers{postgres: p, redis: r}, nil
+	if err == nil {
+		s.Redis, err = StartRedis(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, cluster.Close())
+	}
+	return s, nil
 }
 
-// Postgres is the DSN of an empty database.
-func (s *Servers) Postgres() string { return s.postgres.dsn }
-
-// Redis is the host:port of the Redis.
-func (s *Servers) Redis() string { return s.redis.Addr }
-
-// Versions are the servers', by name.
-func (s *Servers) Versions() map[string]string {
-	return map[string]string{"PostgreSQL": s.postgres.version, "Redis": s.redis.Version}
+// look finds out which PostgreSQL was started.
+func (s *Servers) look(ctx context.Context) error {
+	db, err := sql.Open("pgx", s.Postgres)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var backend int
+	err = db.QueryRowContext(ctx, "SELECT split_part(current_setting('server_version'), ' ', 1), pg_backend_pid()").Scan(&s.Version, &backend)
+	s.pid = parentOf(backend)
+	return err
 }
 
-// Settings are those of PostgreSQL that are not its defaults and could matter,
-// and Redis's.
-func (s *Servers) Settings() map[string]string {
-	all := maps.Clone(s.postgres.settings)
-	maps.Copy(all, redisSettings)
-	return all
-}
-
-// Usage is the processor time of this process and of both servers so far.
-func (s *Servers) Usage() load.Usage {
-	return load.Usage{Client: ownTime(), Server: s.serverTime()}
-}
-
-// serverTime is 0 where the time of one of them cannot be read.
-func (s *Servers) serverTime() time.Duration {
-	postgres, redis := familyTime(s.postgres.pid), processTime(s.redis.process.Pid)
+// Time is the processor time of both servers so far; 0 where that of one of them
+// cannot be read.
+func (s *Servers) Time() time.Duration {
+	postgres, redis := familyTime(s.pid), processTime(s.Redis.process.Pid)
 	if postgres == 0 || redis == 0 {
 		return 0
 	}
@@ -65,6 +77,4 @@ func (s *Servers) serverTime() time.Duration {
 }
 
 // Close stops both and removes their files.
-func (s *Servers) Close() error {
-	return errors.Join(s.redis.Close(), s.postgres.close())
-}
+func (s *Servers) Close() error { return errors.Join(s.Redis.Close(), s.cluster.Close()) }

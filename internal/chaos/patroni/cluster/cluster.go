@@ -1,5 +1,7 @@
 //go:build linux
 
+// Package cluster is a PostgreSQL cluster under Patroni: on each node etcd,
+// Patroni and PostgreSQL, and a HAProxy next to one client.
 package cluster
 
 import (
@@ -9,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,30 +20,56 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 
-	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
 )
 
+// Check reports, in one line, what this machine lacks.
+func Check() error {
+	if os.Geteuid() != 0 {
+		return errors.New("this needs root on Linux, for network namespaces of its own")
+	}
+	missing := ""
+	for program, debian := range map[string]string{"patroni": "patroni", "etcd": "etcd-server", "haproxy": "haproxy", "ip": "iproute2", "nsenter": "util-linux"} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing += " " + debian
+		}
+	}
+	if postgresDir() == "" {
+		missing += " postgresql"
+	}
+	if missing != "" {
+		return errors.New("programs are missing: apt-get install --no-install-recommends" + missing)
+	}
+	return nil
+}
+
+// postgresDir returns the directory where Debian has the programs of the newest
+// PostgreSQL; empty if there is none.
+func postgresDir() string {
+	dirs, _ := filepath.Glob("/usr/lib/postgresql/[1-9][0-9]/bin") // in order
+	if len(dirs) == 0 {
+		return ""
+	}
+	return dirs[len(dirs)-1]
+}
+
 // A Cluster lives in a sandbox and ends with it. It is for one goroutine.
 type Cluster struct {
-	Settings
 	Nodes []*Node
 
 	Reinitialized int // standbys that did not find their way back alone
 
-	postgresDir string
-	account     *syscall.Credential
+	synchronous bool                // synchronous_mode, and synchronous_mode_strict
+	account     *syscall.Credential // that the servers run under
 }
 
 // A Node is a host with its servers.
 type Node struct {
 	Host network.Host
 
-	dir           string
-	etcd, patroni *exec.Cmd // nil: killed
+	dir     string
+	patroni *exec.Cmd
 }
-
-func (n *Node) data() string { return filepath.Join(n.dir, "data") }
 
 // Database is where the clients work, and User their role.
 const (
@@ -50,22 +79,26 @@ const (
 
 // Start starts a cluster on hosts and waits until it is whole. HAProxy runs on
 // proxy.
-func Start(ctx context.Context, dir string, set Settings, hosts []network.Host, proxy network.Host) (c *Cluster, err error) {
-	c = &Cluster{Settings: set}
-	if c.postgresDir, err = postgresDir(postgresGlob); err != nil {
+func Start(ctx context.Context, dir string, synchronous bool, hosts []network.Host, proxy network.Host) (c *Cluster, err error) {
+	c = &Cluster{synchronous: synchronous}
+	account, err := user.Lookup("postgres")
+	if err != nil {
 		return nil, err
 	}
-	if c.account, err = account(); err != nil {
+	uid, err1 := strconv.ParseUint(account.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(account.Gid, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
+	c.account = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	for _, h := range hosts {
 		c.Nodes = append(c.Nodes, &Node{Host: h, dir: filepath.Join(dir, h.Name)})
 	}
 	for _, n := range c.Nodes {
-		if err := c.prepare(n); err != nil {
+		if err := c.prepare(n.dir, "patroni.yml", c.patroniConfig(n)); err != nil {
 			return nil, err
 		}
-		if err := c.StartEtcd(n); err != nil {
+		if _, err := c.start(n.Host, n.dir, "etcd", c.etcdArgs(n)...); err != nil {
 			return nil, err
 		}
 	}
@@ -74,48 +107,22 @@ func Start(ctx context.Context, dir string, set Settings, hosts []network.Host, 
 			return nil, err
 		}
 	}
-	if err := c.startProxy(dir, proxy); err != nil {
+	own := filepath.Join(dir, proxy.Name)
+	if err := c.prepare(own, "haproxy.cfg", c.proxyConfig()); err != nil {
+		return nil, err
+	}
+	if _, err := c.start(proxy, own, "haproxy", "-db", "-f", filepath.Join(own, "haproxy.cfg")); err != nil {
 		return nil, err
 	}
 	return c, c.Whole(ctx, 3*time.Minute)
 }
 
-// prepare makes n's directory and Patroni's configuration.
-func (c *Cluster) prepare(n *Node) error {
-	if err := os.Mkdir(n.dir, 0o700); err != nil {
+// prepare makes a directory of the servers' account, with one file.
+func (c *Cluster) prepare(dir, name, text string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	config, err := c.patroniConfig(n)
-	if err != nil {
-		return err
-	}
-	name := filepath.Join(n.dir, "patroni.yml")
-	return errors.Join(os.WriteFile(name, config, 0o644), os.Chown(n.dir, int(c.account.Uid), int(c.account.Gid)))
-}
-
-// StartEtcd starts etcd on n.
-func (c *Cluster) StartEtcd(n *Node) (err error) {
-	n.etcd, err = c.start(n.Host, n.dir, "etcd", c.etcdArgs(n)...)
-	return err
-}
-
-// StartPatroni starts Patroni on n, which starts PostgreSQL.
-func (c *Cluster) StartPatroni(n *Node) (err error) {
-	n.patroni, err = c.start(n.Host, n.dir, "patroni", filepath.Join(n.dir, "patroni.yml"))
-	return err
-}
-
-func (c *Cluster) startProxy(dir string, h network.Host) error {
-	name := filepath.Join(dir, "haproxy.cfg")
-	if err := os.WriteFile(name, []byte(c.proxyConfig()), 0o644); err != nil {
-		return err
-	}
-	own := filepath.Join(dir, h.Name)
-	if err := errors.Join(os.Mkdir(own, 0o700), os.Chown(own, int(c.account.Uid), int(c.account.Gid))); err != nil {
-		return err
-	}
-	_, err := c.start(h, own, "haproxy", "-db", "-f", name)
-	return err
+	return errors.Join(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644), os.Chown(dir, int(c.account.Uid), int(c.account.Gid)))
 }
 
 // start starts a program on h. Its output goes to the end of a log in dir.
@@ -124,97 +131,61 @@ func (c *Cluster) start(h network.Host, dir, program string, args ...string) (*e
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.OpenFile(filepath.Join(dir, program+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	out, err := os.OpenFile(filepath.Join(dir, program+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
+	defer out.Close()
 	command := h.Command(c.account, path, args...)
-	command.Dir, command.Stdout, command.Stderr = dir, log, log
+	command.Dir, command.Stdout, command.Stderr = dir, out, out
 	command.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=" + dir, "ETCD_UNSUPPORTED_ARCH=arm64"}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return command, command.Start()
 }
 
-// KillEtcd kills etcd on n.
-func (c *Cluster) KillEtcd(n *Node) error {
-	err := end(n.etcd)
-	n.etcd = nil
-	return err
-}
-
-// KillPatroni kills Patroni on n. PostgreSQL stays.
-func (c *Cluster) KillPatroni(n *Node) error {
-	err := end(n.patroni)
-	n.patroni = nil
+// StartPatroni starts Patroni on n, which starts PostgreSQL.
+func (c *Cluster) StartPatroni(n *Node) (err error) {
+	n.patroni, err = c.start(n.Host, n.dir, "patroni", filepath.Join(n.dir, "patroni.yml"))
 	return err
 }
 
 // SignalPatroni sends a signal to Patroni on n.
 func (c *Cluster) SignalPatroni(n *Node, s syscall.Signal) error { return n.patroni.Process.Signal(s) }
 
-// end kills a process and reaps it.
-func end(c *exec.Cmd) error {
-	if c == nil {
-		return errors.New("cluster: it does not run")
-	}
-	if err := c.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+// Kill kills Patroni and every process of PostgreSQL on n.
+func (c *Cluster) Kill(n *Node) error {
+	if err := n.patroni.Process.Kill(); err != nil {
 		return err
 	}
-	_ = c.Wait() // it was killed
-	return nil
-}
-
-// KillPostmaster kills the first process of PostgreSQL on n. The others end when
-// they notice.
-func (c *Cluster) KillPostmaster(n *Node) error {
-	pid, err := n.postmaster()
+	_ = n.patroni.Wait() // it was killed
+	text, err := os.ReadFile(filepath.Join(n.dir, "data", "postmaster.pid"))
 	if err != nil {
 		return err
 	}
-	return syscall.Kill(pid, syscall.SIGKILL)
+	first, _, _ := strings.Cut(string(text), "\n")
+	err = signal(first, syscall.SIGSTOP) // it starts no more
+	text, err2 := os.ReadFile(fmt.Sprintf("/proc/%s/task/%[1]s/children", first))
+	for _, pid := range append(strings.Fields(string(text)), first) {
+		err = errors.Join(err, signal(pid, syscall.SIGKILL))
+	}
+	return errors.Join(err, err2)
 }
 
-// KillPostgres kills every process of PostgreSQL on n.
-func (c *Cluster) KillPostgres(n *Node) error {
-	pid, err := n.postmaster()
-	if err != nil {
-		return err
+// signal sends a signal to a process that may have ended.
+func signal(pid string, s syscall.Signal) error {
+	number, err := strconv.Atoi(pid)
+	if err == nil {
+		err = syscall.Kill(number, s)
 	}
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil { // it starts no more
-		return err
-	}
-	children, err := childrenOf(pid)
-	for _, child := range append(children, pid) {
-		if e := syscall.Kill(child, syscall.SIGKILL); e != nil && !errors.Is(e, syscall.ESRCH) {
-			err = errors.Join(err, e)
-		}
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
 	}
 	return err
 }
 
-func (n *Node) postmaster() (int, error) {
-	text, err := os.ReadFile(filepath.Join(n.data(), "postmaster.pid"))
-	if err != nil {
-		return 0, err
-	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	return strconv.Atoi(first)
-}
-
-// childrenOf returns the processes that parent has started.
-func childrenOf(parent int) (all []int, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", parent))
-	for _, field := range strings.Fields(string(text)) {
-		pid, e := strconv.Atoi(field)
-		all, err = append(all, pid), errors.Join(err, e)
-	}
-	return all, err
-}
-
-// Open opens a pool on one node, as a superuser.
-func (c *Cluster) Open(n *Node, database string) (*sql.DB, error) {
-	db, err := sql.Open("pgx", fmt.Sprintf("host=%s port=%d user=postgres dbname=%s sslmode=disable connect_timeout=2", n.Host.IP, postgresPort, database))
+// Open opens a pool on one node.
+func (c *Cluster) Open(n *Node, user, database string) (*sql.DB, error) {
+	db, err := sql.Open("pgx", fmt.Sprintf("host=%s port=%d user=%s dbname=%s sslmode=disable connect_timeout=2", n.Host.IP, postgresPort, user, database))
 	if err == nil {
 		db.SetMaxIdleConns(0)
 	}
@@ -232,52 +203,53 @@ func (c *Cluster) OpenHere(n *Node) (*sql.DB, error) {
 	return sql.Open("pgx", fmt.Sprintf("%s user=%s dbname=%s", n.socket(), User, Database))
 }
 
-// OpenAs opens a pool on one node as the clients' role.
-func (c *Cluster) OpenAs(n *Node) (*sql.DB, error) {
-	return sql.Open("pgx", fmt.Sprintf("host=%s port=%d user=%s dbname=%s sslmode=disable connect_timeout=2", n.Host.IP, postgresPort, User, Database))
-}
-
-// Named returns a DSN whose sessions have a name that the observer sees.
-func Named(dsn, name string) string { return dsn + " application_name=" + name }
-
 // MultiHost is a DSN for both drivers that names all nodes, the first one
 // first.
 func (c *Cluster) MultiHost() string {
-	var hosts []string
-	for _, n := range c.Nodes {
-		hosts = append(hosts, n.Host.IP)
-	}
+	ports := strings.Repeat(fmt.Sprintf(",%d", postgresPort), len(c.Nodes))
 	return fmt.Sprintf("host=%s port=%s user=%s dbname=%s sslmode=disable target_session_attrs=read-write connect_timeout=1",
-		strings.Join(hosts, ","), strings.TrimSuffix(strings.Repeat(strconv.Itoa(postgresPort)+",", len(hosts)), ","), User, Database)
+		strings.Join(c.each("%[2]s"), ","), ports[1:], User, Database)
 }
 
 // Proxied is a DSN for both drivers that goes through HAProxy.
 func Proxied() string {
-	return fmt.Sprintf("host=127.0.0.1 port=%d user=%s dbname=%s sslmode=disable connect_timeout=2", ProxyPort, User, Database)
+	return fmt.Sprintf("host=127.0.0.1 port=%d user=%s dbname=%s sslmode=disable connect_timeout=2", proxyPort, User, Database)
 }
 
-// poll is fleet.Poll, and not as often.
-func poll(ctx context.Context, d time.Duration, what string, done func(context.Context) bool) error {
-	return fleet.Poll(ctx, d, what, func(ctx context.Context) (bool, error) {
-		if done(ctx) {
-			return true, nil
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
-		return false, nil
-	})
+// query runs a statement on n, as a superuser, for at most two seconds. If to is
+// not nil, query scans its row.
+func (c *Cluster) query(ctx context.Context, n *Node, database, statement string, to any) error {
+	db, err := c.Open(n, "postgres", database)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if to == nil {
+		_, err = db.ExecContext(ctx, statement)
+	} else {
+		err = db.QueryRowContext(ctx, statement).Scan(to)
+	}
+	return errors.Join(err, db.Close())
+}
+
+// Exec runs statements on n, as a superuser.
+func (c *Cluster) Exec(ctx context.Context, n *Node, database string, statements ...string) (err error) {
+	for _, s := range statements {
+		err = errors.Join(err, c.query(ctx, n, database, s, nil))
+	}
+	return err
+}
+
+// Holds reports whether a query with one boolean is true on n.
+func (c *Cluster) Holds(ctx context.Context, n *Node, database, query string) (holds bool, err error) {
+	err = c.query(ctx, n, database, query, &holds)
+	return holds, err
 }
 
 // Version returns the versions of the servers.
-func (c *Cluster) Version(ctx context.Context, n *Node) (string, error) {
-	db, err := c.Open(n, "postgres")
-	if err != nil {
-		return "", err
-	}
-	var version string
-	err = errors.Join(db.QueryRowContext(ctx, "SELECT split_part(current_setting('server_version'), ' ', 1)").Scan(&version), db.Close())
+func (c *Cluster) Version(ctx context.Context, n *Node) (version string, err error) {
+	err = c.query(ctx, n, "postgres", "SELECT split_part(current_setting('server_version'), ' ', 1)", &version)
 	patroni, err2 := exec.Command("patroni", "--version").Output()
 	return "PostgreSQL " + version + ", " + strings.TrimSpace(string(patroni)), errors.Join(err, err2)
 }

@@ -15,10 +15,7 @@ import (
 )
 
 // A Host is one by its name, which is also that of its plug in the switch.
-type Host struct {
-	Name string
-	IP   string
-}
+type Host struct{ Name, IP string }
 
 // The switches.
 const (
@@ -26,68 +23,56 @@ const (
 	side = "sideswitch"
 )
 
-const subnet = "10.77.0."
-
-// self is the address of this process.
+// self is the number of this process' own card.
 const self = 254
 
-// A Network is for one goroutine.
-type Network struct {
-	Hosts []Host
-}
+func address(i int) string { return fmt.Sprintf("10.77.0.%d", i) }
+func card(i int) string    { return fmt.Sprintf("02:00:00:00:00:%02x", i) }
 
-// New makes a network of hosts with these names.
-func New(names ...string) (*Network, error) {
-	n := &Network{}
+// New makes a network of hosts with these names. Every host knows the card of
+// every other one in advance: a host that is cut off meets silence, and no error
+// because an address is not found.
+func New(names ...string) (hosts []Host, err error) {
+	commands := []string{
+		"link set lo up",
+		"link add " + main + " type bridge", "link add " + side + " type bridge",
+		"link set " + main + " address " + card(self) + " up", "link set " + side + " up",
+		"address add " + address(self) + "/24 dev " + main,
+	}
+	know := func(host, dev string, i int) {
+		commands = append(commands, fmt.Sprintf("%sneighbour add %s lladdr %s dev %s nud permanent", host, address(i), card(i), dev))
+	}
 	for i, name := range names {
-		n.Hosts = append(n.Hosts, Host{Name: name, IP: fmt.Sprint(subnet, i+1)})
-	}
-	return n, ip(n.setUp())
-}
-
-// setUp returns the commands that make the network. Every host knows the card
-// of every other one in advance: a host that is cut off meets silence, and no
-// error because an address is not found.
-func (n *Network) setUp() (commands []string) {
-	add := func(format string, args ...any) { commands = append(commands, fmt.Sprintf(format, args...)) }
-	add("link set lo up")
-	for _, bridge := range []string{main, side} {
-		add("link add %s type bridge", bridge)
-		add("link set %s up", bridge)
-	}
-	add("link set %s address %s", main, card(self))
-	add("address add %s%d/24 dev %s", subnet, self, main)
-	for i, h := range n.Hosts {
-		add("netns add %s", h.Name)
-		add("link add %s type veth peer name eth0 netns %s", h.Name, h.Name)
-		add("link set %s master %s up", h.Name, main)
-		add("-n %s link set lo up", h.Name)
-		add("-n %s link set eth0 address %s up", h.Name, card(i+1))
-		add("-n %s address add %s/24 dev eth0", h.Name, h.IP)
-		add("neighbour add %s lladdr %s dev %s nud permanent", h.IP, card(i+1), main)
-		add("-n %s neighbour add %s%d lladdr %s dev eth0 nud permanent", h.Name, subnet, self, card(self))
-		for j, other := range n.Hosts {
-			if j != i {
-				add("-n %s neighbour add %s lladdr %s dev eth0 nud permanent", h.Name, other.IP, card(j+1))
+		i++
+		hosts = append(hosts, Host{Name: name, IP: address(i)})
+		commands = append(commands,
+			"netns add "+name,
+			"link add "+name+" type veth peer name eth0 netns "+name,
+			"link set "+name+" master "+main+" up",
+			"-n "+name+" link set lo up",
+			"-n "+name+" link set eth0 address "+card(i)+" up",
+			"-n "+name+" address add "+address(i)+"/24 dev eth0")
+		know("", main, i)
+		know("-n "+name+" ", "eth0", self)
+		for other := range names {
+			if other+1 != i {
+				know("-n "+name+" ", "eth0", other+1)
 			}
 		}
 	}
-	return commands
+	return hosts, ip(commands)
 }
 
-// card is the hardware address of the i-th host.
-func card(i int) string { return fmt.Sprintf("02:00:00:00:00:%02x", i) }
-
 // Cut unplugs h. Its card does not notice.
-func (n *Network) Cut(h Host) error { return ip([]string{"link set " + h.Name + " nomaster"}) }
+func Cut(h Host) error { return ip([]string{"link set " + h.Name + " nomaster"}) }
 
 // Aside plugs hosts into the second switch.
-func (n *Network) Aside(hosts ...Host) error { return n.plug(side, hosts) }
+func Aside(hosts ...Host) error { return plug(side, hosts) }
 
 // Mend plugs hosts into the switch again.
-func (n *Network) Mend(hosts ...Host) error { return n.plug(main, hosts) }
+func Mend(hosts ...Host) error { return plug(main, hosts) }
 
-func (n *Network) plug(bridge string, hosts []Host) error {
+func plug(bridge string, hosts []Host) error {
 	var commands []string
 	for _, h := range hosts {
 		commands = append(commands, "link set "+h.Name+" master "+bridge)
@@ -106,12 +91,12 @@ func ip(commands []string) error {
 	return nil
 }
 
-func path(host string) string { return "/run/netns/" + host }
+func path(host string) string { return "--net=/run/netns/" + host }
 
 // Command returns a command that runs a program on h, under an account if it is
 // not nil. The process keeps its number when it becomes the program.
 func (h Host) Command(account *syscall.Credential, program string, args ...string) *exec.Cmd {
-	all := []string{"--net=" + path(h.Name)}
+	all := []string{path(h.Name)}
 	if account != nil {
 		all = append(all, fmt.Sprintf("--setgid=%d", account.Gid), fmt.Sprintf("--setuid=%d", account.Uid))
 	}
@@ -131,16 +116,11 @@ func Enter() {
 		return
 	}
 	err := os.Unsetenv(hostVariable)
-	var nsenter, program string
-	if err == nil {
-		nsenter, err = exec.LookPath("nsenter")
+	nsenter, err2 := exec.LookPath("nsenter")
+	program, err3 := os.Executable()
+	if err == nil && err2 == nil && err3 == nil {
+		err = syscall.Exec(nsenter, append([]string{"nsenter", path(host), "--", program}, os.Args[1:]...), os.Environ())
 	}
-	if err == nil {
-		program, err = os.Executable()
-	}
-	if err == nil {
-		err = syscall.Exec(nsenter, append([]string{"nsenter", "--net=" + path(host), "--", program}, os.Args[1:]...), os.Environ())
-	}
-	fmt.Fprintln(os.Stderr, "network:", err)
+	fmt.Fprintln(os.Stderr, "network:", err, err2, err3)
 	os.Exit(1)
 }

@@ -4,16 +4,13 @@ package round
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
-	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
@@ -21,21 +18,22 @@ import (
 )
 
 // finish ends the processes, checks that they leave nothing behind on any node,
-// and reads what was written. The error says what kept it from looking.
-func (r *run) finish(ctx context.Context) error {
-	r.alive()
-	if r.result.Stuck() { // there may be no cluster to look at
-		return nil
+// and reads what was written: rows is nil if it could not. The error says why.
+func (r *run) finish(ctx context.Context) (rows []check.Stored, err error) {
+	for _, w := range r.workers {
+		select {
+		case <-w.Ended():
+			r.violated("process %d has ended", w.Config.Process)
+		default:
+		}
 	}
-	leader, err := r.leader(ctx)
+	if r.result.Stuck != "" { // there may be no cluster to look at
+		return nil, nil
+	}
+	leader, err := r.cluster.Leader(ctx, limit)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	db, err := r.cluster.Open(leader, cluster.Database)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
 	for _, w := range r.workers {
 		if err := w.Rest(); err != nil {
 			r.violated("process %d does not hear that its callers are to end: %v", w.Config.Process, err)
@@ -47,7 +45,9 @@ func (r *run) finish(ctx context.Context) error {
 			return s.Rested && s.Holding == 0, nil
 		}))
 	}
-	err = errors.Join(err, r.expect(ctx, "no lock to be left in pg_locks", none(db, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'")))
+	err = errors.Join(err, r.expect(ctx, "no lock to be left in pg_locks", func(ctx context.Context) (bool, error) {
+		return r.cluster.Holds(ctx, leader, cluster.Database, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'")
+	}))
 	for _, w := range r.workers {
 		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 		report, err := w.Drain(limited)
@@ -60,182 +60,111 @@ func (r *run) finish(ctx context.Context) error {
 		}
 	}
 	for _, n := range r.cluster.Nodes {
-		err = errors.Join(err, r.noSessions(ctx, n))
+		err = errors.Join(err, r.expect(ctx, "no session to be left on "+n.Host.Name, func(ctx context.Context) (bool, error) {
+			return r.cluster.Holds(ctx, n, "postgres", "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = '"+cluster.User+"'")
+		}))
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if r.result.writes, err = worker.Stored(ctx, db); err != nil {
-		return err
-	}
-	r.result.marks, err = marks(ctx, db)
-	return err
-}
-
-// alive notes a violation for each process that has ended by itself.
-func (r *run) alive() {
-	for _, w := range r.workers {
-		select {
-		case <-w.Ended():
-			r.violated("process %d has ended", w.Config.Process)
-		default:
-		}
-	}
-}
-
-// noSessions expects that no client has a session on n.
-func (r *run) noSessions(ctx context.Context, n *cluster.Node) error {
-	db, err := r.cluster.Open(n, "postgres")
+	db, err := r.cluster.Open(leader, "postgres", cluster.Database)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	query := "SELECT count(*) = 0 FROM pg_stat_activity WHERE usename = '" + cluster.User + "'"
-	return errors.Join(r.expect(ctx, "no session to be left on "+n.Host.Name, none(db, query)), db.Close())
+	defer db.Close()
+	rows, err = worker.Stored(ctx, db)
+	return append([]check.Stored{}, rows...), err
 }
 
-// none asks db for a truth.
-func none(db *sql.DB, query string) func(context.Context) (bool, error) {
-	return func(ctx context.Context) (none bool, err error) {
-		return none, db.QueryRowContext(ctx, query).Scan(&none)
-	}
-}
-
-// expect notes a violation if a condition does not come soon.
+// expect notes a violation if a condition does not come soon. If the last look
+// failed, it returns that error instead.
 func (r *run) expect(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
-	return r.expectIn(ctx, 10*time.Second+r.Lease, what, done)
-}
-
-// expectIn notes a violation if a condition does not come within d. If the last
-// look failed, or none ended, it returns an error instead.
-func (r *run) expectIn(ctx context.Context, d time.Duration, what string, done func(context.Context) (bool, error)) error {
-	var failed error
-	looked := false
-	err := fleet.Poll(ctx, d, what, func(ctx context.Context) (bool, error) {
+	failed := errors.New("no look has ended")
+	err := cluster.Poll(ctx, 10*time.Second+r.Lease, what, func(ctx context.Context) (bool, error) {
 		ok, err := done(ctx)
 		if ctx.Err() == nil { // a look that the end of the time cut short says nothing
-			failed, looked = err, true
+			failed = err
 		}
 		return ok && err == nil, nil
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case failed != nil || !looked || !errors.Is(err, fleet.ErrTimeout):
+	}
+	if failed != nil || !errors.Is(err, cluster.ErrTimeout) {
 		return errors.Join(err, failed)
 	}
 	r.violated("%v", err)
 	return nil
 }
 
-func (r *run) violated(format string, args ...any) {
-	r.result.Violations = append(r.result.Violations, fmt.Sprintf(format, args...))
-}
-
-// maxBlind is how long the observer may see nothing. What happens in that time
-// cannot be judged.
-const maxBlind = 3 * time.Second
-
-// check checks what the processes have written down.
-func (r *run) check() error {
+// check checks what the processes have written down, and what the last primary
+// has stored.
+func (r *run) check(rows []check.Stored, e *evidence) {
 	events, err := r.read()
 	if err != nil {
-		return err
+		r.violated("%v", err)
 	}
-	events = append(events, r.events...)
 	all := r.result.Outcomes
 	measure(all, events)
-	w := windowsOf(r.seen, r.starved...)
-	w.isolated, w.lease = r.isolated, history.Moment(r.Lease)
-	looked := !r.result.Stuck()
-	if r.result.Blind = time.Duration(w.blind()); r.result.Blind > maxBlind {
-		r.stick(fmt.Errorf("the observer saw nothing for %v", r.result.Blind))
-	}
-	options := []check.Option{check.WithExcuse(w.excuse)}
-	if looked {
+	options := []check.Option{check.WithExcuse(e.excuse)}
+	if r.result.Stuck == "" {
 		options = append(options, check.WithComplete())
 	}
 	report := check.Sweep(events, options...)
-	overlaps(all, report, w)
-	r.result.Operations, r.result.Contended, r.result.Locks = report.Operations, report.Contended, report.Locks
-	r.result.Fenced = report.Writes[history.Fenced]
-	err = report.Err()
-	if looked {
-		rows := r.result.writes
-		r.result.Stored = len(rows)
-		without, lost := missing(all, events, rows, r.Orders.Cluster.Synchronous, w)
-		if len(lost) > 0 && !r.result.Stuck() {
-			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them, first %+v", len(lost), lost[0])
+	for _, v := range report.Excused {
+		if o := at(all, v.From); o != nil {
+			o.Excused = append(o.Excused, time.Duration(v.To-v.From))
 		}
-		for _, w := range remained(all, r.oldWrites, rows, r.result.marks) {
-			r.violated("a commit of an old primary is stored, and one that the new one made before it: %+v", w)
+	}
+	for _, s := range e.split() {
+		if o := at(all, s.From); o != nil {
+			o.Two = append(o.Two, time.Duration(s.To-s.From))
+		}
+	}
+	r.result.Operations, r.result.Contended = report.Operations, report.Contended
+	r.result.Fenced, r.result.Stored = report.Writes[history.Fenced], len(rows)
+	err = report.Err()
+	if rows != nil {
+		without, lost := missing(all, events, rows, r.Synchronous, e)
+		if len(lost) > 0 && r.result.Stuck == "" {
+			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them, first %+v", len(lost), lost[0])
 		}
 		err = errors.Join(err, check.Fenced(without, rows, false))
 	}
 	if err != nil {
 		r.violated("%v", err)
 	}
-	return r.save(all)
 }
 
-// read returns the histories of all processes.
+// read returns the histories of all processes, this one included.
 func (r *run) read() (events []history.Event, err error) {
-	files, err := filepath.Glob(filepath.Join(r.Dir, "process-*.jsonl"))
-	if err != nil {
-		return nil, err
-	}
+	files, err := filepath.Glob(filepath.Join(r.dir, "process-*.jsonl"))
 	for _, name := range files {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
+		file, e := os.Open(name)
+		if e != nil {
+			return nil, e
 		}
-		some, err := history.ReadAll(file)
-		if err = errors.Join(err, file.Close()); err != nil {
-			return nil, err
-		}
-		events = append(events, some...)
+		some, e := history.ReadAll(file)
+		events, err = append(events, some...), errors.Join(err, e, file.Close())
 	}
-	return events, nil
+	return append(events, r.events...), err
 }
 
-// save adds the faults to the histories, the writes that are stored, and the
-// servers' logs.
-func (r *run) save(all []Outcome) error {
-	for name, what := range map[string]any{"stored.json": r.result.writes, "marks.json": r.result.marks, "primaries.json": r.seen, "isolated.json": r.isolated, "starved.json": r.starved, "minority.json": r.events, "old-writes.json": r.oldWrites} {
-		text, err := json.Marshal(what)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(r.Dir, name), text, 0o600)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if err := copyLogs(filepath.Join(r.Dir, "logs"), sandbox.Dir); err != nil {
-		return err
-	}
-	file, err := os.Create(filepath.Join(r.Dir, "faults.jsonl"))
+// keep copies the histories and the servers' logs out of the sandbox, together
+// with what was seen.
+func (r *run) keep(rows []check.Stored, e *evidence) error {
+	dir, err := os.MkdirTemp("", "latchkey-failovers-")
 	if err != nil {
 		return err
 	}
-	out := json.NewEncoder(file)
-	for _, o := range all {
-		err = errors.Join(err, out.Encode(history.Event{Fault: &history.Fault{Row: o.Row, Name: kindOf(o.Row).Name, Begin: o.Begin, End: o.End}}))
-	}
-	return errors.Join(err, file.Close())
-}
-
-// copyLogs copies the log of each server of each host below from, as
-// to/host-server.log.
-func copyLogs(to, from string) error {
-	logs, err := filepath.Glob(filepath.Join(from, "*", "*.log"))
-	if err == nil {
-		err = os.MkdirAll(to, 0o700)
-	}
+	r.result.Kept = dir
+	err = os.CopyFS(filepath.Join(dir, "histories"), os.DirFS(r.dir))
+	logs, e2 := filepath.Glob(filepath.Join(sandbox.Dir, "*", "*.log"))
 	for _, name := range logs {
 		text, e := os.ReadFile(name)
-		if e == nil {
-			e = os.WriteFile(filepath.Join(to, filepath.Base(filepath.Dir(name))+"-"+filepath.Base(name)), text, 0o600)
-		}
-		err = errors.Join(err, e)
+		to := filepath.Join(dir, filepath.Base(filepath.Dir(name))+"-"+filepath.Base(name))
+		err = errors.Join(err, e, os.WriteFile(to, text, 0o600))
 	}
-	return err
+	text, e3 := json.MarshalIndent(map[string]any{"result": r.result, "evidence": e, "rows": rows, "events": r.events}, "", " ")
+	return errors.Join(err, e2, e3, os.WriteFile(filepath.Join(dir, "seen.json"), text, 0o600))
 }

@@ -5,12 +5,10 @@ package round
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"syscall"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
@@ -26,231 +24,107 @@ type Kind struct {
 	// synchronous.
 	Loses bool
 
-	// inject makes the fault and mends it.
-	inject func(ctx context.Context, r *run, o *Outcome) error
+	fails bool // the fault is mended when another node is the primary
+	cuts  bool // some processes cannot reach the leader
+	old   bool // the old primary lives on, and meets a holder of its own
+
+	// harm makes the fault, on a leader. The function that it returns mends it; nil
+	// if that is not needed.
+	harm func(ctx context.Context, r *run, leader *cluster.Node) (mend func() error, err error)
 }
 
 // Kinds are all of them.
 var Kinds = []Kind{
-	{Number: 1, Name: "switchover", inject: switchover},
-	{Number: 2, Name: "leader's PostgreSQL and Patroni killed", Loses: true, inject: killNode},
-	{Number: 3, Name: "leader's postmaster killed", inject: killPostmaster},
-	{Number: 4, Name: "leader's node cut off", Loses: true, inject: cutOff},
-	{Number: 5, Name: "leader cut off, together with some clients", Loses: true, inject: partition},
-	{Number: 6, Name: "etcd's leader killed", inject: killEtcd},
-	{Number: 7, Name: "etcd without a quorum", inject: killQuorum},
-	{Number: 8, Name: "leader's Patroni frozen longer than the ttl", Loses: true, inject: freezePatroni},
+	{Number: 1, Name: "switchover", harm: switchover},
+	{Number: 2, Name: "leader's PostgreSQL and Patroni killed", Loses: true, fails: true, harm: killNode},
+	{Number: 4, Name: "leader's node cut off", Loses: true, fails: true, cuts: true, old: true, harm: cutOff},
+	{Number: 5, Name: "leader cut off, together with some clients", Loses: true, fails: true, cuts: true, old: true, harm: partition},
+	{Number: 8, Name: "leader's Patroni frozen longer than the ttl", Loses: true, fails: true, old: true, harm: freezePatroni},
 }
 
-// kindOf returns the kind with a number.
+// kindOf returns the kind with a number, which exists.
 func kindOf(number int) Kind {
-	for _, k := range Kinds {
-		if k.Number == number {
-			return k
-		}
-	}
-	return Kind{Number: number, inject: func(context.Context, *run, *Outcome) error {
-		return fmt.Errorf("there is no kind %d", number)
-	}}
+	return Kinds[slices.IndexFunc(Kinds, func(k Kind) bool { return k.Number == number })]
 }
 
-// leader returns the primary.
-func (r *run) leader(ctx context.Context) (*cluster.Node, error) {
-	return r.cluster.Leader(ctx, r.limit())
-}
-
-// other returns a random node that is not n.
-func (r *run) other(n *cluster.Node) *cluster.Node {
-	for {
-		if o := r.cluster.Nodes[r.rand.IntN(len(r.cluster.Nodes))]; o != n {
-			return o
-		}
-	}
-}
-
-func (o *Outcome) begin()  { o.Begin = history.Now() }
-func (o *Outcome) mended() { o.End = history.Now() }
-
-// succeeded waits until another node than old is the primary, and up to a second
-// more. The holder m on old's side, if there is one, goes on to write then.
-func (r *run) succeeded(ctx context.Context, old *cluster.Node, m *minority) error {
-	leader, err := r.cluster.Leader(ctx, r.limit(), old)
+// inject makes the fault and mends it.
+func (k Kind) inject(ctx context.Context, r *run, o *Outcome) error {
+	leader, err := r.cluster.Leader(ctx, limit)
 	if err != nil {
 		return err
 	}
-	if m != nil {
-		if err := m.goOn(ctx, leader); err != nil {
-			return fmt.Errorf("a holder on the old primary: %w", err)
+	var h *oldHolder
+	if k.old {
+		pool, err := r.cluster.OpenHere(leader)
+		if err != nil {
+			return err
 		}
+		if h, err = r.holdIn(ctx, pool); err != nil {
+			return err
+		}
+		defer h.end()
 	}
-	return worker.Pause(ctx, r.upTo(time.Second))
-}
-
-func switchover(ctx context.Context, r *run, o *Outcome) error {
-	from, err := r.leader(ctx)
-	if err != nil {
-		return err
+	o.Begin = history.Now()
+	mend, err := k.harm(ctx, r, leader)
+	if err == nil && k.fails {
+		err = r.succeeded(ctx, leader, h, o)
 	}
-	o.begin()
-	err = r.cluster.Switchover(ctx, from, r.other(from))
-	o.mended()
+	if mend != nil {
+		err = errors.Join(err, mend())
+	}
 	return err
 }
 
-func killNode(ctx context.Context, r *run, o *Outcome) error {
-	n, err := r.leader(ctx)
+// succeeded waits until another node than old is the primary, and a process
+// works on it. The holder h on old's side, if there is one, goes on to write
+// then. A second more lets locks of the two nodes overlap. A minute without a grant
+// is left to the checks that follow.
+func (r *run) succeeded(ctx context.Context, old *cluster.Node, h *oldHolder, o *Outcome) error {
+	leader, err := r.cluster.Leader(ctx, limit, old)
 	if err != nil {
 		return err
 	}
-	o.begin()
-	if err := errors.Join(r.cluster.KillPatroni(n), r.cluster.KillPostgres(n)); err != nil {
-		return err
+	if h != nil {
+		db, err := r.cluster.Open(leader, cluster.User, cluster.Database)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(h.goOn(ctx, db, o), db.Close()); err != nil {
+			return err
+		}
 	}
-	if err := r.succeeded(ctx, n, nil); err != nil {
-		return err
-	}
-	err = r.cluster.StartPatroni(n)
-	o.mended()
-	return err
-}
-
-func killPostmaster(ctx context.Context, r *run, o *Outcome) error {
-	n, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
-	o.begin()
-	err = r.cluster.KillPostmaster(n)
-	o.mended()
-	return err
-}
-
-// working waits until a process works on the new primary, and up to a second
-// more, so that locks of the old one can overlap its locks. A minute without a
-// grant is left to the checks that follow.
-func (r *run) working(ctx context.Context) error {
 	since := history.Now()
-	err := fleet.Poll(ctx, time.Minute, "a process to work on the new primary", func(context.Context) (bool, error) {
+	err = cluster.Poll(ctx, time.Minute, "a process to work on the new primary", func(context.Context) (bool, error) {
 		return slices.ContainsFunc(r.workers, func(w *worker.Process) bool { return w.Status().LastOK > since }), nil
 	})
-	if err != nil && !errors.Is(err, fleet.ErrTimeout) {
+	if err != nil && !errors.Is(err, cluster.ErrTimeout) {
 		return err
 	}
 	return worker.Pause(ctx, r.upTo(time.Second))
 }
 
-func cutOff(ctx context.Context, r *run, o *Outcome) error {
-	n, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
-	m, err := r.holdOn(ctx, n, o)
-	if err != nil {
-		return err
-	}
-	defer m.end()
-	o.begin()
-	if err := r.network.Cut(n.Host); err != nil {
-		return err
-	}
-	isolated := r.isolate(n)
-	err = errors.Join(r.succeeded(ctx, n, m), r.working(ctx))
-	isolated()
-	err = errors.Join(err, r.network.Mend(n.Host))
-	o.mended()
-	return err
+func switchover(ctx context.Context, r *run, leader *cluster.Node) (func() error, error) {
+	to := slices.DeleteFunc(slices.Clone(r.cluster.Nodes), func(n *cluster.Node) bool { return n == leader })
+	return nil, r.cluster.Switchover(ctx, leader, to[r.rand.IntN(len(to))])
 }
 
-// isolate notes that from now on only processes on the given hosts reach n. The
-// function that it returns notes the end of that.
-func (r *run) isolate(n *cluster.Node, side ...network.Host) (end func()) {
-	i := isolation{Node: n.Host.Name, span: span{From: history.Now()}}
-	for index := range 2 * len(r.clients) {
-		if !slices.Contains(side, r.hostOf(index)) {
-			i.Processes = append(i.Processes, index+1)
-		}
-	}
-	return func() {
-		i.To = history.Now()
-		r.isolated = append(r.isolated, i)
-	}
+func killNode(_ context.Context, r *run, leader *cluster.Node) (func() error, error) {
+	err := r.cluster.Kill(leader)
+	return func() error { return r.cluster.StartPatroni(leader) }, err
+}
+
+func cutOff(_ context.Context, _ *run, leader *cluster.Node) (func() error, error) {
+	return func() error { return network.Mend(leader.Host) }, network.Cut(leader.Host)
 }
 
 // partition leaves the clients of one host on the leader's side.
-func partition(ctx context.Context, r *run, o *Outcome) error {
-	n, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
+func partition(_ context.Context, r *run, leader *cluster.Node) (func() error, error) {
 	client := r.clients[r.rand.IntN(len(r.clients))]
-	m, err := r.holdOn(ctx, n, o)
-	if err != nil {
-		return err
-	}
-	defer m.end()
-	o.begin()
-	if err := r.network.Aside(n.Host, client); err != nil {
-		return err
-	}
-	isolated := r.isolate(n, client)
-	err = r.succeeded(ctx, n, m)
-	isolated()
-	err = errors.Join(err, r.network.Mend(n.Host, client))
-	o.mended()
-	return err
-}
-
-func killEtcd(ctx context.Context, r *run, o *Outcome) error {
-	n, err := r.cluster.EtcdLeader(ctx)
-	if err != nil {
-		return err
-	}
-	o.begin()
-	if err := r.cluster.KillEtcd(n); err != nil {
-		return err
-	}
-	err = errors.Join(worker.Pause(ctx, r.upTo(3*time.Second)), r.cluster.StartEtcd(n))
-	o.mended()
-	return err
-}
-
-// killQuorum kills two of three until the leader has stepped down.
-func killQuorum(ctx context.Context, r *run, o *Outcome) error {
-	n, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
-	killed := r.rand.Perm(len(r.cluster.Nodes))[1:]
-	o.begin()
-	for _, i := range killed {
-		err = errors.Join(err, r.cluster.KillEtcd(r.cluster.Nodes[i]))
-	}
-	if err == nil {
-		err = errors.Join(r.cluster.Demoted(ctx, r.limit(), n), worker.Pause(ctx, r.upTo(time.Second)))
-	}
-	for _, i := range killed {
-		err = errors.Join(err, r.cluster.StartEtcd(r.cluster.Nodes[i]))
-	}
-	o.mended()
-	return err
+	return func() error { return network.Mend(leader.Host, client) }, network.Aside(leader.Host, client)
 }
 
 // freezePatroni makes two primaries: a frozen Patroni does not step down.
-func freezePatroni(ctx context.Context, r *run, o *Outcome) error {
-	n, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
-	m, err := r.holdOn(ctx, n, o)
-	if err != nil {
-		return err
-	}
-	defer m.end()
-	o.begin()
-	if err := r.cluster.SignalPatroni(n, syscall.SIGSTOP); err != nil {
-		return err
-	}
-	err = errors.Join(r.succeeded(ctx, n, m), r.cluster.SignalPatroni(n, syscall.SIGCONT))
-	o.mended()
-	return err
+func freezePatroni(_ context.Context, r *run, leader *cluster.Node) (func() error, error) {
+	err := r.cluster.SignalPatroni(leader, syscall.SIGSTOP)
+	return func() error { return r.cluster.SignalPatroni(leader, syscall.SIGCONT) }, err
 }

@@ -9,15 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
@@ -29,98 +26,88 @@ import (
 
 // Orders say what a round does.
 type Orders struct {
-	Index   int
-	Seed    uint64
-	Rows    []int  // the faults, in order, by the numbers of their kinds
-	Dir     string // for the histories; it exists
-	Result  string // file for the Result
-	Lease   time.Duration
-	Cluster cluster.Settings
-	Callers int // in each process
-	Keys    int
+	Index       int
+	Seed        uint64
+	Rows        []int // the faults, in order, by the numbers of their kinds
+	Lease       time.Duration
+	Synchronous bool // Patroni's synchronous_mode
 }
 
 // limit is how long the cluster may take to be whole again, and a process to
 // serve. A fault that takes longer is stuck, and ends the round.
-func (o *Orders) limit() time.Duration { return 60*time.Second + 4*o.Cluster.TTL }
+const limit = 60*time.Second + 4*cluster.TTL
 
 // Limit bounds a whole round.
 func (o *Orders) Limit() time.Duration {
-	return 5*time.Minute + time.Duration(len(o.Rows))*2*o.limit()
+	return 5*time.Minute + time.Duration(len(o.Rows))*2*limit
 }
 
-// The hosts. The clients of the first go through HAProxy, which runs on
-// the same host. Those of the second have a DSN with all nodes.
-var (
-	nodeNames   = []string{"node1", "node2", "node3"}
-	clientNames = []string{"proxied", "direct"}
-)
-
-// Several clusters share the processors, and a fault takes much longer on a
-// machine without time left. So callers rest longer between two calls than
-// elsewhere, and look less often at the locks that they hold.
+// What the processes do. A fault takes much longer on a machine without time
+// left. So callers rest longer between two calls than elsewhere, and look less
+// often at the locks that they hold.
 const (
-	Pause = 100 * time.Millisecond // the longest between two calls
-	Look  = 10 * time.Millisecond
+	processes = 4
+	callers   = 4 // in each
+	keys      = 12
+	pause     = 100 * time.Millisecond // the longest between two calls
+	look      = 10 * time.Millisecond
 )
 
 // A run is a round under way.
 type run struct {
 	Orders
-	rand      *rand.Rand
-	network   *network.Network
-	cluster   *cluster.Cluster
-	clients   []network.Host
-	workers   []*worker.Process
-	out       io.Writer
-	began     time.Time
-	result    *Result
-	seen      []cluster.Writable
-	starved   []span
-	isolated  []isolation
-	events    []history.Event // of this process's own writes
-	oldWrites []oldWrite
-	numbers   int64
+	dir     string // of the histories
+	rand    *rand.Rand
+	cluster *cluster.Cluster
+	clients []network.Host // the processes of the first go through HAProxy on it, those of the second know all nodes
+	workers []*worker.Process
+	began   time.Time
+	result  *Result
+	events  []history.Event // of this process's own writes
+	numbers int64
 }
 
-// Run carries out a round, in a sandbox, and writes its Result. The error says
+// Run carries out a round, in a sandbox, and prints its Result. The error says
 // what kept the round from being carried out; what was violated is in the
 // Result.
 func Run(o Orders) error {
 	ctx, cancel := context.WithTimeout(context.Background(), o.Limit())
 	defer cancel()
-	r := &run{Orders: o, rand: rand.New(rand.NewPCG(o.Seed, uint64(o.Index))), out: os.Stderr, began: time.Now()}
-	r.result = &Result{Index: o.Index}
-	err := r.setUp(ctx)
-	if err == nil {
-		r.say("the cluster is up, and %d processes serve", len(r.workers))
-		watching, stop := context.WithCancel(ctx)
-		primaries, done := r.cluster.Watch(watching)
-		overslept := starved(watching)
-		r.inject(ctx)
-		r.stick(r.finish(ctx))
-		r.stick(r.kill())
-		stop() // what a process did is seen to its end
-		<-done
-		r.seen, r.starved = primaries.Seen(), <-overslept
+	r := &run{
+		Orders: o, dir: filepath.Join(sandbox.Dir, "histories"), result: &Result{},
+		rand: rand.New(rand.NewPCG(o.Seed, uint64(o.Index))), began: time.Now(),
 	}
-	if err != nil { // there is nothing to check
+	if err := r.setUp(ctx); err != nil { // there is nothing to check
 		return fmt.Errorf("round %d: %w", o.Index, errors.Join(err, r.kill()))
 	}
-	if err := r.check(); err != nil {
-		r.violated("the checks ended early: %v", err)
+	r.say("the cluster is up, and %d processes serve", len(r.workers))
+	watching, stop := context.WithCancel(ctx)
+	seen, overslept := r.cluster.Watch(watching), starved(watching)
+	r.inject(ctx)
+	rows, err := r.finish(ctx)
+	r.stick(errors.Join(err, r.kill()))
+	stop() // what a process did is seen to its end
+	l := <-seen
+	if l.Blind > maxBlind {
+		r.stick(fmt.Errorf("the observer saw nothing for %v", l.Blind))
 	}
-	r.result.Took = time.Since(r.began)
-	text, err := json.Marshal(r.result)
-	if err != nil {
-		return err
+	e := &evidence{Servers: l.All, Starved: <-overslept, Faults: r.result.Outcomes, Lease: history.Moment(o.Lease)}
+	r.check(rows, e)
+	if len(r.result.Violations) > 0 || r.result.Stuck != "" {
+		if err := r.keep(rows, e); err != nil {
+			return err
+		}
 	}
-	return errors.Join(os.WriteFile(o.Result+".new", text, 0o600), os.Rename(o.Result+".new", o.Result))
+	return json.NewEncoder(os.Stdout).Encode(r.result)
 }
+
+// maxBlind is how long the observer may see nothing. What happens in that time
+// cannot be judged.
+const maxBlind = 3 * time.Second
 
 // say prints a line of progress.
 func (r *run) say(format string, args ...any) {
-	fmt.Fprintf(r.out, "round %-3d %7s  %s\n", r.Index, time.Since(r.began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
+	fmt.Fprintf(os.Stderr, "round %-3d %7s  %s\n", r.Index, time.Since(r.began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 }
 
 // kill ends the processes that are still alive.
@@ -133,26 +120,29 @@ func (r *run) kill() (err error) {
 
 // stick notes an error that kept the round from its regular end.
 func (r *run) stick(err error) {
-	if n := len(r.result.Outcomes); err != nil && n > 0 && !r.result.Stuck() {
-		r.result.Outcomes[n-1].Stuck = "the end of the round: " + err.Error()
+	if err != nil && r.result.Stuck == "" {
+		r.result.Stuck = err.Error()
 	}
 }
 
 // setUp makes the network, the cluster, its database and the processes.
 func (r *run) setUp(ctx context.Context) (err error) {
-	if r.network, err = network.New(append(append([]string(nil), nodeNames...), clientNames...)...); err != nil {
+	if err := os.Mkdir(r.dir, 0o700); err != nil {
 		return err
 	}
-	nodes := r.network.Hosts[:len(nodeNames)]
-	r.clients = r.network.Hosts[len(nodeNames):]
-	if r.cluster, err = cluster.Start(ctx, sandbox.Dir, r.Cluster, nodes, r.clients[0]); err != nil {
+	hosts, err := network.New("node1", "node2", "node3", "proxied", "direct")
+	if err != nil {
+		return err
+	}
+	r.clients = hosts[3:]
+	if r.cluster, err = cluster.Start(ctx, sandbox.Dir, r.Synchronous, hosts[:3], r.clients[0]); err != nil {
 		return err
 	}
 	if err := r.createDatabase(ctx); err != nil {
 		return err
 	}
-	for i := range 2 * len(r.clients) {
-		if err := r.startWorker(i); err != nil {
+	for process := 1; process <= processes; process++ {
+		if err := r.startWorker(process); err != nil {
 			return err
 		}
 	}
@@ -160,80 +150,46 @@ func (r *run) setUp(ctx context.Context) (err error) {
 }
 
 // createDatabase makes the clients' role and database, with the tables of
-// fenced writes.
+// fenced writes, and waits until all nodes have it. A driver that meets a standby
+// without it does not try the next host.
 func (r *run) createDatabase(ctx context.Context) error {
 	leader, err := r.cluster.Leader(ctx, 20*time.Second)
 	if err != nil {
 		return err
 	}
-	for _, step := range []struct {
-		database   string
-		statements []string
-	}{
-		{"postgres", []string{"CREATE ROLE " + cluster.User + " LOGIN", "CREATE DATABASE " + cluster.Database}},
-		{cluster.Database, append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema, marksSchema)},
-	} {
-		db, err := r.cluster.Open(leader, step.database)
-		if err != nil {
-			return err
-		}
-		for _, statement := range step.statements {
-			if _, err = db.ExecContext(ctx, statement); err != nil {
-				break
-			}
-		}
-		if err := errors.Join(err, db.Close()); err != nil {
-			return fmt.Errorf("schema: %w", err)
-		}
-	}
+	schema := append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema)
 	version, err := r.cluster.Version(ctx, leader)
-	if err != nil {
-		return err
-	}
 	r.result.Server = fmt.Sprintf("%s, %s, %d processors", version, runtime.Version(), runtime.NumCPU())
+	err = errors.Join(err,
+		r.cluster.Exec(ctx, leader, "postgres", "CREATE ROLE "+cluster.User+" LOGIN", "CREATE DATABASE "+cluster.Database),
+		r.cluster.Exec(ctx, leader, cluster.Database, schema...))
 	for _, n := range r.cluster.Nodes {
-		if err := r.hasDatabase(ctx, n); err != nil {
-			return err
-		}
+		err = errors.Join(err, cluster.Poll(ctx, 20*time.Second, "the database to reach "+n.Host.Name, func(ctx context.Context) (bool, error) {
+			return r.cluster.Holds(ctx, n, "postgres", "SELECT count(*) = 1 FROM pg_database WHERE datname = '"+cluster.Database+"'")
+		}))
 	}
-	return nil
+	return err
 }
 
-// hasDatabase waits until n has the clients' database. A driver that meets a
-// standby without it does not try the next host.
-func (r *run) hasDatabase(ctx context.Context, n *cluster.Node) error {
-	db, err := r.cluster.Open(n, "postgres")
-	if err != nil {
-		return err
-	}
-	err = fleet.Poll(ctx, 20*time.Second, "the database to reach "+n.Host.Name, func(ctx context.Context) (there bool, err error) {
-		return there, db.QueryRowContext(ctx, "SELECT count(*) = 1 FROM pg_database WHERE datname = $1", cluster.Database).Scan(&there)
-	})
-	return errors.Join(err, db.Close())
-}
-
-// driver returns that of a process. Each client has one process of each.
+// driver returns that of a process, from 1.
 func driver(process int) string {
 	drivers := pgtest.Drivers()
 	return drivers[(process-1)%len(drivers)]
 }
 
-// hostOf returns the host of the i-th process, from 0.
-func (r *run) hostOf(i int) network.Host { return r.clients[i/2] }
+// hostOf returns the host of a process. Each has one of each driver.
+func (r *run) hostOf(process int) network.Host { return r.clients[(process-1)/2] }
 
-// startWorker starts the i-th process, from 0.
-func (r *run) startWorker(i int) error {
-	host, dsn := r.hostOf(i), r.cluster.MultiHost()
-	if slices.Contains(proxied, i+1) {
+func (r *run) startWorker(process int) error {
+	dsn := r.cluster.MultiHost()
+	if r.hostOf(process) == r.clients[0] {
 		dsn = cluster.Proxied()
 	}
-	dsn = cluster.Named(dsn, clientName(i+1))
 	w, err := worker.Start(worker.Config{
-		Process: i + 1, Driver: driver(i + 1),
-		DSN: dsn, Direct: dsn,
-		History: filepath.Join(r.Dir, fmt.Sprintf("process-%d.jsonl", i+1)),
-		Lease:   r.Lease, Callers: r.Callers, Keys: r.Keys, Pause: Pause, Look: Look, Seed: r.rand.Uint64(),
-	}, host.Env())
+		Process: process, Driver: driver(process), DSN: dsn, Direct: dsn,
+		History: filepath.Join(r.dir, fmt.Sprintf("process-%d.jsonl", process)),
+		Lease:   r.Lease, Callers: callers, Keys: keys, Pause: pause, Look: look, Seed: r.rand.Uint64(),
+	}, r.hostOf(process).Env())
 	if err == nil {
 		r.workers = append(r.workers, w)
 	}
@@ -244,8 +200,7 @@ func (r *run) startWorker(i int) error {
 // now on.
 func (r *run) serving(ctx context.Context) error {
 	since := history.Now()
-	var idle int
-	err := fleet.Poll(ctx, r.limit(), "every process to serve", func(context.Context) (bool, error) {
+	return cluster.Poll(ctx, limit, "every process to serve", func(context.Context) (bool, error) {
 		for _, w := range r.workers {
 			select {
 			case <-w.Ended():
@@ -253,45 +208,35 @@ func (r *run) serving(ctx context.Context) error {
 			default:
 			}
 			if w.Status().LastOK <= since {
-				idle = w.Config.Process
 				return false, nil
 			}
 		}
 		return true, nil
 	})
-	if errors.Is(err, fleet.ErrTimeout) {
-		return fmt.Errorf("process %d does not serve: %w", idle, err)
-	}
-	return err
 }
 
 // inject injects the faults, until one is stuck.
 func (r *run) inject(ctx context.Context) {
 	for i, row := range r.Rows {
 		kind := kindOf(row)
+		outcome := Outcome{Row: row, Begin: history.Now()}
 		err := worker.Pause(ctx, r.upTo(500*time.Millisecond))
-		lost := r.lost()
-		outcome := Outcome{Row: row}
 		if err == nil {
 			err = kind.inject(ctx, r, &outcome)
 		}
-		if outcome.End == 0 {
-			outcome.End = history.Now()
-		}
 		if err == nil {
 			before := r.cluster.Reinitialized
-			err = r.cluster.Whole(ctx, r.limit())
+			err = r.cluster.Whole(ctx, limit)
 			outcome.Reinitialized = r.cluster.Reinitialized - before
 		}
 		if err != nil {
-			outcome.Stuck = err.Error()
+			r.stick(fmt.Errorf("fault %d, of kind %d: %w", i+1, row, err))
 		} else if err = r.serving(ctx); err != nil { // there is a cluster to serve on
 			r.violated("after fault %d, of kind %d, on a whole cluster: %v", i+1, row, err)
 		}
 		outcome.Settled = history.Now()
 		r.result.Outcomes = append(r.result.Outcomes, outcome)
-		r.say("%3d of %d  %-42s %3d lost, whole again after %v", i+1, len(r.Rows), kind.Name, r.lost()-lost,
-			time.Duration(outcome.Settled-outcome.Begin).Round(10*time.Millisecond))
+		r.say("%3d of %d  %-42s  whole again after %v", i+1, len(r.Rows), kind.Name, time.Duration(outcome.Settled-outcome.Begin).Round(10*time.Millisecond))
 		if err != nil {
 			r.say("the round ends: %v", err)
 			return
@@ -299,12 +244,8 @@ func (r *run) inject(ctx context.Context) {
 	}
 }
 
-// lost is how many locks the processes have reported lost so far.
-func (r *run) lost() (n int64) {
-	for _, w := range r.workers {
-		n += w.Status().Lost
-	}
-	return n
-}
-
 func (r *run) upTo(d time.Duration) time.Duration { return time.Duration(r.rand.Int64N(int64(d))) }
+
+func (r *run) violated(format string, args ...any) {
+	r.result.Violations = append(r.result.Violations, fmt.Sprintf(format, args...))
+}

@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 // inside makes a network, and has a host in it write to the file whom it
 // reaches.
 func inside(o orders) error {
-	n, err := network.New("left", "right", "third")
+	hosts, err := network.New("left", "right", "third")
 	if err != nil {
 		return err
 	}
-	left, right, third := n.Hosts[0], n.Hosts[1], n.Hosts[2]
+	left, right, third := hosts[0], hosts[1], hosts[2]
 	var lines []string
 	look := func(what string) {
 		if o.Hang {
@@ -54,15 +54,15 @@ func inside(o orders) error {
 		}
 	}
 	look("whole")
-	if err := n.Cut(left); err != nil {
+	if err := network.Cut(left); err != nil {
 		return err
 	}
 	look("cut")
-	if err := n.Aside(left, right); err != nil {
+	if err := network.Aside(left, right); err != nil {
 		return err
 	}
 	look("aside")
-	if err := n.Mend(left, right); err != nil {
+	if err := network.Mend(left, right); err != nil {
 		return err
 	}
 	look("mended")
