@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 )
 
 // A Program is a program to start.
@@ -80,9 +81,11 @@ func (f *Fleet) MustStart(tb testing.TB, args ...string) *Instance {
 	return i
 }
 
-// Run runs the program to its end, and returns all that it prints.
+// Run runs the program to its end, and returns all that it prints. A program that
+// does not end is killed after a minute.
 func (f *Fleet) Run(args ...string) (output string, err error) {
 	c := f.Program.command(args...)
+	defer time.AfterFunc(timeout, func() { _ = c.Process.Kill() }).Stop()
 	c.Env = append(c.Env, f.Env...)
 	stdin, err := c.StdinPipe() // open until it ends
 	if err != nil {
