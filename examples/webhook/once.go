@@ -9,15 +9,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/latchkey-go/latchkey/examples/webhook/internal/demo"
 )
 
-// schema makes the tables. The ledger's event_id is not unique, so that the
-// demonstration would see an effect that happened twice. Yours may be unique.
+// schema makes the tables. The ledger's event_id is not unique, so that a test
+// would see an effect that happened twice. Yours may be unique.
 const schema = `
 CREATE TABLE IF NOT EXISTS processed_events (
 	event_id     text        PRIMARY KEY,
@@ -83,8 +80,6 @@ func (rc *receiver) once(ctx context.Context, e event) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	time.Sleep(rc.work) // stands for an effect that takes time; the demonstration kills and freezes here
-	rc.demo.At(demo.BeforeCommit)
 	// After an error the commit may have happened or not. The sender sends the
 	// event again, and the next call finds out.
 	return done, tx.Commit()
