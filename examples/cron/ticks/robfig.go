@@ -8,8 +8,7 @@ import (
 
 // Singleton returns a wrapper of robfig/cron. Of all instances that wrap a job of
 // this name, one runs it at each tick of schedule. The job must be scheduled with
-// the same schedule. A tick that another instance runs or has run is skipped; the
-// Observer of Ticks is called then.
+// the same schedule. A tick that another instance runs or has run is skipped.
 //
 // A job that is a ContextJob gets ctx, which also ends when the lock is lost. A
 // panic releases the lock and goes on to cron.Recover, which stands outside, as
@@ -24,7 +23,7 @@ func Singleton(ctx context.Context, ticks *Ticks, name string, schedule cron.Sch
 	inCommon := common(schedule)
 	return func(job cron.Job) cron.Job {
 		return cron.FuncJob(func() {
-			_ = ticks.Do(ctx, name, inCommon, func(ctx context.Context) { runJob(ctx, job) }) // the Observer has the error
+			_ = ticks.Do(ctx, name, inCommon, func(ctx context.Context) { runJob(ctx, job) }) // it is logged
 		})
 	}
 }
