@@ -11,46 +11,34 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// AdvisoryLock returns the Way that has a lock on each job. A worker reads
-// candidates, acquires the first of their locks that is free, and looks at the job
-// again under its lock.
+// A hold is a job that this process works on.
 //
-// A job in progress stays "ready" in the table, so there is nothing to clean up
-// after a dead worker. The server frees its locks, and with them its jobs:
-// milliseconds after a kill, and after the lease if the worker froze.
-//
-// AdvisoryLock panics if q or locks is nil.
-func AdvisoryLock(q *Queue, locks Locks) Way {
-	if q == nil || locks == nil {
-		panic("queue: AdvisoryLock needs a Queue and locks")
-	}
-	return &advisoryLock{q: q, locks: locks}
+// Invariant: while lock.Err() is nil no other worker has the job, and the attempt
+// number of its row is job.Attempt. A worker that takes it over increments the
+// number first.
+type hold struct {
+	job  Job
+	lock *sqllock.Lock
 }
-
-type advisoryLock struct {
-	q     *Queue
-	locks Locks
-}
-
-func (w *advisoryLock) queue() *Queue            { return w.q }
-func (w *advisoryLock) reap(ctx context.Context) {} // the server frees the jobs
-func (w *advisoryLock) close()                   {}
 
 // page is how many candidates are read at once. Their locks cost one round trip
 // together, so it may be larger than the number of workers.
 const page = 64
 
-func (w *advisoryLock) take(ctx context.Context) (*hold, error) {
+// take returns a job that is due, the first by priority and time, for this process
+// alone. It returns nil if there is none. It reads candidates, acquires the first of
+// their locks that is free, and looks at the job again under its lock.
+func (q *Queue) take(ctx context.Context) (*hold, error) {
 	var busy []string // singleton kinds that other workers have
 	for offset := 0; ; {
-		jobs, err := w.candidates(ctx, busy, offset)
+		jobs, err := q.candidates(ctx, busy, offset)
 		if err != nil || len(jobs) == 0 {
 			return nil, safe(err)
 		}
-		h, err := w.first(ctx, jobs)
+		h, err := q.first(ctx, jobs)
 		switch {
 		case errors.Is(err, sqllock.ErrHeld): // other workers have all of them: read on
-			if singles := w.singles(jobs); len(singles) > 0 {
+			if singles := q.singles(jobs); len(singles) > 0 {
 				busy, offset = append(busy, singles...), 0
 			} else {
 				offset += page
@@ -68,10 +56,10 @@ const candidates = `SELECT id, kind, priority FROM jobs
 
 // candidates returns jobs that look due, the highest priority first. Jobs of one
 // priority are shuffled: otherwise all workers would try the same ones.
-func (w *advisoryLock) candidates(ctx context.Context, busy []string, offset int) (jobs []Job, err error) {
+func (q *Queue) candidates(ctx context.Context, busy []string, offset int) (jobs []Job, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	if err := w.q.db.SelectContext(ctx, &jobs, candidates, w.q.names, literal(busy), page, offset); err != nil {
+	if err := q.db.SelectContext(ctx, &jobs, candidates, q.names, literal(busy), page, offset); err != nil {
 		return nil, err
 	}
 	rand.Shuffle(len(jobs), func(i, j int) { jobs[i], jobs[j] = jobs[j], jobs[i] })
@@ -81,57 +69,48 @@ func (w *advisoryLock) candidates(ctx context.Context, busy []string, offset int
 
 // first takes the first of jobs that is free. It returns ErrHeld if none is free,
 // and sql.ErrNoRows if the job is not due any more.
-func (w *advisoryLock) first(ctx context.Context, jobs []Job) (*hold, error) {
+func (q *Queue) first(ctx context.Context, jobs []Job) (*hold, error) {
 	keys := make([]sqllock.Key, 0, len(jobs))
 	ids := make(map[sqllock.Key]int64, len(jobs))
 	for _, job := range jobs {
-		key := w.lockKey(job)
+		key := q.key(job)
 		if _, twice := ids[key]; !twice { // jobs of a singleton kind share one
 			keys, ids[key] = append(keys, key), job.ID
 		}
 	}
-	lock, err := w.locks.TryAny(ctx, keys...)
+	lock, err := q.locks.TryAny(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}
-	job, err := w.begin(ctx, ids[lock.Key()])
+	job, err := q.begin(ctx, ids[lock.Key()])
 	if err != nil {
-		_ = lock.Unlock() // if the database does not answer, the session's end frees it
+		_ = lock.Unlock() // if the database does not respond, the session's end frees it
 		return nil, err
 	}
-	return &hold{job: job, status: "ready", lock: lock, fence: lock, giveUp: func(Outcome) { _ = lock.Unlock() }}, nil
+	return &hold{job, lock}, nil
 }
 
 // singles returns the singleton kinds among jobs. The next page leaves them out:
 // otherwise jobs that wait for their turn would fill page after page.
-func (w *advisoryLock) singles(jobs []Job) (kinds []string) {
+func (q *Queue) singles(jobs []Job) (kinds []string) {
 	for _, job := range jobs {
-		if w.q.kinds[job.Kind].Singleton && !slices.Contains(kinds, job.Kind) {
+		if q.kinds[job.Kind].Singleton && !slices.Contains(kinds, job.Kind) {
 			kinds = append(kinds, job.Kind)
 		}
 	}
 	return kinds
 }
 
-// lockKey returns the key that a job runs under: its own, or its kind's if jobs of
-// the kind run one at a time.
-func (w *advisoryLock) lockKey(job Job) sqllock.Key {
-	if w.q.kinds[job.Kind].Singleton {
-		return w.q.kindKey(job.Kind)
-	}
-	return w.q.key(job.ID)
-}
-
 // begin is the second look, under the lock. It counts the attempt. Another
 // worker may have finished the job between the first look and the lock: a free
 // lock says only that no worker has the job now. Then begin returns
 // sql.ErrNoRows.
-const begin = `UPDATE jobs SET attempt = attempt + 1, claimed_at = now()
+const begin = `UPDATE jobs SET attempt = attempt + 1
 	WHERE id = $1 AND status = 'ready' AND run_at <= now() RETURNING ` + columns
 
-func (w *advisoryLock) begin(ctx context.Context, id int64) (job Job, err error) {
+func (q *Queue) begin(ctx context.Context, id int64) (job Job, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	err = w.q.db.GetContext(ctx, &job, begin, id)
+	err = q.db.GetContext(ctx, &job, begin, id)
 	return job, err
 }
