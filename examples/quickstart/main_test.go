@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,8 +22,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
-	"github.com/latchkey-go/latchkey/ratelimit"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 func TestMain(m *testing.M) {
@@ -182,29 +178,5 @@ func TestUnknownDatabase(t *testing.T) {
 		if err == nil || !strings.Contains(out, "postgres://") || strings.Contains(out, "secret") {
 			t.Errorf("%s: it ends with %v\n%s", url, err, out)
 		}
-	}
-}
-
-// An instance without a connection for locks is not ready.
-func TestNotReady(t *testing.T) {
-	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "locks.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	session, err := sqllock.Open(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mux := http.NewServeMux()
-	page, err := observe(mux, db, session, ratelimit.OneAtATime(session, "quickstart-export"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer page.Close()
-	session.Close()
-	w := httptest.NewRecorder()
-	if mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil)); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("/readyz is %d", w.Code)
 	}
 }

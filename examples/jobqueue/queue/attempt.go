@@ -57,15 +57,10 @@ type effectError struct{ error }
 
 func (e effectError) Unwrap() error { return e.error }
 
-// mayFail is how often an attempt's transaction may fail for an unknown reason,
-// while the database responds, before the job counts as failed.
-const mayFail = 3
-
 // settle stores how an attempt ended. It tries until that is known, the lock is
 // gone, or Run is to end. So work that is done survives a short outage of the
 // database.
 func (q *Queue) settle(ctx context.Context, h *hold, effect Effect, workErr error) Outcome {
-	failures := 0
 	for pause := 10 * time.Millisecond; h.lock.Err() == nil; pause = min(2*pause, time.Second) {
 		outcome, err := q.store(ctx, h, effect, workErr)
 		if err == nil {
@@ -74,16 +69,13 @@ func (q *Queue) settle(ctx context.Context, h *hold, effect Effect, workErr erro
 		if errors.Is(err, errSuperseded) {
 			return Superseded
 		}
-		if q.responds(ctx) {
-			failures++
-		}
 		var own effectError
-		switch isOwn := errors.As(err, &own); {
+		switch {
 		case workErr != nil:
-		case isOwn: // another try would fail again
+		case errors.As(err, &own): // another try would fail again, as it would below
 			workErr = own.error
 			continue
-		case failures >= mayFail || errors.Is(err, sqllock.ErrFenced):
+		case !errors.Is(safe(err), ErrUnavailable) && !errors.Is(err, sqllock.ErrUnavailable):
 			workErr = safe(err)
 			continue
 		}
@@ -92,12 +84,6 @@ func (q *Queue) settle(ctx context.Context, h *hold, effect Effect, workErr erro
 		}
 	}
 	return Abandoned
-}
-
-func (q *Queue) responds(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	return q.db.PingContext(ctx) == nil
 }
 
 // store is one try of settle.

@@ -396,20 +396,3 @@ func TestNoHostInErrors(t *testing.T) {
 		}
 	}
 }
-
-func TestMisuse(t *testing.T) {
-	for name, misuse := range map[string]func(){
-		"no database": func() { _, _ = Open(t.Context(), nil, nil, nil, Options{}) },
-		"no work":     func() { _, _ = Open(t.Context(), open(t, "pgx", ""), &sqllock.Session{}, Kinds{"k": {}}, Options{}) },
-		"no workers":  func() { new(Queue).Run(t.Context(), 0) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "queue: ") {
-					t.Errorf("panic %q, want one of this package", text)
-				}
-			}()
-			misuse()
-		})
-	}
-}
