@@ -66,19 +66,16 @@ func run(ctx context.Context, databaseURL string, migrate bool, takes time.Durat
 	defer locks.Close()
 	once := ticks.New(locks, db, "cron-example")
 
-	// robfig/cron. Recover stands outside of Singleton, which releases the lock of a
-	// job that panics. Jobs end when their lock is lost, and not when the service
-	// shuts down.
+	// robfig/cron. Jobs end when their lock is lost, and not when the service shuts
+	// down. Recover reports a panic, after which the lock is released.
 	parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 	schedule, err := parser.Parse("CRON_TZ=UTC */2 * * * * *")
 	if err != nil {
 		return err
 	}
 	crontab := cron.New()
-	crontab.Schedule(schedule, cron.NewChain(
-		cron.Recover(cron.PrintfLogger(log.Default())),
-		ticks.Singleton(context.WithoutCancel(ctx), once, "invoices", schedule),
-	).Then(ticks.JobFunc(jobs.work("invoices"))))
+	crontab.Schedule(schedule, cron.NewChain(cron.Recover(cron.PrintfLogger(log.Default()))).Then(
+		ticks.Job(context.WithoutCancel(ctx), once, "invoices", schedule, jobs.work("invoices"))))
 
 	// gocron. It counts intervals from the instance's start. Let them begin at a
 	// tick: an instance that comes just before one would sometimes be late for it.

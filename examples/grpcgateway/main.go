@@ -3,7 +3,7 @@
 //
 //	(cd ../quickstart && go run .)   # in another terminal
 //	go run .
-//	curl -i -X POST -H 'Authorization: Bearer alice-token' 127.0.0.1:8082/latchkey.quickstart.v1.ExportService/Export
+//	curl -i -X POST -H 'Authorization: Bearer alice-token' 127.0.0.1:8082/exports
 //
 // Copy retryafter.go.
 package main
@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/latchkey-go/latchkey/examples/grpcgateway/exportpb"
+	"github.com/latchkey-go/latchkey/examples/quickstart/exportpb"
 )
 
 func main() {
@@ -46,8 +46,8 @@ func run(ctx context.Context, address, service string) error {
 		return err
 	}
 	defer conn.Close()
-	gateway := runtime.NewServeMux(runtime.WithErrorHandler(retryAfter))
-	if err := exportpb.RegisterExportServiceHandler(ctx, gateway, conn); err != nil {
+	gateway, err := newGateway(exportpb.NewExportServiceClient(conn), retryAfter)
+	if err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", address)
@@ -65,4 +65,25 @@ func run(ctx context.Context, address, service string) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return errors.Join(err, server.Shutdown(stopping))
+}
+
+// newGateway returns the gateway of a service. With annotations in the service's
+// .proto, protoc-gen-grpc-gateway generates what the route does here.
+func newGateway(service exportpb.ExportServiceClient, onError runtime.ErrorHandlerFunc) (*runtime.ServeMux, error) {
+	gateway := runtime.NewServeMux(runtime.WithErrorHandler(onError))
+	err := gateway.HandlePath(http.MethodPost, "/exports", func(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+		_, out := runtime.MarshalerForRequest(gateway, r)
+		ctx, err := runtime.AnnotateContext(r.Context(), gateway, r, exportpb.ExportService_Export_FullMethodName)
+		var response *exportpb.ExportResponse
+		if err == nil {
+			response, err = service.Export(ctx, &exportpb.ExportRequest{})
+		}
+		ctx = runtime.NewServerMetadataContext(r.Context(), runtime.ServerMetadata{})
+		if err != nil {
+			runtime.HTTPError(ctx, gateway, out, w, r, err)
+			return
+		}
+		runtime.ForwardResponseMessage(ctx, gateway, out, w, r, response)
+	})
+	return gateway, err
 }

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	gatewaypb "github.com/latchkey-go/latchkey/examples/grpcgateway/exportpb"
 	"github.com/latchkey-go/latchkey/examples/internal/fleet"
 	"github.com/latchkey-go/latchkey/examples/quickstart/exportpb"
 	"github.com/latchkey-go/latchkey/grpcmw"
@@ -64,7 +63,7 @@ func newService(t *testing.T, locks sqllock.Locker, work func(context.Context) e
 	return listener.Addr().String()
 }
 
-const path = "/latchkey.quickstart.v1.ExportService/Export"
+const path = "/exports"
 
 // locker is a Locker that fails.
 type locker struct{ err error }
@@ -107,12 +106,12 @@ func TestRetryAfter(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			handler := retryAfter
+			handler := runtime.ErrorHandlerFunc(retryAfter)
 			if tt.own {
 				handler = runtime.DefaultHTTPErrorHandler
 			}
-			gateway := runtime.NewServeMux(runtime.WithErrorHandler(handler))
-			if err := gatewaypb.RegisterExportServiceHandler(t.Context(), gateway, conn); err != nil {
+			gateway, err := newGateway(exportpb.NewExportServiceClient(conn), handler)
+			if err != nil {
 				t.Fatal(err)
 			}
 			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}"))

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	// Any driver that database/sql has for these databases will do.
-	"github.com/go-sql-driver/mysql"
+	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 )
@@ -20,7 +20,7 @@ import (
 
 // errDatabaseURL does not show the URL, which may contain a password.
 var errDatabaseURL = errors.New("DATABASE_URL is not understood: it may be postgres://user:password@host:port/database, " +
-	"mysql://user:password@host:port/database or sqlite:/path/to/file; without it there is a SQLite file")
+	"mysql://user:password@tcp(host:port)/database or sqlite:/path/to/file; without it there is a SQLite file")
 
 // openDatabase opens the database of a URL, or a SQLite file if there is none.
 // PostgreSQL and MariaDB need one connection for each thousand locks held, up to
@@ -30,38 +30,18 @@ func openDatabase(databaseURL string) (*sql.DB, error) {
 		databaseURL = "sqlite:" + filepath.Join(os.TempDir(), "latchkey-quickstart.db")
 	}
 	driver, dsn := "", databaseURL
-	var err error
 	switch scheme, rest, _ := strings.Cut(databaseURL, ":"); scheme {
 	case "postgres", "postgresql":
 		driver = "pgx"
 	case "sqlite": // a connection waits up to 5 seconds for the transaction of another
 		driver, dsn = "sqlite", "file:"+(&url.URL{Path: strings.TrimPrefix(rest, "//")}).EscapedPath()+"?_pragma=busy_timeout(5000)"
 	case "mysql", "mariadb":
-		driver = "mysql"
-		dsn, err = mysqlDSN(databaseURL)
+		driver, dsn = "mysql", strings.TrimPrefix(rest, "//")
 	}
-	db, openErr := sql.Open(driver, dsn)
-	if err != nil || openErr != nil {
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
 		return nil, errDatabaseURL // the driver's own error may show the URL
 	}
 	db.SetMaxOpenConns(5)
 	return db, nil
-}
-
-// mysqlDSN returns the driver's form of mysql://…, whose parameters go to the
-// driver.
-func mysqlDSN(databaseURL string) (string, error) {
-	u, err := url.Parse(databaseURL)
-	if err != nil {
-		return "", err
-	}
-	c := mysql.NewConfig()
-	c.Net, c.Addr, c.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
-	c.User = u.User.Username()
-	c.Passwd, _ = u.User.Password()
-	c.Params = map[string]string{}
-	for name := range u.Query() {
-		c.Params[name] = u.Query().Get(name)
-	}
-	return c.FormatDSN(), nil
 }

@@ -35,7 +35,7 @@ var urls = map[string]func(*testing.T) string{
 	"SQLite":     func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "shop.db") },
 	"PostgreSQL": func(t *testing.T) string { return pgtest.Database(t) },
 	"MariaDB": func(t *testing.T) string {
-		return "mysql://" + strings.NewReplacer("tcp(", "", ")", "").Replace(mariadbtest.Database(t))
+		return "mysql://" + mariadbtest.Database(t)
 	},
 }
 
@@ -173,7 +173,7 @@ func TestLongKilled(t *testing.T) {
 
 // A DATABASE_URL that is not understood is an error that does not show it.
 func TestUnknownDatabase(t *testing.T) {
-	for _, url := range []string{"secret", "redis://ann:secret@db.example/0", "mysql://ann:secret@db.example:port/shop", "mysql://ann@db.example/shop?parseTime=secret"} {
+	for _, url := range []string{"secret", "redis://ann:secret@db.example/0", "mysql://ann:secret@db.example:port/shop", "mysql://ann@tcp(db.example)/shop?parseTime=secret"} {
 		out, err := fleet.Test(t, "DATABASE_URL="+url).Run()
 		if err == nil || !strings.Contains(out, "postgres://") || strings.Contains(out, "secret") {
 			t.Errorf("%s: it ends with %v\n%s", url, err, out)

@@ -17,10 +17,10 @@ import (
 
 // startRobfig starts a cron of an instance whose clock is ahead by a time, as a
 // reader would do it, with Recover outside.
-func (p *place) startRobfig(ahead time.Duration, s cron.Schedule, logger cron.Logger, job cron.Job) (stop func()) {
+func (p *place) startRobfig(ahead time.Duration, s cron.Schedule, logger cron.Logger, work func(context.Context)) (stop func()) {
 	p.Helper()
 	clock, c := newSkewedClock(ahead), cron.New()
-	c.Schedule(clock.Shift(s), cron.NewChain(cron.Recover(logger), Singleton(p.Context(), p.instance(clock.Now), "report", s)).Then(job))
+	c.Schedule(clock.Shift(s), cron.NewChain(cron.Recover(logger)).Then(Job(p.Context(), p.instance(clock.Now), "report", s, work)))
 	c.Start()
 	stop = func() { <-c.Stop().Done() }
 	p.Cleanup(stop)
@@ -51,10 +51,10 @@ func TestSchedulers(t *testing.T) {
 		start    func(t *place, ahead time.Duration, r *record)
 	}{
 		"robfig/cron, expression": {Every(time.Second), func(t *place, ahead time.Duration, r *record) {
-			t.startRobfig(ahead, parse(t, "* * * * * *"), cron.DiscardLogger, JobFunc(r.work))
+			t.startRobfig(ahead, parse(t, "* * * * * *"), cron.DiscardLogger, r.work)
 		}},
 		"robfig/cron, interval": {Every(time.Second), func(t *place, ahead time.Duration, r *record) {
-			t.startRobfig(ahead, parse(t, "@every 1s"), cron.DiscardLogger, JobFunc(r.work))
+			t.startRobfig(ahead, parse(t, "@every 1s"), cron.DiscardLogger, r.work)
 		}},
 		"gocron": {Every(interval), func(t *place, ahead time.Duration, r *record) { t.startGocron(ahead, interval, r.work) }},
 	} {
@@ -77,10 +77,10 @@ func TestPanic(test *testing.T) {
 		r   record
 		out bytes.Buffer // written to by one goroutine at a time: the lock sees to that
 	)
-	stop := t.startRobfig(0, parse(t, "* * * * * *"), cron.PrintfLogger(log.New(&out, "", 0)), JobFunc(func(ctx context.Context) {
+	stop := t.startRobfig(0, parse(t, "* * * * * *"), cron.PrintfLogger(log.New(&out, "", 0)), func(ctx context.Context) {
 		r.work(ctx)
 		panic("out of paper")
-	}))
+	})
 	lockertest.Eventually(test, "it panics twice", func() bool { return r.once(test, Every(time.Second)) >= 2 })
 	stop()
 	if n := strings.Count(out.String(), "out of paper"); n < 2 || !strings.Contains(t.log.String(), "panicked=true") {
@@ -88,21 +88,5 @@ func TestPanic(test *testing.T) {
 	}
 	if n := dbtest.AdvisoryLocks(t, t.db); n != 0 {
 		t.Errorf("%d locks are held", n)
-	}
-}
-
-// plain is a job that knows nothing of contexts.
-type plain struct{ ran *bool }
-
-func (p plain) Run() { *p.ran = true }
-
-func TestPlainJob(test *testing.T) {
-	t := onDatabase(test)
-	ran := false
-	if Singleton(t.Context(), t.instance(time.Now), "report", parse(t, "* * * * *"))(plain{&ran}).Run(); !ran {
-		t.Error("it was not run")
-	}
-	if JobFunc(func(ctx context.Context) { ran = ctx.Err() != nil }).Run(); ran {
-		t.Error("a job that is not wrapped has an ended context")
 	}
 }

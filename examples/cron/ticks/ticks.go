@@ -3,8 +3,8 @@
 //
 //	once := ticks.New(locks, db, "billing") // a sqllock.Session, a *sql.DB, a namespace
 //
-//	// robfig/cron: a job wrapper
-//	cron.NewChain(cron.Recover(logger), ticks.Singleton(ctx, once, "invoices", schedule))
+//	// robfig/cron: a job
+//	c.Schedule(schedule, ticks.Job(ctx, once, "invoices", schedule, invoices))
 //
 //	// gocron: a task
 //	scheduler.NewJob(gocron.DurationJob(time.Minute), ticks.Task(once, "report", ticks.Every(time.Minute), report))
