@@ -390,20 +390,6 @@ func TestLostLockAbortsTheStream(t *testing.T) {
 	}
 }
 
-// A request whose lock is lost before its response has begun can be tried again.
-func TestLostLockBeforeTheResponse(t *testing.T) {
-	t.Parallel()
-	s, locks := newService(t), sqllock.NewMemory()
-	g := newFront(httptesting.Serve(t, handler(t, locks, s)))
-	go func() {
-		e := <-s.requests
-		locks.Lose()
-		<-e.left
-	}()
-	resp, _ := begin(t, g, "k1")
-	wantProblem(t, resp, http.StatusServiceUnavailable)
-}
-
 func TestAccountsFile(t *testing.T) {
 	t.Parallel()
 	const known = `[{"sha256":"%064d","id":"a","tenant":"t","plan":"pro"}]`

@@ -122,7 +122,8 @@ func TestKilled(t *testing.T) {
 }
 
 // A process that freezes in an effect keeps its event no longer than a transaction
-// may be idle; when it wakes up it has not done it.
+// may be idle; when it wakes up it has not done it. Another one that has its lock
+// meanwhile waits for the primary key.
 func TestLongFrozenInEffect(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, pgtest.Database(t), 1)

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,37 +184,6 @@ func TestDuplicateWaits(t *testing.T) {
 	one, two := <-first, <-second
 	if one.Code != http.StatusOK || two.Code != http.StatusOK || one.Body.String() != two.Body.String() || replayed(one) || !replayed(two) {
 		t.Errorf("first %d %s, the duplicate %d %s", one.Code, one.Body, two.Code, two.Body)
-	}
-	wantEntries(t, rc.db, 1)
-}
-
-// Without the lock the primary key decides, as for a process that was frozen and
-// lost the lock. One call does the work, the others get its outcome.
-func TestWithoutLock(t *testing.T) {
-	t.Parallel()
-	rc, _, _ := newTestReceiver(t)
-	e, err := parseEvent(payload(t, "evt-1", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var (
-		all   sync.WaitGroup
-		first atomic.Int32
-	)
-	for range 8 {
-		all.Go(func() {
-			o, err := rc.once(t.Context(), e)
-			if err != nil || o.Entry == 0 {
-				t.Errorf("%+v, %v", o, err)
-			}
-			if !o.again {
-				first.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	if first.Load() != 1 {
-		t.Errorf("%d did it", first.Load())
 	}
 	wantEntries(t, rc.db, 1)
 }
