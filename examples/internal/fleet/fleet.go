@@ -128,7 +128,12 @@ func (i *Instance) Kill() error {
 // Stop asks the instance to stop, and waits for its end. The error is that of the
 // process, or says that it was killed because it did not end within a minute.
 func (i *Instance) Stop() error {
-	i.Ask()
+	i.ask()
+	return i.end()
+}
+
+// end waits for the end of an instance that was asked to stop.
+func (i *Instance) end() error {
 	defer i.fleet.forget(i)
 	select {
 	case <-i.Ended():
@@ -142,9 +147,10 @@ func (i *Instance) Stop() error {
 	return nil
 }
 
-// Ask asks the instance to stop, and returns at once. A frozen one goes on for
-// that. A system without SIGTERM ends it.
-func (i *Instance) Ask() {
+// ask asks the instance to stop, and returns at once. A frozen one goes on for
+// that. A system without SIGTERM ends it. A second signal would end a program that
+// stops.
+func (i *Instance) ask() {
 	_ = i.Thaw()
 	if err := i.Signal(syscall.SIGTERM); err != nil {
 		_ = i.Signal(os.Kill) // an error says that it has ended
@@ -169,10 +175,10 @@ func (f *Fleet) Running() []*Instance {
 func (f *Fleet) Stop() (err error) {
 	all := f.Running()
 	for _, i := range all { // all at once
-		i.Ask()
+		i.ask()
 	}
 	for _, i := range all {
-		err = errors.Join(err, i.Stop())
+		err = errors.Join(err, i.end())
 	}
 	return err
 }
