@@ -8,8 +8,8 @@
 //	q.Run(ctx, 8)
 //
 // A lock says that a worker has a job. A job in progress stays "ready" in the
-// table, so there is nothing to clean up after a dead worker: the server frees
-// its locks, and with them its jobs.
+// table. There is nothing to clean up after a dead worker: the server frees its
+// locks, and with them its jobs.
 //
 // The package is an example: copy it into your service, and change it there. Its
 // API may change.
