@@ -36,8 +36,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## run examples/quickstart, on DATABASE_URL or a throwaway SQLite file
-	cd examples/quickstart && $(GO) run .
+demo: ## run two instances of examples/quickstart, on DATABASE_URL or a throwaway SQLite file
+	@cd examples/quickstart && $(GO) run ./demo
 
 test: ## run all deterministic tests, on real PostgreSQL, MariaDB and SQLite (5 min)
 	@$(GO) run ./internal/runtests test

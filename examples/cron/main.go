@@ -1,149 +1,148 @@
 // Cron shows scheduled jobs on robfig/cron and gocron: every instance of a
-// service schedules them, and one instance runs each tick. `go run .` starts
-// four instances whose clocks differ, and kills two of them in a run. It prints
-// for each tick which instance ran it and which were rejected. This takes 20
-// seconds.
+// service schedules them, and one instance runs each tick.
 //
-// The recipe is this file and package ticks. Package internal/demo starts the
-// instances and supplies the work of the jobs.
+//	export DATABASE_URL=postgres://user:password@host/database
+//	go run . -migrate
+//	go run .            # several times
+//
+// Copy from this file, and package ticks.
 package main
 
 import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	"github.com/robfig/cron/v3"
 
-	"github.com/latchkey-go/latchkey/examples/cron/internal/demo"
 	"github.com/latchkey-go/latchkey/examples/cron/ticks"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-func main() { demo.Main(instance) }
+func main() {
+	migrate := flag.Bool("migrate", false, "make the tables and end")
+	takes := flag.Duration("takes", 100*time.Millisecond, "how long a run takes")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Getenv("DATABASE_URL"), *migrate, *takes); err != nil {
+		fmt.Fprintln(os.Stderr, "cron:", err)
+		os.Exit(1)
+	}
+}
 
-// instance is one instance of the service. It runs jobs until ctx ends, and waits
-// for those in flight.
-func instance(ctx context.Context, d *demo.Instance) error {
+// run runs jobs until ctx ends, and waits for those in flight.
+func run(ctx context.Context, databaseURL string, migrate bool, takes time.Duration) error {
 	// Open. The locks have a pool of their own, so that a busy service cannot keep
 	// them from the database. The marks of the ticks are in the service's pool.
-	lockDB, err := sql.Open("pgx", d.DatabaseURL)
+	db, err := openPool(databaseURL, 5)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	jobs := &jobs{db, takes}
+	if migrate {
+		return jobs.migrate(ctx)
+	}
+	lockDB, err := openPool(databaseURL, 3)
 	if err != nil {
 		return err
 	}
 	defer lockDB.Close()
-	lockDB.SetMaxOpenConns(3)
 	locks, err := sqllock.Open(ctx, lockDB)
 	if err != nil {
 		return err
 	}
 	defer locks.Close()
-	db, err := sql.Open("pgx", d.DatabaseURL)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	db.SetMaxOpenConns(5)
+	once := ticks.New(locks, db, "cron-example")
 
-	// A service leaves the options out: its clock is time.Now, and it logs.
-	once := ticks.New(locks, db, d.Namespace, ticks.WithClock(d.Clock.Now), ticks.WithObserver(d.Observer()))
-	elector := ticks.NewElector(locks, d.Namespace.Key("leader"), d.Observer())
+	// robfig/cron. Jobs end when their lock is lost, and not when the service shuts
+	// down. Recover reports a panic, after which the lock is released.
+	parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+	schedule, err := parser.Parse("CRON_TZ=UTC */2 * * * * *")
+	if err != nil {
+		return err
+	}
+	crontab := cron.New()
+	crontab.Schedule(schedule, cron.NewChain(cron.Recover(cron.PrintfLogger(log.Default()))).Then(
+		ticks.Job(context.WithoutCancel(ctx), once, "invoices", schedule, jobs.work("invoices"))))
 
-	// Jobs end when their lock is lost, and not when the service shuts down.
-	running := context.WithoutCancel(ctx)
-	crontab, err := withRobfig(running, once, d)
+	// gocron. It counts intervals from the instance's start. Let them begin at a
+	// tick: an instance that comes just before one would sometimes be late for it.
+	scheduler, err := gocron.NewScheduler()
 	if err != nil {
 		return err
 	}
-	locking, err := withLocker(once, d)
-	if err != nil {
-		return err
-	}
-	electing, err := withElector(running, once, elector, d)
+	every := ticks.Every(2 * time.Second)
+	_, err = scheduler.NewJob(gocron.DurationJob(2*time.Second), ticks.Task(once, "report", every, jobs.work("report")),
+		gocron.WithStartAt(gocron.WithStartDateTime(every.Next(time.Now().Add(100*time.Millisecond)))))
 	if err != nil {
 		return err
 	}
 	crontab.Start()
-	locking.Start()
-	electing.Start()
-	d.Ready()
+	scheduler.Start()
+	fmt.Println("ready")
 
 	// Shut down: first the schedulers, then the locks.
 	<-ctx.Done()
-	err = errors.Join(locking.Shutdown(), elector.Shutdown(electing))
+	err = scheduler.Shutdown()
 	<-crontab.Stop().Done()
 	return err
 }
 
-// withRobfig schedules three jobs with robfig/cron. Recover stands outside of
-// Singleton, which releases the lock of a job that panics.
-func withRobfig(ctx context.Context, once *ticks.Ticks, d *demo.Instance) (*cron.Cron, error) {
-	c := cron.New()
-	for _, job := range []struct {
-		name, schedule string
-		work           ticks.JobFunc
-	}{
-		{demo.Steady, "CRON_TZ=UTC * * * * * *", d.Work(demo.Steady, 100*time.Millisecond)},
-		{demo.Slow, "CRON_TZ=UTC */2 * * * * *", d.Work(demo.Slow, 5*time.Second)},
-		{demo.Panics, "CRON_TZ=UTC */3 * * * * *", func(ctx context.Context) {
-			d.Work(demo.Panics, 100*time.Millisecond)(ctx)
-			panic("out of paper")
-		}},
-	} {
-		schedule, err := seconds.Parse(job.schedule)
-		if err != nil {
-			return nil, err
+func openPool(databaseURL string, n int) (*sql.DB, error) {
+	db, err := sql.Open("pgx", databaseURL)
+	if err != nil {
+		return nil, errors.New("DATABASE_URL is not understood") // the driver's own error may show it
+	}
+	db.SetMaxOpenConns(n)
+	return db, nil
+}
+
+// jobs are the work. Each run leaves a row.
+type jobs struct {
+	db    *sql.DB
+	takes time.Duration
+}
+
+func (j *jobs) migrate(ctx context.Context) error {
+	for _, statement := range append(watermark.Schema(sqllock.PostgreSQL), `CREATE TABLE IF NOT EXISTS cron_example_runs (
+		job   text        NOT NULL,
+		tick  timestamptz NOT NULL,
+		began timestamptz NOT NULL DEFAULT clock_timestamp(),
+		ended timestamptz -- null: the run goes on, or was cut off
+	)`) {
+		if _, err := j.db.ExecContext(ctx, statement); err != nil {
+			return errors.New("the tables cannot be made") // the driver's own error may name a host
 		}
-		chain := cron.NewChain(cron.Recover(d), ticks.Singleton(ctx, once, job.name, schedule))
-		c.Schedule(d.Clock.Shift(schedule), chain.Then(job.work)) // a service: c.Schedule(schedule, …)
 	}
-	return c, nil
+	return nil
 }
 
-// seconds parses cron expressions with seconds.
-var seconds = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
-
-// withLocker schedules a job with gocron and a Locker. gocron counts intervals
-// from the instance's start. Let them begin at a tick: instances that start
-// together and have different clocks would otherwise come for different ticks.
-func withLocker(once *ticks.Ticks, d *demo.Instance) (gocron.Scheduler, error) {
-	scheduler, err := gocron.NewScheduler(gocron.WithClock(d.Clock))
-	if err != nil {
-		return nil, err
+// work returns the work of a job.
+func (j *jobs) work(job string) func(context.Context) {
+	return func(ctx context.Context) {
+		tick, _ := ticks.TickFromContext(ctx)
+		if _, err := j.db.ExecContext(ctx, "INSERT INTO cron_example_runs (job, tick) VALUES ($1, $2)", job, tick); err != nil {
+			log.Print("a run cannot be stored")
+			return
+		}
+		select {
+		case <-time.After(j.takes):
+		case <-ctx.Done(): // another instance may run the job
+			return
+		}
+		_, _ = j.db.ExecContext(ctx, "UPDATE cron_example_runs SET ended = clock_timestamp() WHERE job = $1 AND tick = $2", job, tick)
+		fmt.Println("ran", job, tick.UTC().Format(time.TimeOnly))
 	}
-	const interval = 2 * time.Second
-	locker := ticks.NewLocker(once, ticks.Every(interval))
-	start := ticks.Every(interval).Next(d.Clock.Now().Add(100 * time.Millisecond))
-	_, err = scheduler.NewJob(gocron.DurationJob(interval), gocron.NewTask(func(ctx context.Context) {
-		// gocron ends a task's context at shutdown. This task finishes its work.
-		ctx, cancel := locker.Bind(context.WithoutCancel(ctx), demo.Locked)
-		defer cancel()
-		d.Work(demo.Locked, 100*time.Millisecond)(ctx)
-	}), gocron.WithName(demo.Locked), gocron.WithDistributedJobLocker(locker),
-		gocron.WithStartAt(gocron.WithStartDateTime(start)))
-	return scheduler, err
-}
-
-// withElector schedules a job with gocron that the leader runs. OncePerTick keeps
-// the next leader, whose clock may be behind, from running a tick again.
-func withElector(ctx context.Context, once *ticks.Ticks, elector *ticks.Elector, d *demo.Instance) (gocron.Scheduler, error) {
-	scheduler, err := gocron.NewScheduler(gocron.WithClock(d.Clock), gocron.WithDistributedElector(elector))
-	if err != nil {
-		return nil, err
-	}
-	const expression = "CRON_TZ=UTC */2 * * * * *"
-	schedule, err := seconds.Parse(expression)
-	if err != nil {
-		return nil, err
-	}
-	_, err = scheduler.NewJob(gocron.CronJob(expression, true), gocron.NewTask(func(ctx context.Context) {
-		ctx, cancel := elector.Bind(context.WithoutCancel(ctx))
-		defer cancel()
-		d.Work(demo.Elected, 100*time.Millisecond)(ctx)
-	}), gocron.WithName(demo.Elected), gocron.WithSingletonMode(gocron.LimitModeReschedule),
-		gocron.WithEventListeners(ticks.OncePerTick(ctx, once, schedule)))
-	return scheduler, err
 }

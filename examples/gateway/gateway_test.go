@@ -390,37 +390,19 @@ func TestLostLockAbortsTheStream(t *testing.T) {
 	}
 }
 
-// A request whose lock is lost before its response has begun can be tried again.
-func TestLostLockBeforeTheResponse(t *testing.T) {
-	t.Parallel()
-	s, locks := newService(t), sqllock.NewMemory()
-	g := newFront(httptesting.Serve(t, handler(t, locks, s)))
-	go func() {
-		e := <-s.requests
-		locks.Lose()
-		<-e.left
-	}()
-	resp, _ := begin(t, g, "k1")
-	wantProblem(t, resp, http.StatusServiceUnavailable)
-}
-
 func TestAccountsFile(t *testing.T) {
 	t.Parallel()
-	sum := strings.Repeat("0", 64)
+	const known = `[{"sha256":"%064d","id":"a","tenant":"t","plan":"pro"}]`
+	name := filepath.Join(t.TempDir(), "accounts")
 	for text, ok := range map[string]bool{
-		`[{"sha256":"` + sum + `","id":"a","tenant":"t","plan":"pro"}]`:  true,
-		`[{"sha256":"` + sum + `","id":"a","tenant":"t","plan":"none"}]`: false,
-		`[{"sha256":"` + sum + `","id":"a","plan":"pro"}]`:               false,
-		`[{"sha256":"` + sum + `","tenant":"t","plan":"pro"}]`:           false,
-		`[{"sha256":"00","id":"a","tenant":"t","plan":"pro"}]`:           false,
-		`{}`: false,
+		known: true, strings.Replace(known, "pro", "none", 1): false, strings.Replace(known, `"tenant":"t",`, "", 1): false,
+		strings.Replace(known, `"id":"a",`, "", 1): false, strings.Replace(known, "%064d", "%d", 1): false, "{}": false,
 	} {
-		name := filepath.Join(t.TempDir(), "accounts")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(name, []byte(strings.Replace(text, "%064d", strings.Repeat("0", 64), 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if table, err := readAccounts(name); (err == nil) != ok || ok && table[sum].Tenant != "t" {
-			t.Errorf("%s: %v, %v", text, table, err)
+		if _, err := readAccounts(name); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

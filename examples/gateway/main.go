@@ -1,12 +1,12 @@
 // Gateway is a reverse proxy that limits how many requests each API key and
 // each tenant have in flight at a time, across all of its instances. The service
 // behind it may be in any language. Its responses may be streams that last
-// minutes, or WebSockets. `go run .` starts two instances, fills them with
-// streams, kills one, and prints how soon its places were free again.
+// minutes, or WebSockets.
 //
-// The recipe is this file, accounts.go, websocket.go and serve.go. Package
-// internal/demo is the service behind the gateway, and its clients. The locks are
-// in the PostgreSQL that DATABASE_URL names, or in a throwaway one.
+//	export DATABASE_URL=postgres://user:password@host/database
+//	go run . -upstream http://127.0.0.1:9000 -accounts accounts.json
+//
+// Copy from this file, accounts.go, websocket.go and serve.go.
 package main
 
 import (
@@ -14,6 +14,8 @@ import (
 	"crypto/tls"
 	"database/sql"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -21,11 +23,13 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
-	"github.com/latchkey-go/latchkey/examples/gateway/internal/demo"
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -37,13 +41,32 @@ const (
 	grace      = 20 * time.Second // how long they may go on after the instance was told to stop
 )
 
-func main() { demo.Main(demo.Service{Gateway: gateway, Proxy: newProxy}) }
+func main() {
+	address := flag.String("http", "127.0.0.1:8080", "where to serve; port 0 is any free port")
+	upstream := flag.String("upstream", "http://127.0.0.1:9000", "the service behind the gateway")
+	accounts := flag.String("accounts", "accounts.json", "file with the accounts of API keys")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *address, *upstream, *accounts); err != nil {
+		fmt.Fprintln(os.Stderr, "gateway:", err)
+		os.Exit(1)
+	}
+}
 
-// gateway is one instance. It serves until ctx ends.
-func gateway(ctx context.Context, d *demo.Gateway) error {
+// run serves until ctx ends.
+func run(ctx context.Context, address, upstream, accounts string) error {
+	keys, err := readAccounts(accounts)
+	if err != nil {
+		return err
+	}
+	service, err := url.Parse(upstream)
+	if err != nil {
+		return errors.New("the upstream is not a URL such as http://host:port")
+	}
 	// Open. A stream holds a lock on each level. One connection carries a
 	// thousand of them. One more is needed, briefly, while connecting.
-	db, err := sql.Open("pgx", d.DatabaseURL)
+	db, err := sql.Open("pgx", os.Getenv("DATABASE_URL"))
 	if err != nil {
 		return errors.New("DATABASE_URL is not a URL such as postgres://user@host/database")
 	}
@@ -54,22 +77,14 @@ func gateway(ctx context.Context, d *demo.Gateway) error {
 		return err
 	}
 	defer session.Close()
-	keys, err := readAccounts(d.Accounts)
-	if err != nil {
-		return err
-	}
-	upstream, err := url.Parse(d.Upstream)
-	if err != nil {
-		return errors.New("the upstream is not a URL such as http://host:port")
-	}
 
 	// Authentication finds the account, then the limits count for it.
-	handler := keys.authenticate(limited(session, newProxy(upstream)))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	handler := keys.authenticate(limited(session, newProxy(service)))
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
-	d.Serving(listener.Addr().String())
+	fmt.Printf("ready http=%s\n", listener.Addr())
 	return serve(ctx, listener, handler, grace)
 }
 

@@ -39,8 +39,8 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// run starts serve, whose shutdown waits for grace.
-func run(t *testing.T, h http.Handler, grace time.Duration) *running {
+// serving starts serve, whose shutdown waits for grace.
+func serving(t *testing.T, h http.Handler, grace time.Duration) *running {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -71,7 +71,7 @@ func held(t *testing.T, locks sqllock.Locker) bool {
 func TestShutdownWaits(t *testing.T) {
 	t.Parallel()
 	s, locks := newService(t), sqllock.NewMemory()
-	g := run(t, handler(t, locks, s), time.Hour)
+	g := serving(t, handler(t, locks, s), time.Hour)
 	resp, e, _ := stream(t, g.front, s, "k1")
 	g.stop()
 	httptesting.Receive(t, g.listener.closed, "the end of the listener")
@@ -88,7 +88,7 @@ func TestShutdownWaitsForWebSockets(t *testing.T) {
 	t.Parallel()
 	s, ended := newEcho(t)
 	locks := sqllock.NewMemory()
-	g := run(t, handler(t, locks, s), time.Hour)
+	g := serving(t, handler(t, locks, s), time.Hour)
 	conn, _, err := dial(t, g.front)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestShutdownCuts(t *testing.T) {
 	t.Run("stream", func(t *testing.T) {
 		t.Parallel()
 		s, locks := newService(t), sqllock.NewMemory()
-		g := run(t, handler(t, locks, s), time.Millisecond)
+		g := serving(t, handler(t, locks, s), time.Millisecond)
 		resp, e, _ := stream(t, g.front, s, "k1")
 		g.stop()
 		if rest, err := io.ReadAll(resp.Body); err == nil {
@@ -130,7 +130,7 @@ func TestShutdownCuts(t *testing.T) {
 	t.Run("before the response", func(t *testing.T) {
 		t.Parallel()
 		s, locks := newService(t), sqllock.NewMemory()
-		g := run(t, handler(t, locks, s), time.Millisecond)
+		g := serving(t, handler(t, locks, s), time.Millisecond)
 		go func() {
 			<-s.requests
 			g.stop()
@@ -143,7 +143,7 @@ func TestShutdownCuts(t *testing.T) {
 		t.Parallel()
 		s, ended := newEcho(t)
 		locks := sqllock.NewMemory()
-		g := run(t, handler(t, locks, s), time.Millisecond)
+		g := serving(t, handler(t, locks, s), time.Millisecond)
 		conn, _, err := dial(t, g.front)
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +164,7 @@ func TestShutdownCutsClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	s, ended, flooded := newFlood(t)
 	locks := sqllock.NewMemory()
-	g := run(t, handler(t, locks, s), time.Millisecond)
+	g := serving(t, handler(t, locks, s), time.Millisecond)
 	conn, _, err := dial(t, g.front)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestShutdownCutsClientsThatDoNotRead(t *testing.T) {
 func TestUpstreamDown(t *testing.T) {
 	t.Parallel()
 	down := &service{Server: &httptest.Server{URL: "http://127.0.0.1:1"}}
-	g := run(t, handler(t, sqllock.NewMemory(), down), time.Hour)
+	g := serving(t, handler(t, sqllock.NewMemory(), down), time.Hour)
 	for n := range perKey + 1 {
 		r, _ := request(t, http.MethodPost, g.URL, "k1", `{"prompt":"hello"}`)
 		reused := false

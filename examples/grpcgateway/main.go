@@ -1,75 +1,89 @@
-// Grpcgateway shows latchkey behind grpc-gateway: a call that package grpcmw
-// rejects becomes an HTTP response with Retry-After. `go run .` sends a request
-// while another of the same user runs, and prints both responses.
+// Grpcgateway is grpc-gateway in front of the quickstart: a call that package
+// grpcmw rejects becomes an HTTP response with Retry-After.
 //
-// The recipe is retryafter.go, which adds the header, and service.go.
+//	(cd ../quickstart && go run .)   # in another terminal
+//	go run .
+//	curl -i -X POST -H 'Authorization: Bearer alice-token' 127.0.0.1:8082/exports
+//
+// Copy retryafter.go.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
-	"log"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
+	"os/signal"
+	"syscall"
+	"time"
 
-	"github.com/latchkey-go/latchkey/ratelimit"
-	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/latchkey-go/latchkey/examples/quickstart/exportpb"
 )
 
 func main() {
-	if err := demonstrate(context.Background(), os.Stdout); err != nil {
-		log.Fatal(err)
+	address := flag.String("http", "127.0.0.1:8082", "where to serve; port 0 is any free port")
+	service := flag.String("service", "127.0.0.1:9090", "where the gRPC service is")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *address, *service); err != nil {
+		fmt.Fprintln(os.Stderr, "grpcgateway:", err)
+		os.Exit(1)
 	}
 }
 
-// demonstrate has a user begin an export, and ask for another meanwhile. A service
-// uses a sqllock.Session on its database in place of the Memory.
-func demonstrate(ctx context.Context, out io.Writer) error {
-	began, leave := make(chan struct{}, 1), make(chan struct{})
-	work := func(ctx context.Context) error {
-		began <- struct{}{}
-		select {
-		case <-leave:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	gateway, stop, err := serve(ctx, ratelimit.OneAtATime(sqllock.NewMemory(), "export"), work)
+// run serves until ctx ends.
+func run(ctx context.Context, address, service string) error {
+	conn, err := grpc.NewClient(service, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
-	defer stop() //nolint:errcheck // the program ends
-	web := httptest.NewServer(gateway)
-	defer web.Close()
-
-	first := make(chan string, 1)
-	go func() { first <- export(ctx, web.URL, "ada") }()
-	select {
-	case <-began:
-	case outcome := <-first:
-		return errors.New("the first request did not run: " + outcome)
+	defer conn.Close()
+	gateway, err := newGateway(exportpb.NewExportServiceClient(conn), retryAfter)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintln(out, "second request, while the first runs:", export(ctx, web.URL, "ada"))
-	close(leave)
-	fmt.Fprintln(out, "first request:", <-first)
-	return nil
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: gateway, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	fmt.Printf("ready http=%s\n", listener.Addr())
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, server.Shutdown(stopping))
 }
 
-// export asks the gateway for an export and describes the response.
-func export(ctx context.Context, url, user string) string {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/latchkey.grpcgateway.v1.ExportService/Export", http.NoBody)
-	if err != nil {
-		return err.Error()
-	}
-	req.Header.Set("Authorization", "Bearer "+user)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err.Error()
-	}
-	defer resp.Body.Close()
-	return fmt.Sprintf("%s, Retry-After: %q", resp.Status, resp.Header.Get("Retry-After"))
+// newGateway returns the gateway of a service. With annotations in the service's
+// .proto, protoc-gen-grpc-gateway generates what the route does here.
+func newGateway(service exportpb.ExportServiceClient, onError runtime.ErrorHandlerFunc) (*runtime.ServeMux, error) {
+	gateway := runtime.NewServeMux(runtime.WithErrorHandler(onError))
+	err := gateway.HandlePath(http.MethodPost, "/exports", func(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+		_, out := runtime.MarshalerForRequest(gateway, r)
+		ctx, err := runtime.AnnotateContext(r.Context(), gateway, r, exportpb.ExportService_Export_FullMethodName)
+		var response *exportpb.ExportResponse
+		if err == nil {
+			response, err = service.Export(ctx, &exportpb.ExportRequest{})
+		}
+		ctx = runtime.NewServerMetadataContext(r.Context(), runtime.ServerMetadata{})
+		if err != nil {
+			runtime.HTTPError(ctx, gateway, out, w, r, err)
+			return
+		}
+		runtime.ForwardResponseMessage(ctx, gateway, out, w, r, response)
+	})
+	return gateway, err
 }

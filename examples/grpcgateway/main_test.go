@@ -1,44 +1,69 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/latchkey-go/latchkey/examples/internal/fleet"
+	"github.com/latchkey-go/latchkey/examples/quickstart/exportpb"
+	"github.com/latchkey-go/latchkey/grpcmw"
 	"github.com/latchkey-go/latchkey/internal/leaktest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 func TestMain(m *testing.M) {
+	fleet.Main(main)
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	code := m.Run()
-	http.DefaultClient.CloseIdleConnections()
-	os.Exit(leaktest.Check(code))
+	os.Exit(leaktest.Check(m.Run()))
 }
 
-func TestDemonstrate(t *testing.T) {
-	var out bytes.Buffer
-	if err := demonstrate(t.Context(), &out); err != nil {
+// A service does work under a limit.
+type service struct {
+	exportpb.UnimplementedExportServiceServer
+
+	work func(context.Context) error
+}
+
+func (s service) Export(ctx context.Context, _ *exportpb.ExportRequest) (*exportpb.ExportResponse, error) {
+	return &exportpb.ExportResponse{}, s.work(ctx)
+}
+
+// newService serves work under a limit for the token of a call, and returns its
+// address.
+func newService(t *testing.T, locks sqllock.Locker, work func(context.Context) error) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "second request, while the first runs: 429 Too Many Requests, Retry-After: \"1\"\nfirst request: 200 OK, Retry-After: \"\"\n"
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", &out, want)
-	}
+	limit := ratelimit.OneAtATime(locks, "export", ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return 1500 * time.Millisecond }))
+	server := grpc.NewServer(grpc.UnaryInterceptor(grpcmw.UnaryServerInterceptor(limit, grpcmw.FromContext(func(ctx context.Context) (string, bool) {
+		token := metadata.ValueFromIncomingContext(ctx, "authorization")
+		return strings.Join(token, ""), len(token) > 0
+	}))))
+	exportpb.RegisterExportServiceServer(server, service{work: work})
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return listener.Addr().String()
 }
+
+const path = "/exports"
 
 // locker is a Locker that fails.
 type locker struct{ err error }
@@ -49,85 +74,76 @@ func (l locker) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error)    { r
 // Each status that says when to try again has a Retry-After in HTTP. The others
 // have none, nor has any with the gateway's own error handler.
 func TestRetryAfter(t *testing.T) {
-	// gone ends the request whose client leaves.
-	left, gone := context.WithCancel(t.Context())
-	defer gone()
-	wait := ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return 1500 * time.Millisecond })
-	fail := func(err error) func(context.Context) error {
-		return func(context.Context) error { return err }
+	end := func(cause error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			lock, _ := sqllock.FromContext(ctx)
+			lock.Cancel(cause) // as a lost connection or WithMaxHold does
+			<-ctx.Done()
+			return ctx.Err()
+		}
 	}
-	lose := func(ctx context.Context) error {
-		lock, _ := sqllock.FromContext(ctx)
-		lock.Cancel(sqllock.ErrLost) // as the loss of its connection does
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	tooLong := func(ctx context.Context) error {
-		lock, _ := sqllock.FromContext(ctx)
-		lock.Cancel(ratelimit.ErrMaxHold) // as WithMaxHold does
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	leave := func(ctx context.Context) error {
-		gone()
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	plain := runtime.WithErrorHandler(runtime.DefaultHTTPErrorHandler)
-	tests := []struct {
-		name     string
-		locks    sqllock.Locker
-		user     string
-		work     func(context.Context) error
-		opts     []runtime.ServeMuxOption
-		status   int
-		min, max int // of Retry-After; 0: none
+	returns := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+	for name, tt := range map[string]struct {
+		locks  sqllock.Locker
+		token  string
+		work   func(context.Context) error
+		own    bool // the gateway's own error handler
+		status int
+		want   []string // in Retry-After
 	}{
-		{"busy", locker{sqllock.ErrHeld}, "ada", nil, nil, http.StatusTooManyRequests, 2, 2},
-		{"away", locker{sqllock.ErrUnavailable}, "ada", nil, nil, http.StatusServiceUnavailable, 1, 3},
-		{"lock lost", sqllock.NewMemory(), "ada", lose, nil, http.StatusConflict, 1, 3},
-		{"too long", sqllock.NewMemory(), "ada", tooLong, nil, http.StatusGatewayTimeout, 0, 0},
-		{"client has left", sqllock.NewMemory(), "ada", leave, nil, 499, 0, 0},
-		{"bad key", sqllock.NewMemory(), strings.Repeat("a", 5000), nil, nil, http.StatusBadRequest, 0, 0},
-		{"no user", sqllock.NewMemory(), "", nil, nil, http.StatusUnauthorized, 0, 0},
-		{"the handler's own", sqllock.NewMemory(), "ada", fail(status.Error(codes.NotFound, "none")), nil, http.StatusNotFound, 0, 0},
-		{"served", sqllock.NewMemory(), "ada", fail(nil), nil, http.StatusOK, 0, 0},
-		{"without these lines", locker{sqllock.ErrHeld}, "ada", nil, []runtime.ServeMuxOption{plain}, http.StatusTooManyRequests, 0, 0},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			gateway, stop, err := serve(t.Context(), ratelimit.OneAtATime(tt.locks, "export", wait), tt.work, tt.opts...)
+		"busy":                {locker{sqllock.ErrHeld}, "ada", nil, false, http.StatusTooManyRequests, []string{"2"}},
+		"away":                {locker{sqllock.ErrUnavailable}, "ada", nil, false, http.StatusServiceUnavailable, []string{"1", "2", "3"}},
+		"lock lost":           {sqllock.NewMemory(), "ada", end(sqllock.ErrLost), false, http.StatusConflict, []string{"1", "2", "3"}},
+		"too long":            {sqllock.NewMemory(), "ada", end(ratelimit.ErrMaxHold), false, http.StatusGatewayTimeout, nil},
+		"bad key":             {sqllock.NewMemory(), strings.Repeat("a", 5000), nil, false, http.StatusBadRequest, nil},
+		"the handler's own":   {sqllock.NewMemory(), "ada", returns(status.Error(codes.NotFound, "none")), false, http.StatusNotFound, nil},
+		"served":              {sqllock.NewMemory(), "ada", returns(nil), false, http.StatusOK, nil},
+		"without these lines": {locker{sqllock.ErrHeld}, "ada", nil, true, http.StatusTooManyRequests, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := grpc.NewClient(newService(t, tt.locks, tt.work), grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() {
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
-			}()
-			r := httptest.NewRequest(http.MethodPost, "/latchkey.grpcgateway.v1.ExportService/Export", strings.NewReader("{}"))
-			if tt.user != "" {
-				r.Header.Set("Authorization", "Bearer "+tt.user)
+			defer conn.Close()
+			handler := runtime.ErrorHandlerFunc(retryAfter)
+			if tt.own {
+				handler = runtime.DefaultHTTPErrorHandler
 			}
-			if tt.status == 499 {
-				r = r.WithContext(left)
+			gateway, err := newGateway(exportpb.NewExportServiceClient(conn), handler)
+			if err != nil {
+				t.Fatal(err)
 			}
+			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}"))
+			r.Header.Set("Authorization", tt.token)
 			w := httptest.NewRecorder()
 			gateway.ServeHTTP(w, r)
-			if w.Code != tt.status {
-				t.Errorf("status %d, want %d: %s", w.Code, tt.status, w.Body)
-			}
-			seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
-			if told := err == nil; told != (tt.max > 0) || told && (seconds < tt.min || seconds > tt.max) {
-				t.Errorf("Retry-After %q, want %d to %d", w.Header().Get("Retry-After"), tt.min, tt.max)
+			if got := w.Header().Get("Retry-After"); w.Code != tt.status || !strings.Contains(strings.Join(tt.want, " "), got) || (got == "") != (tt.want == nil) {
+				t.Errorf("status %d, Retry-After %q, want %d and %v", w.Code, got, tt.status, tt.want)
 			}
 			var body struct{ Message string }
-			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
-				t.Errorf("%v in %s", err, w.Body)
-			}
-			if tt.max > 0 && !strings.Contains(body.Message, "Try again in") {
-				t.Errorf("message %q does not say when to try again", body.Message)
+			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || tt.want != nil && !strings.Contains(body.Message, "Try again in") {
+				t.Errorf("%v, message %q does not say when to try again", err, body.Message)
 			}
 		})
+	}
+}
+
+// The program passes calls on to a service.
+func TestServe(t *testing.T) {
+	f := fleet.Test(t)
+	i := f.MustStart(t, "-http", "127.0.0.1:0", "-service", newService(t, locker{sqllock.ErrHeld}, nil))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+i.Address("http")+path, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "ada")
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "2" {
+		t.Errorf("%s, Retry-After %q", resp.Status, resp.Header.Get("Retry-After"))
 	}
 }

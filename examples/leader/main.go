@@ -1,25 +1,30 @@
 // Leader shows leader election: of the instances of a service, one at a time
-// does a job for all. `go run .` starts three instances and ends their leaders by
-// an exit, by kill -9 and by a freeze. It prints which instance led from when to
-// when, and how soon the next took over; this takes about 10 seconds.
+// does a job for all. Run it in two terminals, and stop or kill the leader:
 //
-// The recipe is this file. Package internal/demo starts the instances.
+//	export DATABASE_URL=postgres://user:password@host/database
+//	go run .
+//	go run . -http 127.0.0.1:8081
+//
+// GET /health says whether an instance leads.
 package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/latchkey-go/latchkey/examples/leader/internal/demo"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
@@ -27,23 +32,33 @@ import (
 // mailer is the key of the job. Its holder is the leader.
 var mailer = sqllock.Namespace("example-leader").Key("mailer")
 
-func main() { demo.Main(instance) }
-
-// instance is one instance of the service. It serves and campaigns until ctx
-// ends; then it gives the key back, and another instance leads at once.
-func instance(ctx context.Context, databaseURL string) error {
-	// Open. The pool is for the lock alone, so that a busy service cannot keep
-	// the lock from the database.
-	db, err := sql.Open("pgx", databaseURL)
-	if err != nil {
-		return errors.New("DATABASE_URL is no connection string of PostgreSQL")
+func main() {
+	address := flag.String("http", "127.0.0.1:8080", "where to serve /health; port 0 is any free port")
+	lease := flag.Duration("lease", 10*time.Second, "after how long a frozen leader loses the lock")
+	every := flag.Duration("every", time.Second, "how often the leader works")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *address, *lease, *every); err != nil {
+		fmt.Fprintln(os.Stderr, "leader:", err)
+		os.Exit(1)
 	}
+}
+
+// run serves and campaigns until ctx ends; then it gives the key back, and another
+// instance leads at once.
+func run(ctx context.Context, address string, lease, every time.Duration) error {
+	// Open. The pool is for the lock alone, so that a busy service cannot keep
+	// the lock from the database. An instance serves /health also while the
+	// database is away.
+	config, err := pgx.ParseConfig(os.Getenv("DATABASE_URL"))
+	if err != nil {
+		return errors.New("DATABASE_URL is not understood") // the driver's own error may show it
+	}
+	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	db.SetMaxOpenConns(2)
-	// The server frees the locks of an instance that has been silent for a lease.
-	// An instance serves /health also while the database is away.
-	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	session, err := sqllock.Open(ctx, db, sqllock.WithLease(demo.Lease), sqllock.WithLazyOpen(), sqllock.WithLogger(log))
+	session, err := sqllock.Open(ctx, db, sqllock.WithLease(lease), sqllock.WithLazyOpen())
 	if err != nil {
 		return err
 	}
@@ -51,13 +66,15 @@ func instance(ctx context.Context, databaseURL string) error {
 
 	// Campaign. Run calls lead whenever this instance becomes the leader.
 	campaign := election.New(session, mailer, election.WithBackoff(100*time.Millisecond, time.Second))
-	health, err := serveHealth(campaign)
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
-	defer health.Close()
-	log.Info("serving", "address", health.Addr)
-	err = campaign.Run(ctx, func(ctx context.Context) error { return lead(ctx, campaign, log) })
+	server := &http.Server{Handler: health(campaign), ReadHeaderTimeout: 5 * time.Second}
+	defer server.Close()
+	go func() { _ = server.Serve(listener) }() // until Close
+	fmt.Printf("ready http=%s\n", listener.Addr())
+	err = campaign.Run(ctx, func(ctx context.Context) error { return lead(ctx, campaign, every) })
 	if errors.Is(err, context.Canceled) {
 		return nil // the end was asked for, and the key has been given back
 	}
@@ -67,17 +84,18 @@ func instance(ctx context.Context, databaseURL string) error {
 // lead does the leader's work until ctx ends: at exit, or when the lock is lost.
 // It asks right before each effect whether this instance still leads. README.md
 // says what even that cannot promise.
-func lead(ctx context.Context, campaign *election.Campaign, log *slog.Logger) error {
+func lead(ctx context.Context, campaign *election.Campaign, every time.Duration) error {
+	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
 	lock, _ := sqllock.FromContext(ctx)
 	status := campaign.Status()
-	tick := time.NewTicker(2 * time.Millisecond)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		from := time.Now()
+		asked := time.Now()
 		if err := lock.Err(); err != nil {
 			return err // another instance may lead
 		}
-		log.Info("worked", "term", status.Terms, "token", status.Token, "from", from, "to", time.Now()) // the effect
+		log.Info("worked", "term", status.Terms, "token", status.Token, "asked", asked) // the effect
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -86,13 +104,9 @@ func lead(ctx context.Context, campaign *election.Campaign, log *slog.Logger) er
 	}
 }
 
-// serveHealth serves GET /health on a free port, in Addr. The response says
-// whether this instance leads, as the lock has it at that moment.
-func serveHealth(campaign *election.Campaign) (*http.Server, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
+// health responds to GET /health. It says whether this instance leads, as the lock
+// has it at that moment.
+func health(campaign *election.Campaign) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		status := campaign.Status()
@@ -101,7 +115,5 @@ func serveHealth(campaign *election.Campaign) (*http.Server, error) {
 			"leader": status.Leader, "since": status.Since, "token": status.Token,
 		})
 	})
-	server := &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(listener) }() // until Close
-	return server, nil
+	return mux
 }

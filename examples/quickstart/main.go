@@ -1,56 +1,60 @@
 // Quickstart is a service with a slow export, one at a time for each user
-// across all instances, over HTTP and gRPC. `go run .` starts two instances,
-// sends requests for a few seconds, and prints which were admitted and that no
-// two exports of a user overlapped. `go run . -serve` prints lines to try with
-// curl and grpcurl instead.
+// across all instances, over HTTP and gRPC. Run it in two terminals:
 //
-// The recipe is this file, auth.go and export.go. Package internal/demo starts the
-// instances and is their client. The locks are in the database that DATABASE_URL
-// names (postgres://… or mysql://…), or in a throwaway SQLite file.
+//	go run .
+//	go run . -http 127.0.0.1:8081 -grpc 127.0.0.1:9091
+//
+// The locks are in the database that DATABASE_URL names, such as
+// postgres://user:password@host/database. Without DATABASE_URL they are in a
+// SQLite file that all instances on this machine share.
+//
+// Copy from this file, auth.go, export.go and observe.go.
 package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
+	"flag"
+	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
-
-	// The drivers: any that database/sql has for these databases will do.
-	_ "github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/latchkey-go/latchkey/examples/quickstart/exportpb"
-	"github.com/latchkey-go/latchkey/examples/quickstart/internal/demo"
 	"github.com/latchkey-go/latchkey/grpcmw"
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// namespace separates the limit's keys from those of other limits in the database.
-const namespace = "quickstart-export"
+func main() {
+	httpAddress := flag.String("http", "127.0.0.1:8080", "where to serve HTTP; port 0 is any free port")
+	grpcAddress := flag.String("grpc", "127.0.0.1:9090", "where to serve gRPC")
+	takes := flag.Duration("takes", 5*time.Second, "how long an export takes")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *httpAddress, *grpcAddress, *takes); err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
 
-func main() { demo.Main(namespace, instance) }
-
-// instance is one instance of the service. It serves until ctx ends.
-func instance(ctx context.Context, d *demo.Instance) error {
+// run serves until ctx ends.
+func run(ctx context.Context, httpAddress, grpcAddress string, takes time.Duration) error {
 	// Open. The locks have a small pool of their own, so that a busy service
-	// cannot keep them from the database. PostgreSQL and MariaDB need one
-	// connection for each thousand locks held, up to four. They need one more,
-	// briefly, while connecting: it proves that locks exclude. SQLite borrows
-	// one for each statement.
-	db, err := sql.Open(d.Driver, d.DSN)
+	// cannot keep them from the database.
+	db, err := openDatabase(os.Getenv("DATABASE_URL"))
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(5)
 	session, err := sqllock.Open(ctx, db) // it finds out which database this is
 	if err != nil {
 		return err
@@ -59,8 +63,8 @@ func instance(ctx context.Context, d *demo.Instance) error {
 
 	// Limit: one export at a time for each user. HTTP and gRPC share the limit, and
 	// so do all instances. Authentication comes first: it finds the user.
-	limit := ratelimit.OneAtATime(session, namespace)
-	exports := &exporter{Instance: d}
+	limit := ratelimit.OneAtATime(session, "quickstart-export")
+	exports := &exporter{takes: takes}
 
 	mux := http.NewServeMux()
 	perUser := httpmw.New(limit, httpmw.FromContext(userFrom))
@@ -80,19 +84,19 @@ func instance(ctx context.Context, d *demo.Instance) error {
 	exportpb.RegisterExportServiceServer(grpcServer, exports)
 	reflection.Register(grpcServer) // so that grpcurl knows the service
 
-	// Serve on free ports.
-	httpListener, err := net.Listen("tcp", "127.0.0.1:0")
+	// Serve.
+	httpListener, err := net.Listen("tcp", httpAddress)
 	if err != nil {
 		return err
 	}
-	grpcListener, err := net.Listen("tcp", "127.0.0.1:0")
+	grpcListener, err := net.Listen("tcp", grpcAddress)
 	if err != nil {
 		return errors.Join(err, httpListener.Close())
 	}
 	failed := make(chan error, 2)
 	go func() { failed <- httpServer.Serve(httpListener) }()
 	go func() { failed <- grpcServer.Serve(grpcListener) }()
-	d.Serving(httpListener.Addr().String(), grpcListener.Addr().String())
+	fmt.Printf("ready http=%s grpc=%s\n", httpListener.Addr(), grpcListener.Addr())
 	select {
 	case err = <-failed:
 	case <-ctx.Done():

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"github.com/go-chi/chi/v5"
 	chimiddleware "github.com/go-chi/chi/v5/middleware"
 	"github.com/labstack/echo/v4"
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -27,12 +24,6 @@ import (
 // around is the ways in which this page puts a limit around a handler.
 var around = map[string]func(m *httpmw.Middleware, h http.HandlerFunc) http.Handler{
 	"net/http": func(m *httpmw.Middleware, h http.HandlerFunc) http.Handler { return m.Handler(h) },
-	"otelhttp outside": func(m *httpmw.Middleware, h http.HandlerFunc) http.Handler {
-		return otelhttp.NewHandler(m.Handler(h), "export")
-	},
-	"otelhttp inside": func(m *httpmw.Middleware, h http.HandlerFunc) http.Handler {
-		return m.Handler(otelhttp.NewHandler(h, "export"))
-	},
 	"chi": func(m *httpmw.Middleware, h http.HandlerFunc) http.Handler {
 		router := chi.NewRouter()
 		router.Use(chimiddleware.Recoverer, chimiddleware.RequestID)
@@ -80,40 +71,6 @@ func request(t *testing.T, s *httptest.Server) (status int, text string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(body)
-}
-
-// The lock is back before the client has the whole of a file, in every framework.
-func TestSequentialFiles(t *testing.T) {
-	content := strings.Repeat("x", 100_000)
-	name := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for how, limit := range around {
-		t.Run(how, func(t *testing.T) {
-			early := make(chan bool, 1)
-			whole := make(chan struct{})
-			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
-				if e.Result != ratelimit.Released {
-					return
-				}
-				select {
-				case <-whole:
-					early <- true
-				case <-time.After(50 * time.Millisecond): // a client that could have it would
-					early <- false
-				}
-			}))
-			s := serve(t, limit(httpmw.New(l, httpmw.FromContext(userID)), func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, name) }))
-			if status, text := request(t, s); status != http.StatusOK || text != content {
-				t.Errorf("status %d, %d bytes", status, len(text))
-			}
-			close(whole)
-			if <-early {
-				t.Error("the client had the whole response before the lock was back")
-			}
-		})
-	}
 }
 
 // A handler that is interrupted without a response is no success, in every

@@ -1,68 +1,91 @@
 // Webhook shows a receiver of webhooks: each event takes effect exactly once,
-// though it is delivered several times, to several processes. `go run .` starts
-// two receivers, delivers duplicates at once, kills one receiver before a
-// COMMIT and one after, and prints the responses and the accounts; this takes
-// 10 seconds.
+// though it is delivered several times, to several processes.
 //
-// The recipe is this file, signature.go and once.go. Package internal/demo is the
-// sender, and kills the receivers.
+//	export DATABASE_URL=postgres://user:password@host/database WEBHOOK_SECRET=s3cret
+//	go run . -migrate
+//	go run .
+//
+// Copy from this file, signature.go and once.go.
 package main
 
 import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
-	"github.com/latchkey-go/latchkey/examples/webhook/internal/demo"
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-func main() { demo.Main(demo.Service{Migrate: migrate, Receive: receive, Sign: sign}) }
+func main() {
+	makeTables := flag.Bool("migrate", false, "make the tables and end")
+	address := flag.String("http", "127.0.0.1:8080", "where to serve; port 0 is any free port")
+	wait := flag.Duration("wait", 0, "how long a duplicate waits for the one in flight (0: it is rejected)")
+	maxIdle := flag.Duration("max-idle", time.Minute, "how long a process that freezes may keep an event")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if *makeTables {
+		err = migrate(ctx, os.Getenv("DATABASE_URL"))
+	} else {
+		err = run(ctx, os.Getenv("DATABASE_URL"), *address, &receiver{
+			secret: []byte(os.Getenv("WEBHOOK_SECRET")), wait: *wait, maxIdle: *maxIdle,
+		})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "webhook:", err)
+		os.Exit(1)
+	}
+}
 
-// receive is one instance of the service. It serves until ctx ends.
-func receive(ctx context.Context, d *demo.Receiver) error {
-	if d.Secret == "" {
+// run serves until ctx ends.
+func run(ctx context.Context, databaseURL, address string, rc *receiver) error {
+	if len(rc.secret) == 0 {
 		return errors.New("WEBHOOK_SECRET is not set: the secret that is shared with the sender")
 	}
 	// Open. The locks have a small pool of their own, so that a busy service cannot
 	// keep them from the database.
-	work, err := openPool(d.DatabaseURL, 20)
+	var err error
+	if rc.db, err = openPool(databaseURL, 20); err != nil {
+		return err
+	}
+	defer rc.db.Close()
+	if err := checkSchema(ctx, rc.db); err != nil { // now, and not at the first webhook
+		return err
+	}
+	lockDB, err := openPool(databaseURL, 5)
 	if err != nil {
 		return err
 	}
-	defer work.Close()
-	if err := checkSchema(ctx, work); err != nil { // now, and not at the first webhook
-		return err
-	}
-	own, err := openPool(d.DatabaseURL, 5)
-	if err != nil {
-		return err
-	}
-	defer own.Close()
-	session, err := sqllock.Open(ctx, own)
+	defer lockDB.Close()
+	session, err := sqllock.Open(ctx, lockDB)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	rc := &receiver{db: work, secret: []byte(d.Secret), wait: d.Wait, maxIdle: time.Minute, work: d.Work, demo: d}
 
-	// Serve on a free port, and shut down gracefully.
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	// Serve, and shut down gracefully.
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
 	server := &http.Server{Handler: rc.handler(session), ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	d.Serving(listener.Addr().String())
+	fmt.Printf("ready http=%s\n", listener.Addr())
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
@@ -92,10 +115,6 @@ type receiver struct {
 	secret  []byte
 	wait    time.Duration // how long a duplicate waits for the one in flight; 0: it is rejected
 	maxIdle time.Duration // how long a transaction may be idle between two statements
-
-	// For the demonstration:
-	work time.Duration // how long an effect takes
-	demo *demo.Receiver
 }
 
 // handler returns the service. One delivery of an event is processed at a time, in
@@ -133,12 +152,6 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "try again later", http.StatusServiceUnavailable)
 	default:
-		if done.Entry == 0 {
-			slog.Warn("an event has come again whose entry in the ledger has been removed", e.trace())
-		}
-		if !done.again {
-			rc.demo.At(demo.AfterCommit)
-		}
 		done.send(w)
 	}
 }

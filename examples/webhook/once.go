@@ -9,15 +9,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/latchkey-go/latchkey/examples/webhook/internal/demo"
 )
 
-// schema makes the tables. The ledger's event_id is not unique, so that the
-// demonstration would see an effect that happened twice. Yours may be unique.
+// schema makes the tables. The ledger's event_id is not unique, so that a test
+// would see an effect that happened twice. Yours may be unique.
 const schema = `
 CREATE TABLE IF NOT EXISTS processed_events (
 	event_id     text        PRIMARY KEY,
@@ -83,8 +80,6 @@ func (rc *receiver) once(ctx context.Context, e event) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	time.Sleep(rc.work) // stands for an effect that takes time; the demonstration kills and freezes here
-	rc.demo.At(demo.BeforeCommit)
 	// After an error the commit may have happened or not. The sender sends the
 	// event again, and the next call finds out.
 	return done, tx.Commit()
@@ -146,23 +141,14 @@ func poisonous(err error) bool {
 // reason returns err in words that may be logged. The driver's own words name
 // hosts and users.
 func reason(err error) string {
-	var (
-		server    *pgconn.PgError
-		malformed *pgconn.ParseConfigError
-	)
+	var server *pgconn.PgError
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return "the event's row in processed_events was deleted just now"
-	case errors.As(err, &malformed):
+	case errors.As(err, new(*pgconn.ParseConfigError)):
 		return "DATABASE_URL is not understood"
 	case !errors.As(err, &server):
 		return "the database does not respond"
-	}
-	switch server.Code {
-	case "42P01", "42703":
-		return "the tables processed_events and ledger are not in the search_path as they should be: run webhook -migrate, or set search_path in DATABASE_URL (SQLSTATE " + server.Code + ")"
-	case "42501":
-		return "the role may not use the tables processed_events and ledger (SQLSTATE 42501)"
+	case server.Code == "42P01" || server.Code == "42703":
+		return "the tables processed_events and ledger are not in the search_path as they should be: run webhook -migrate, or set search_path in DATABASE_URL"
 	}
 	return fmt.Sprintf("the database rejects it (SQLSTATE %s)", server.Code)
 }

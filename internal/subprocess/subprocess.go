@@ -66,13 +66,17 @@ func Start(role string, orders any, env ...string) (*Process, error) {
 	c := exec.Command(program) //nolint:gosec,noctx // this very program, which Kill and Stop end
 	c.Env = append(append(os.Environ(), env...), roleVariable+"="+role, ordersVariable+"="+string(text))
 	c.Stderr = os.Stderr
-	c.SysProcAttr = endWithParent()
-	return start(c)
+	return StartCommand(c)
 }
 
-// start starts c with pipes. The pipe of its output is not one of package exec,
-// whose Wait would close it before all has been read.
-func start(c *exec.Cmd) (*Process, error) {
+// StartCommand starts another program, which need not call [Main]. c has neither
+// Stdin nor Stdout. On Linux and FreeBSD the process ends with its parent. On
+// other systems it does if it reads its input to the end.
+//
+// The pipe of its output is not one of package exec, whose Wait would close it
+// before all has been read.
+func StartCommand(c *exec.Cmd) (*Process, error) {
+	c.SysProcAttr = endWithParent()
 	stdin, err := c.StdinPipe()
 	if err != nil {
 		return nil, err

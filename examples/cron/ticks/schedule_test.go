@@ -111,9 +111,6 @@ func TestMisuse(t *testing.T) {
 		"schedule from a start": func() { common(fromStart{}) },
 		"no interval":           func() { Every(0) },
 		"no locks":              func() { New(nil, nil, "cron") },
-		"no clock":              func() { WithClock(nil) },
-		"not ahead":             func() { WithMaxAhead(0) },
-		"no locks to elect by":  func() { NewElector(nil, key("x"), Observer{}) },
 	} {
 		func() {
 			defer func() {

@@ -3,13 +3,14 @@
 //
 //	once := ticks.New(locks, db, "billing") // a sqllock.Session, a *sql.DB, a namespace
 //
-//	// robfig/cron: a job wrapper
-//	cron.NewChain(cron.Recover(logger), ticks.Singleton(ctx, once, "invoices", schedule))
+//	// robfig/cron: a job
+//	c.Schedule(schedule, ticks.Job(ctx, once, "invoices", schedule, invoices))
 //
-//	// gocron: a Locker for each job
-//	gocron.WithDistributedJobLocker(ticks.NewLocker(once, ticks.Every(time.Minute)))
+//	// gocron: a task
+//	scheduler.NewJob(gocron.DurationJob(time.Minute), ticks.Task(once, "report", ticks.Every(time.Minute), report))
 //
-// Copy ticks.go, run.go and schedule.go, with robfig.go or gocron.go.
+// The package is an example: copy ticks.go and schedule.go into your service,
+// with robfig.go or gocron.go. Its API may change.
 package ticks
 
 import (
@@ -39,57 +40,42 @@ import (
 //
 // Ticks is safe for concurrent use.
 type Ticks struct {
-	locks    sqllock.Locker
-	db       *sql.DB
-	ns       sqllock.Namespace
-	now      func() time.Time
-	maxAhead time.Duration
-	observer Observer
+	locks sqllock.Locker
+	db    *sql.DB
+	ns    sqllock.Namespace
+	now   func() time.Time
+	log   *slog.Logger
 }
 
 // An Option changes how Ticks works.
 type Option func(*Ticks)
 
-// WithObserver has o called for runs and rejections. It replaces
-// Logged(slog.Default()).
-func WithObserver(o Observer) Option { return func(t *Ticks) { t.observer = o } }
-
 // WithClock sets the clock; the default is time.Now. It must be the clock of the
 // scheduler, in the scheduler's location (cron.WithLocation).
-//
-// WithClock panics if now is nil.
-func WithClock(now func() time.Time) Option {
-	if now == nil {
-		panic("cron: WithClock needs a clock")
-	}
-	return func(t *Ticks) { t.now = now }
-}
+func WithClock(now func() time.Time) Option { return func(t *Ticks) { t.now = now } }
 
-// WithMaxAhead sets how far a tick may be ahead of the database's clock; the
-// default is a minute. An instance whose clock is further ahead is rejected with
-// ErrClockAhead: its mark would silence all other instances until their clocks
-// reach it.
+// WithLogger sets where Ticks logs; the default is slog.Default(). The level is
 //
-// WithMaxAhead panics if d is not positive.
-func WithMaxAhead(d time.Duration) Option {
-	if d <= 0 {
-		panic("cron: WithMaxAhead needs a positive duration")
-	}
-	return func(t *Ticks) { t.maxAhead = d }
-}
+//   - error for what keeps this instance from running ticks,
+//   - warning for a run that outlived its tick, lost its lock or panicked,
+//   - debug for a tick that another instance runs.
+func WithLogger(log *slog.Logger) Option { return func(t *Ticks) { t.log = log } }
 
-// Errors of Begin, besides those of package sqllock.
+// Errors of Do, besides those of package sqllock.
 var (
-	// ErrClockAhead reports that this instance's clock is too far ahead of the
-	// database's (WithMaxAhead).
+	// ErrClockAhead reports that this instance's clock is more than a minute ahead
+	// of the database's. Its mark would silence all other instances until their
+	// clocks reach it.
 	ErrClockAhead = errors.New("cron: this instance's clock is too far ahead of the database's: set it right")
 
 	// ErrNotDue reports that the schedule has no tick up to now.
 	ErrNotDue = errors.New("cron: the schedule has no tick yet")
 )
 
-// markTimeout bounds how long the database may take to advance a mark.
-const markTimeout = 5 * time.Second
+const (
+	maxAhead    = time.Minute     // of the database's clock
+	markTimeout = 5 * time.Second // bounds how long the database may take to advance a mark
+)
 
 // New returns a Ticks. Its locks are for work that spans transactions: take a
 // sqllock.Session. Its marks are in db, in the table of watermark.Schema, which
@@ -101,38 +87,76 @@ func New(locks sqllock.Locker, db *sql.DB, ns sqllock.Namespace, opts ...Option)
 		panic("cron: New needs a Locker and a *sql.DB")
 	}
 	ns.Key("") // panics
-	t := &Ticks{locks: locks, db: db, ns: ns, now: time.Now, maxAhead: time.Minute, observer: Logged(slog.Default())}
+	t := &Ticks{locks: locks, db: db, ns: ns, now: time.Now, log: slog.Default()}
 	for _, opt := range opts {
 		opt(t)
 	}
 	return t
 }
 
-// Begin begins a run of job for the tick of s that is due now. The caller must
-// end the run with End.
+type tickKey struct{}
+
+// TickFromContext returns the tick that the work with this context is for, such
+// as the day of a daily report. It is not the time at which the work began.
+func TickFromContext(ctx context.Context) (tick time.Time, ok bool) {
+	tick, ok = ctx.Value(tickKey{}).(time.Time)
+	return tick, ok
+}
+
+// Do runs work for the tick of s that is due now, unless another instance runs or
+// has run the job. The context of work is ctx. It also ends when the lock is lost,
+// and carries the tick, and the lock for sqllock.Fence.
 //
-// Begin returns sqllock.ErrHeld or watermark.ErrPassed if another instance runs or
-// has run the job. Other errors are sqllock.ErrUnavailable, others of the
-// database, ErrClockAhead and ErrNotDue.
-func (t *Ticks) Begin(ctx context.Context, job string, s Schedule) (*Run, error) {
+// Do returns sqllock.ErrHeld or watermark.ErrPassed if another instance has the
+// tick, and sqllock.ErrLost if the lock was lost before work returned. Other errors
+// are sqllock.ErrUnavailable, others of the database, ErrClockAhead and ErrNotDue.
+// A panic of work releases the lock and goes on.
+func (t *Ticks) Do(ctx context.Context, job string, s Schedule, work func(context.Context)) error {
+	tick, lock, err := t.begin(ctx, job, s)
+	if err != nil {
+		level := slog.LevelError
+		if errors.Is(err, sqllock.ErrHeld) || errors.Is(err, watermark.ErrPassed) {
+			level = slog.LevelDebug
+		}
+		t.log.Log(ctx, level, "cron: this instance does not run a tick", "job", job, "tick", tick, "error", err)
+		return err
+	}
+	return t.run(ctx, job, s, tick, lock, work)
+}
+
+// run runs work under lock, and releases it.
+func (t *Ticks) run(ctx context.Context, job string, s Schedule, tick time.Time, lock *sqllock.Lock, work func(context.Context)) (err error) {
+	bound, cancel := lock.Bind(context.WithValue(ctx, tickKey{}, tick))
+	panicked := true
+	defer func() {
+		cancel() // goroutines that work has left behind stop before the lock is free
+		err = lock.Unlock()
+		if skipped := dueBetween(s, tick, t.now()); skipped > 0 || panicked || err != nil {
+			t.log.Warn("cron: a run did not end well", "job", job, "tick", tick, "skipped", skipped, "panicked", panicked, "error", err)
+		}
+	}()
+	work(bound)
+	panicked = false
+	return nil
+}
+
+// begin acquires the lock of a job and advances its mark to the tick that is due.
+func (t *Ticks) begin(ctx context.Context, job string, s Schedule) (tick time.Time, lock *sqllock.Lock, err error) {
 	tick, ok := tickFor(s, t.now())
 	if !ok {
-		return nil, t.observer.reject(job, tick, ErrNotDue)
+		return tick, nil, ErrNotDue
 	}
 	if err := t.passed(ctx, job, tick); err != nil {
-		return nil, t.observer.reject(job, tick, err)
+		return tick, nil, err
 	}
-	lock, err := t.locks.TryLock(ctx, t.ns.Key(job))
-	if err != nil {
-		return nil, t.observer.reject(job, tick, err)
+	if lock, err = t.locks.TryLock(ctx, t.ns.Key(job)); err != nil {
+		return tick, nil, err
 	}
-	if err := t.advance(ctx, job, tick, lock.Err); err != nil {
+	if err := t.advance(ctx, job, tick, lock); err != nil {
 		_ = lock.Unlock() // the error of the mark says what is wrong
-		return nil, t.observer.reject(job, tick, err)
+		return tick, nil, err
 	}
-	run := &Run{Job: job, Tick: tick, Began: t.now(), ticks: t, schedule: s, lock: lock}
-	t.observer.begin(run)
-	return run, nil
+	return tick, lock, nil
 }
 
 // passed returns watermark.ErrPassed if the tick has been run already. An instance
@@ -148,45 +172,9 @@ func (t *Ticks) passed(ctx context.Context, job string, tick time.Time) error {
 	return err
 }
 
-// Do runs work under Begin's lock. The context of work is ctx, and also ends when
-// the lock is lost.
-//
-// The error is that of Begin, or sqllock.ErrLost if the lock was lost before work
-// returned. A panic of work releases the lock and goes on.
-func (t *Ticks) Do(ctx context.Context, job string, s Schedule, work func(context.Context)) (err error) {
-	run, err := t.Begin(ctx, job, s)
-	if err != nil {
-		return err
-	}
-	bound, cancel := run.Bind(ctx)
-	panicked := true
-	defer func() {
-		cancel() // goroutines that work has left behind stop before the lock is free
-		err = run.end(panicked)
-	}()
-	work(bound)
-	panicked = false
-	return nil
-}
-
-// Pass advances job's mark to the tick of s that is due now. It does not take the
-// job's lock: it is for a leader, which may run the job already. Its errors are
-// those of Begin without sqllock.ErrHeld.
-func (t *Ticks) Pass(ctx context.Context, job string, s Schedule) error {
-	tick, ok := tickFor(s, t.now())
-	if !ok {
-		return t.observer.reject(job, tick, ErrNotDue)
-	}
-	if err := t.advance(ctx, job, tick, func() error { return nil }); err != nil {
-		return t.observer.reject(job, tick, err)
-	}
-	t.observer.begin(&Run{Job: job, Tick: tick, Began: t.now(), ticks: t, schedule: s})
-	return nil
-}
-
-// advance advances job's mark to tick, unless held returns an error: then the
-// tick is for the instance that holds the lock now.
-func (t *Ticks) advance(ctx context.Context, job string, tick time.Time, held func() error) error {
+// advance advances job's mark to tick, unless lock is lost: then the tick is for
+// the instance that holds the lock now.
+func (t *Ticks) advance(ctx context.Context, job string, tick time.Time, lock *sqllock.Lock) error {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
 	tx, err := t.db.BeginTx(ctx, nil)
@@ -194,13 +182,19 @@ func (t *Ticks) advance(ctx context.Context, job string, tick time.Time, held fu
 		return fmt.Errorf("cron: the mark of the tick could not be moved: %w", withoutDriverText(err))
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := t.inTime(ctx, tx, tick); err != nil {
-		return err
+	// The statement has no arguments, so that it works behind transaction poolers.
+	ahead, err := tx.ExecContext(ctx, fmt.Sprintf("SELECT 1 WHERE to_timestamp(%d / 1000.0) > clock_timestamp()",
+		tick.Add(-maxAhead).UnixMilli()))
+	if err != nil {
+		return fmt.Errorf("cron: the mark of the tick could not be moved: %w", withoutDriverText(err))
+	}
+	if n, _ := ahead.RowsAffected(); n > 0 { // drivers of PostgreSQL always know
+		return ErrClockAhead
 	}
 	if err := watermark.Advance(ctx, tx, t.ns.Key(job), tick.UnixMilli()); err != nil {
 		return err
 	}
-	if err := held(); err != nil {
+	if err := lock.Err(); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -209,16 +203,18 @@ func (t *Ticks) advance(ctx context.Context, job string, tick time.Time, held fu
 	return nil
 }
 
-// inTime returns ErrClockAhead if tick is too far ahead of the database's clock.
-// The statement has no arguments, so that it works behind transaction poolers.
-func (t *Ticks) inTime(ctx context.Context, tx *sql.Tx, tick time.Time) error {
-	ahead, err := tx.ExecContext(ctx, fmt.Sprintf("SELECT 1 WHERE to_timestamp(%d / 1000.0) > clock_timestamp()",
-		tick.Add(-t.maxAhead).UnixMilli()))
-	if err != nil {
-		return fmt.Errorf("cron: the mark of the tick could not be moved: %w", withoutDriverText(err))
+// withoutDriverText returns err without the driver's text, which may name hosts
+// and users: sqllock.ErrUnavailable, the context's error, or the server's
+// SQLSTATE.
+func withoutDriverText(err error) error {
+	var coded interface{ SQLState() string }
+	switch {
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		return context.DeadlineExceeded
+	case errors.As(err, &coded):
+		return errors.New("SQLSTATE " + coded.SQLState())
 	}
-	if n, _ := ahead.RowsAffected(); n > 0 { // drivers of PostgreSQL always know
-		return ErrClockAhead
-	}
-	return nil
+	return sqllock.ErrUnavailable
 }

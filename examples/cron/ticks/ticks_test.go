@@ -2,17 +2,130 @@ package ticks
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/examples/internal/fleet"
+	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
+func TestMain(m *testing.M) {
+	bound.Lengthen()
+	dbtest.Main(m)
+}
+
+// A place is a database with the table of marks, and what is logged.
+type place struct {
+	*testing.T
+
+	driver, dsn string
+	db          *sql.DB
+	log         fleet.Log
+}
+
+func newPlace(t *testing.T, driver, dsn string) *place {
+	t.Helper()
+	p := &place{T: t, driver: driver, dsn: dsn, db: dbtest.Open(t, driver, dsn)}
+	dbtest.Create(t, p.db, watermark.Schema(sqllock.PostgreSQL))
+	return p
+}
+
+// onDatabase is a database of the test's own. The test runs beside others.
+func onDatabase(t *testing.T) *place {
+	t.Parallel()
+	return newPlace(t, "pgx", pgtest.Database(t))
+}
+
+// session is the locks of an instance.
+func (p *place) session() *sqllock.Session { return dbtest.Session(p, p.driver, p.dsn) }
+
+// instance is the ticks of an instance, with locks of its own.
+func (p *place) instance(now func() time.Time) *Ticks { return p.with(p.session(), p.db, now) }
+
+func (p *place) with(locks sqllock.Locker, db *sql.DB, now func() time.Time) *Ticks {
+	return New(locks, db, "cron", WithClock(now), WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))))
+}
+
+// cut has the server end the connections that hold locks.
+func (p *place) cut() {
+	dbtest.Execute(p, p.db, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+}
+
+// A handClock is a clock that tests put forward by hand.
+type handClock struct {
+	mu  sync.Mutex // protects now
+	now time.Time
+}
+
+// newHandClock is at the beginning of a minute that is past: the database's
+// clock must not be behind it.
+func newHandClock() *handClock {
+	return &handClock{now: time.Now().Add(-time.Hour).Truncate(time.Minute)}
+}
+
+func (c *handClock) Now() time.Time { return c.behind(0)() }
+
+func (c *handClock) forward(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// behind is a clock that differs from c.
+func (c *handClock) behind(by time.Duration) func() time.Time {
+	return func() time.Time {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.now.Add(-by)
+	}
+}
+
+// A record is the ticks that were run.
+type record struct {
+	mu   sync.Mutex // protects runs
+	runs map[time.Time]int
+}
+
+// work is a job's work.
+func (r *record) work(ctx context.Context) {
+	tick, _ := TickFromContext(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.runs == nil {
+		r.runs = map[time.Time]int{}
+	}
+	r.runs[tick.UTC()]++
+}
+
+// once checks that what was run are ticks of s, none of them twice, and returns
+// how many there were.
+func (r *record) once(t *testing.T, s Schedule) int {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for tick, n := range r.runs {
+		if n > 1 || !s.Next(tick.Add(-1)).Equal(tick) {
+			t.Errorf("%s was run %d times, and may be no tick", tick.Format(time.StampMilli), n)
+		}
+	}
+	return len(r.runs)
+}
+
 // hooked is a Locker that calls a function with each lock before the caller has it.
 type hooked struct {
 	sqllock.Locker
+
 	locked func(*sqllock.Lock)
 }
 
@@ -26,159 +139,154 @@ func (l hooked) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, er
 
 // An instance that is late for a tick finds out that the tick was run. Meanwhile
 // it does not keep others from the next tick.
-func TestLateForTick(t *testing.T) {
-	eachDriver(t, func(t *place) {
-		const every = 10 * time.Second
-		clock := newHandClock()
-		s := Every(every)
-		punctual := t.instance(WithClock(clock.Now))
-		run := func() {
-			if err := punctual.Do(t.Context(), "report", s, func(context.Context) {}); err != nil {
-				t.Errorf("the tick at its time: %v", err)
-			}
+func TestLateForTick(test *testing.T) {
+	t := onDatabase(test)
+	const every = 10 * time.Second
+	clock, s := newHandClock(), Every(every)
+	var r record
+	punctual := t.instance(clock.Now)
+	run := func() {
+		if err := punctual.Do(t.Context(), "report", s, r.work); err != nil {
+			t.Errorf("the tick at its time: %v", err)
 		}
-		run()
-		next := false
-		late := New(hooked{t.session(), func(*sqllock.Lock) {
-			clock.forward(every)
-			next = true
-			run()
-		}}, t.db, "cron", WithClock(clock.behind(every/5)))
-		clock.forward(every / 2)
-		if _, err := late.Begin(t.Context(), "report", s); err != watermark.ErrPassed {
-			t.Errorf("Begin of a tick that was run: %v, want ErrPassed", err)
-		}
-		if !next { // it has not even asked for the lock
-			clock.forward(every)
-			run()
-		}
-	})
+	}
+	run()
+	late := t.with(hooked{t.session(), func(*sqllock.Lock) { t.Error("it has asked for the lock") }}, t.db, clock.behind(every/5))
+	clock.forward(every / 2)
+	if err := late.Do(t.Context(), "report", s, r.work); err != watermark.ErrPassed {
+		t.Errorf("a tick that was run: %v, want ErrPassed", err)
+	}
+	clock.forward(every)
+	run()
+	if n := r.once(test, s); n != 2 || t.log.String() != "" {
+		t.Errorf("%d ticks, and logged\n%s", n, t.log.String())
+	}
 }
 
 // Clocks differ by up to 5.5 s and in their speed, over a minute with a tick in
 // each second. Each tick is run once, whichever instance comes when.
-func TestFleetWithSkewedClocks(t *testing.T) {
-	fleet := []struct{ behind, late time.Duration }{
+func TestClocksThatDiffer(t *testing.T) {
+	instances := []struct{ behind, late time.Duration }{
 		{0, 0},
 		{0, 70 * time.Millisecond},
 		{2300 * time.Millisecond, 0},
 		{-3200 * time.Millisecond, 30 * time.Millisecond},
 		{-3200 * time.Millisecond, 80 * time.Millisecond},
 	}
-	eachDriver(t, func(t *place) {
-		clock := newHandClock()
-		s := Every(time.Second)
-		var (
-			told  record
-			ticks []*Ticks
-		)
-		for _, f := range fleet {
-			ticks = append(ticks, t.instance(WithClock(clock.behind(f.behind-f.late)), WithObserver(told.observer())))
+	dbtest.EachDriver(t, func(test *testing.T, driver, dsn string) {
+		t := newPlace(test, driver, dsn)
+		clock, s := newHandClock(), Every(time.Second)
+		var r record
+		var ticks []*Ticks
+		for _, i := range instances {
+			ticks = append(ticks, t.instance(clock.behind(i.behind-i.late)))
 		}
 		for range 600 {
-			for i, f := range fleet {
-				if now := clock.behind(f.behind)(); now.Truncate(time.Second) != now { // its scheduler sleeps
+			for n, i := range instances {
+				if now := clock.behind(i.behind)(); now.Truncate(time.Second) != now { // its scheduler sleeps
 					continue
 				}
-				err := ticks[i].Do(t.Context(), "report", s, func(context.Context) {})
-				if err != nil && err != watermark.ErrPassed {
+				if err := ticks[n].Do(t.Context(), "report", s, r.work); err != nil && err != watermark.ErrPassed {
 					t.Fatal(err)
 				}
 			}
 			clock.forward(100 * time.Millisecond)
 		}
-		if n := told.once(t.T, s); n != 1+60 || len(told.began) != n { // one before the clock that is ahead had its first
-			t.Errorf("%d runs of %d ticks, want 61", len(told.began), n)
+		if n := r.once(test, s); n != 1+60 { // one before the clock that is ahead had its first
+			t.Errorf("%d ticks were run, want 61", n)
 		}
 	})
 }
 
-// A run that outlives its tick keeps the next ones from being run, and says so
-// when it ends.
+// A run that outlives its tick keeps the next ones from being run, and the log says
+// so when it ends.
 func TestRunOutlivesTick(test *testing.T) {
 	t := onDatabase(test)
-	clock := newHandClock()
-	s := Every(10 * time.Second)
-	var told record
-	one := t.instance(WithClock(clock.Now), WithObserver(told.observer()))
-	other := t.instance(WithClock(clock.Now), WithObserver(told.observer()))
-	run, err := one.Begin(t.Context(), "report", s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		clock.forward(10 * time.Second)
-		for name, ticks := range map[string]*Ticks{"the same instance": one, "another": other} {
-			if _, err := ticks.Begin(t.Context(), "report", s); !errors.Is(err, sqllock.ErrHeld) {
-				t.Errorf("Begin of a later tick by %s: %v, want ErrHeld", name, err)
+	clock, s := newHandClock(), Every(10*time.Second)
+	var r record
+	one, other := t.instance(clock.Now), t.instance(clock.Now)
+	err := one.Do(t.Context(), "report", s, func(ctx context.Context) {
+		r.work(ctx)
+		for range 2 {
+			clock.forward(10 * time.Second)
+			for name, ticks := range map[string]*Ticks{"the same instance": one, "another": other} {
+				if err := ticks.Do(t.Context(), "report", s, r.work); !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("a later tick by %s: %v, want ErrHeld", name, err)
+				}
 			}
 		}
+	})
+	if err != nil || !strings.Contains(t.log.String(), "skipped=2") {
+		t.Errorf("%v, and logged\n%s", err, t.log.String())
 	}
-	clock.forward(5 * time.Second)
-	if err := run.End(); err != nil {
-		t.Fatal(err)
+	clock.forward(10 * time.Second)
+	if err := other.Do(t.Context(), "report", s, r.work); err != nil {
+		t.Errorf("the tick after it: %v", err)
 	}
-	if len(told.ended) != 1 || told.ended[0].Outlived != 2 || told.ended[0].Took != 25*time.Second || len(told.refused) != 4 {
-		t.Errorf("the observer was told of %d ends and %d refusals: %+v", len(told.ended), len(told.refused), told.ended)
-	}
-	clock.forward(5 * time.Second)
-	if run, err = other.Begin(t.Context(), "report", s); err != nil {
-		t.Fatalf("Begin after it: %v", err)
-	}
-	if err := run.End(); err != nil {
-		t.Error(err)
-	}
-	if n := told.once(t.T, s); n != 2 {
+	if n := r.once(test, s); n != 2 {
 		t.Errorf("%d ticks were run, want 2", n)
 	}
 }
 
-// The work's context ends with the caller's, and when the lock is lost; then Do
-// says so.
+// The work's context ends when the lock is lost; then Do says so.
 func TestWorkHearsOfLoss(test *testing.T) {
 	t := onDatabase(test)
-	ticks := t.instance()
-	err := ticks.Do(t.Context(), "report", Every(time.Hour), func(ctx context.Context) {
-		if tick, ok := TickFromContext(ctx); !ok || !tick.Equal(tick.Truncate(time.Hour)) {
-			t.Errorf("the work's tick is %v, %t, want the hour's", tick, ok)
-		}
+	err := t.instance(time.Now).Do(t.Context(), "report", Every(time.Hour), func(ctx context.Context) {
 		t.cut()
 		<-ctx.Done()
 		if cause := context.Cause(ctx); cause != sqllock.ErrLost {
 			t.Errorf("the work's context ended with %v, want ErrLost", cause)
 		}
 	})
-	if err != sqllock.ErrLost {
-		t.Errorf("Do: %v, want ErrLost", err)
+	if err != sqllock.ErrLost || !strings.Contains(t.log.String(), "level=WARN") {
+		t.Errorf("Do: %v, want ErrLost, and logged\n%s", err, t.log.String())
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	_ = ticks.Do(ctx, "another", Every(time.Hour), func(ctx context.Context) {
-		cancel()
-		<-ctx.Done()
-	})
 }
 
-// An instance whose clock is a day ahead must not silence the others for a day.
-func TestClockFarAhead(test *testing.T) {
+// An instance does not run a tick, says why, and keeps no lock.
+func TestRejected(test *testing.T) {
 	t := onDatabase(test)
-	s := Every(time.Second)
-	ahead := func(by time.Duration) *Ticks {
-		return t.instance(WithClock(func() time.Time { return time.Now().Add(by) }), WithMaxAhead(time.Hour))
+	away := dbtest.Open(test, "pgx", "postgres://clerk@127.0.0.1:1/nowhere?sslmode=disable") // a port that no server has
+	loser := hooked{t.session(), func(lock *sqllock.Lock) {
+		t.cut()
+		lockertest.Eventually(test, "the loss is known", func() bool { return lock.Err() == sqllock.ErrLost })
+	}}
+	ahead := func() time.Time { return time.Now().Add(24 * time.Hour) }
+	for name, tt := range map[string]struct {
+		ticks *Ticks
+		s     Schedule
+		want  error
+	}{
+		"a clock that is a day ahead": {t.instance(ahead), Every(time.Second), ErrClockAhead},
+		"a schedule without ticks":    {t.instance(time.Now), parse(test, "0 0 30 2 *"), ErrNotDue},
+		"lost before the mark":        {t.with(loser, t.db, time.Now), Every(time.Hour), sqllock.ErrLost},
+		"no database for the marks":   {t.with(t.session(), away, time.Now), Every(time.Hour), sqllock.ErrUnavailable},
+	} {
+		err := tt.ticks.Do(t.Context(), "report", tt.s, func(context.Context) { t.Errorf("%s: it is run", name) })
+		if !errors.Is(err, tt.want) || strings.Contains(err.Error(), "127.0.0.1") {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
 	}
-	if _, err := ahead(24*time.Hour).Begin(t.Context(), "report", s); err != ErrClockAhead {
-		t.Errorf("Begin by a clock that is a day ahead: %v, want ErrClockAhead", err)
+	if n := strings.Count(t.log.String(), "level=ERROR"); n != 4 {
+		t.Errorf("%d errors are logged\n%s", n, t.log.String())
 	}
-	run, err := ahead(0).Begin(t.Context(), "report", s)
-	if err != nil {
-		t.Fatalf("Begin by a clock that is right: %v", err)
+	lockertest.Eventually(test, "no lock is held", func() bool { return dbtest.AdvisoryLocks(t, t.db) == 0 })
+	var r record
+	if err := t.instance(time.Now).Do(t.Context(), "report", Every(time.Hour), r.work); err != nil {
+		t.Errorf("the tick by an instance that is well: %v", err)
 	}
-	if err := run.End(); err != nil {
-		t.Error(err)
-	}
-	if run, err = ahead(30*time.Minute).Begin(t.Context(), "report", s); err != nil {
-		t.Fatalf("Begin by a clock that is not too far ahead: %v", err)
-	}
-	if err := run.End(); err != nil {
-		t.Error(err)
+}
+
+// An instance whose mark is not committed, or which does not learn whether it is,
+// does not run the tick, and releases the lock.
+func TestCommitFails(test *testing.T) {
+	t := onDatabase(test)
+	dbtest.Execute(t, t.db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
+	dbtest.Execute(t, t.db, `CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE ON latchkey_watermarks
+		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	var r record
+	err := t.instance(time.Now).Do(t.Context(), "report", Every(time.Hour), r.work)
+	if err == nil || !strings.Contains(err.Error(), "not known") || len(r.runs) != 0 || dbtest.AdvisoryLocks(t, t.db) != 0 {
+		t.Errorf("%v, %d runs, %d locks are held", err, len(r.runs), dbtest.AdvisoryLocks(t, t.db))
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,21 +38,14 @@ type Kind struct {
 	Singleton bool          // at most one job of the kind runs at a time, in the whole fleet
 }
 
-// names returns the names of all kinds, and of the singletons among them.
-func (k Kinds) names() (all, singletons string) {
-	if len(k) == 0 {
-		panic("queue: Open needs kinds")
-	}
-	var names, single []string
-	for name, kind := range k {
+// names returns the names of all kinds.
+func (k Kinds) names() string {
+	for _, kind := range k {
 		if kind.Work == nil {
 			panic("queue: a kind needs Work")
 		}
-		if names = append(names, name); kind.Singleton {
-			single = append(single, name)
-		}
 	}
-	return literal(names), literal(single)
+	return literal(slices.Collect(maps.Keys(k)))
 }
 
 // literal returns names as PostgreSQL reads a text[]. Every driver accepts it,
@@ -109,16 +104,13 @@ func Enqueue(ctx context.Context, tx sqlx.QueryerContext, job Job) (id int64, er
 }
 
 // Schema returns the statements that create the tables of the queue, in the first
-// schema of the search_path: take them into your migrations. Both ways work on the
-// same rows. The statements may run again.
+// schema of the search_path: take them into your migrations. They may run again.
 //
-// A job is "ready" until it is "done" or "dead". Only with [SkipLocked] it is
-// "running" meanwhile, by worker. With [AdvisoryLock] it stays "ready", and its
-// lock shows that a worker has it.
+// A job is "ready" until it is "done" or "dead". Its lock shows that a worker has
+// it meanwhile.
 func Schema() []string {
 	return append(sqllock.FenceSchema(sqllock.PostgreSQL), jobsTable,
-		"CREATE INDEX IF NOT EXISTS jobs_ready ON jobs (priority DESC, run_at, id) WHERE status = 'ready'",
-		"CREATE INDEX IF NOT EXISTS jobs_running ON jobs (kind, worker) WHERE status = 'running'")
+		"CREATE INDEX IF NOT EXISTS jobs_ready ON jobs (priority DESC, run_at, id) WHERE status = 'ready'")
 }
 
 const jobsTable = `CREATE TABLE IF NOT EXISTS jobs (
@@ -127,11 +119,9 @@ const jobsTable = `CREATE TABLE IF NOT EXISTS jobs (
 	args         text        NOT NULL DEFAULT '',
 	priority     integer     NOT NULL DEFAULT 0, -- higher goes first
 	run_at       timestamptz NOT NULL DEFAULT now(),
-	status       text        NOT NULL DEFAULT 'ready' CHECK (status IN ('ready', 'running', 'done', 'dead')),
+	status       text        NOT NULL DEFAULT 'ready' CHECK (status IN ('ready', 'done', 'dead')),
 	attempt      integer     NOT NULL DEFAULT 0, -- how often it was begun
 	max_attempts integer     NOT NULL DEFAULT 25 CHECK (max_attempts > 0),
-	worker       bigint,                         -- the worker that runs it, while it is running
-	claimed_at   timestamptz,
 	finished_at  timestamptz,
 	error        text                            -- of the last attempt that failed
 ) WITH (fillfactor = 70)`

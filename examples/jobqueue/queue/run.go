@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
-
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // Run works on jobs, up to workers at once, until ctx ends. Then it waits for
@@ -21,32 +19,47 @@ import (
 //
 // Each worker uses a connection of the Queue's database at times, never while Work
 // runs. Run panics if workers is not positive.
-func Run(ctx context.Context, w Way, workers int) {
+func (q *Queue) Run(ctx context.Context, workers int) {
 	if workers <= 0 {
 		panic("queue: Run needs a positive number of workers")
 	}
-	defer w.close()
 	var running sync.WaitGroup
-	defer running.Wait()
-	var t trouble
-	running.Go(func() { w.reap(ctx) })
+	var away atomic.Bool // the last look for a job has failed
 	for range workers {
-		running.Go(func() { work(ctx, w, &t) })
+		running.Go(func() {
+			for ctx.Err() == nil {
+				h, err := q.take(ctx)
+				if ctx.Err() == nil {
+					q.note(&away, err)
+				}
+				if h == nil {
+					wait(ctx, jittered(q.options.Poll))
+					continue
+				}
+				q.run(ctx, h)
+			}
+		})
+	}
+	running.Wait()
+}
+
+// note logs when trouble begins and when it ends, not each error.
+func (q *Queue) note(away *atomic.Bool, err error) {
+	switch was := away.Swap(err != nil); {
+	case err != nil && !was:
+		q.options.Log.Warn("queue: jobs cannot be taken now", "error", err)
+	case err == nil && was:
+		q.options.Log.Info("queue: jobs can be taken again")
 	}
 }
 
-func work(ctx context.Context, w Way, t *trouble) {
-	q := w.queue()
-	for ctx.Err() == nil {
-		h, err := w.take(ctx)
-		if ctx.Err() == nil {
-			t.note(q, err)
-		}
-		if h == nil {
-			wait(ctx, jittered(q.options.poll))
-			continue
-		}
-		q.run(ctx, h)
+// wait waits for d. It returns false, at once, if ctx ends.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -54,54 +67,6 @@ func work(ctx context.Context, w Way, t *trouble) {
 // began together do not stay together.
 func jittered(d time.Duration) time.Duration {
 	return d - rand.N(d/2+1) //nolint:gosec // no secret
-}
-
-// trouble logs when trouble begins and when it ends, not each error.
-type trouble struct{ now atomic.Bool }
-
-func (t *trouble) note(q *Queue, err error) {
-	if t.now.Swap(err != nil) == (err != nil) {
-		return
-	}
-	if err != nil {
-		q.options.log.Warn("queue: jobs cannot be taken now", "error", err)
-		return
-	}
-	q.options.log.Info("queue: jobs can be taken again")
-}
-
-// A Way shares the jobs of a queue out: [AdvisoryLock] or [SkipLocked]. One Way
-// serves one call of Run.
-//
-// A table is worked on in one way at a time. A job that AdvisoryLock has taken
-// looks ready to SkipLocked, so work would run twice, though effects would not.
-// Stop all workers before a change.
-type Way interface {
-	queue() *Queue
-
-	// take returns a job that is due, the first by priority and time, for this
-	// process alone. It returns nil if there is none.
-	take(ctx context.Context) (*hold, error)
-
-	// reap returns the jobs of dead workers until ctx ends.
-	reap(ctx context.Context)
-
-	// close ends the way, when no job is in progress any more.
-	close()
-}
-
-// A hold is a job that this process works on.
-//
-// Invariant: while lock.Err() is nil no other worker has the job, and the
-// attempt number of its row is job.Attempt. A worker that takes it over
-// increments the number first.
-type hold struct {
-	job    Job
-	status string        // what the row says meanwhile
-	lock   *sqllock.Lock // the job's (AdvisoryLock), or the worker's (SkipLocked)
-	single *sqllock.Lock // of a singleton's kind, where that is not lock; else nil
-	fence  *sqllock.Lock // the one that the effect's transaction is fenced with; nil: none
-	giveUp func(Outcome) // releases the job, after how its attempt ended
 }
 
 // timeout bounds each transaction of the queue's own.
@@ -129,7 +94,7 @@ func safe(err error) error {
 	case !errors.As(err, &server) || away(server.SQLState()):
 		return ErrUnavailable
 	case server.SQLState() == "42P01":
-		return errors.New("queue: a table is missing (42P01): run queue.Schema, or add its schema to the search_path")
+		return errNoTable
 	}
 	return fmt.Errorf("queue: the database rejected a statement (SQLSTATE %s)", server.SQLState())
 }

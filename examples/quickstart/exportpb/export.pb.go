@@ -9,6 +9,7 @@ package exportpb
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -60,7 +61,8 @@ func (*ExportRequest) Descriptor() ([]byte, []int) {
 type ExportResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Instance      int32                  `protobuf:"varint,2,opt,name=instance,proto3" json:"instance,omitempty"` // which instance of the service did the work
+	Began         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=began,proto3" json:"began,omitempty"`
+	Ended         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -102,22 +104,30 @@ func (x *ExportResponse) GetUser() string {
 	return ""
 }
 
-func (x *ExportResponse) GetInstance() int32 {
+func (x *ExportResponse) GetBegan() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Instance
+		return x.Began
 	}
-	return 0
+	return nil
+}
+
+func (x *ExportResponse) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
 }
 
 var File_examples_quickstart_exportpb_export_proto protoreflect.FileDescriptor
 
 const file_examples_quickstart_exportpb_export_proto_rawDesc = "" +
 	"\n" +
-	")examples/quickstart/exportpb/export.proto\x12\x16latchkey.quickstart.v1\"\x0f\n" +
-	"\rExportRequest\"@\n" +
+	")examples/quickstart/exportpb/export.proto\x12\x16latchkey.quickstart.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
+	"\rExportRequest\"\x88\x01\n" +
 	"\x0eExportResponse\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\x05R\binstance2h\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x120\n" +
+	"\x05began\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x120\n" +
+	"\x05ended\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended2h\n" +
 	"\rExportService\x12W\n" +
 	"\x06Export\x12%.latchkey.quickstart.v1.ExportRequest\x1a&.latchkey.quickstart.v1.ExportResponseB>Z<github.com/latchkey-go/latchkey/examples/quickstart/exportpbb\x06proto3"
 
@@ -135,17 +145,20 @@ func file_examples_quickstart_exportpb_export_proto_rawDescGZIP() []byte {
 
 var file_examples_quickstart_exportpb_export_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_examples_quickstart_exportpb_export_proto_goTypes = []any{
-	(*ExportRequest)(nil),  // 0: latchkey.quickstart.v1.ExportRequest
-	(*ExportResponse)(nil), // 1: latchkey.quickstart.v1.ExportResponse
+	(*ExportRequest)(nil),         // 0: latchkey.quickstart.v1.ExportRequest
+	(*ExportResponse)(nil),        // 1: latchkey.quickstart.v1.ExportResponse
+	(*timestamppb.Timestamp)(nil), // 2: google.protobuf.Timestamp
 }
 var file_examples_quickstart_exportpb_export_proto_depIdxs = []int32{
-	0, // 0: latchkey.quickstart.v1.ExportService.Export:input_type -> latchkey.quickstart.v1.ExportRequest
-	1, // 1: latchkey.quickstart.v1.ExportService.Export:output_type -> latchkey.quickstart.v1.ExportResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	2, // 0: latchkey.quickstart.v1.ExportResponse.began:type_name -> google.protobuf.Timestamp
+	2, // 1: latchkey.quickstart.v1.ExportResponse.ended:type_name -> google.protobuf.Timestamp
+	0, // 2: latchkey.quickstart.v1.ExportService.Export:input_type -> latchkey.quickstart.v1.ExportRequest
+	1, // 3: latchkey.quickstart.v1.ExportService.Export:output_type -> latchkey.quickstart.v1.ExportResponse
+	3, // [3:4] is the sub-list for method output_type
+	2, // [2:3] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_examples_quickstart_exportpb_export_proto_init() }

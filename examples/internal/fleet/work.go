@@ -1,0 +1,78 @@
+package fleet
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+)
+
+// A Work is something that an instance did between two moments of the machine's
+// clock. No other instance may do the same for this key meanwhile.
+type Work struct {
+	Key      string
+	Instance int
+	From, To time.Time
+}
+
+// Overlaps counts the works that began while another of the same key went on. It
+// relies on no lock: it compares the times alone.
+func Overlaps(works []Work) (n int) {
+	sorted := slices.SortedFunc(slices.Values(works), func(a, b Work) int { return a.From.Compare(b.From) })
+	end := map[string]time.Time{} // of each key, the latest end so far
+	for _, w := range sorted {
+		if w.From.Before(end[w.Key]) {
+			n++
+		}
+		if w.To.After(end[w.Key]) {
+			end[w.Key] = w.To
+		}
+	}
+	return n
+}
+
+// Changes counts how often a key's work was done by another instance than the
+// work before.
+func Changes(works []Work) (n int) {
+	sorted := slices.SortedFunc(slices.Values(works), func(a, b Work) int { return a.From.Compare(b.From) })
+	last := map[string]int{}
+	for _, w := range sorted {
+		if before := last[w.Key]; before != 0 && before != w.Instance {
+			n++
+		}
+		last[w.Key] = w.Instance
+	}
+	return n
+}
+
+// Table prints rows in columns.
+func Table(out io.Writer, rows ...[]string) {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	for _, row := range rows {
+		_, _ = io.WriteString(table, strings.Join(row, "\t")+"\n")
+	}
+	_ = table.Flush() // an error of standard output shows nowhere else
+}
+
+// A Log keeps what instances write to their standard error. The zero value is
+// empty, and safe for concurrent use.
+type Log struct {
+	mu   sync.Mutex // protects text
+	text strings.Builder
+}
+
+// Write appends p.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// String returns all that was written.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
