@@ -150,11 +150,7 @@ func (r *run) check() error {
 	if r.result.Blind = time.Duration(w.blind()); r.result.Blind > maxBlind {
 		r.stick(fmt.Errorf("the observer saw nothing for %v", r.result.Blind))
 	}
-	options := []check.Option{check.WithExcuse(w.excuse)}
-	if looked {
-		options = append(options, check.WithComplete())
-	}
-	report := check.Sweep(events, options...)
+	report := check.Sweep(events, check.Facts{Excuse: w.excuse, Complete: looked})
 	overlaps(all, report, w)
 	r.result.Operations, r.result.Contended, r.result.Locks = report.Operations, report.Contended, report.Locks
 	r.result.Fenced = report.Writes[history.Fenced]

@@ -227,7 +227,7 @@ func TestOverlaps(t *testing.T) {
 		hold(1, 13, 1800, 2040), hold(3, 14, 2030, 2035), // as a server ends, with two primaries
 		hold(1, 15, 6000, 6400), hold(2, 16, 6300, 6500), // on one
 	)
-	overlaps(all, check.Sweep(events, check.WithExcuse(w.excuse)), w)
+	overlaps(all, check.Sweep(events, check.Facts{Excuse: w.excuse}), w)
 	want := []Outcome{
 		{Row: loses, Begin: ms(1000), Excused: 1, News: 1, Longest: 50 * time.Millisecond, Two: []time.Duration{500 * time.Millisecond}},
 		{Row: keeps, Begin: ms(5000), Overlaps: 1, Longest: 100 * time.Millisecond},

@@ -246,7 +246,7 @@ func (w *windows) knewOf(sessions []cluster.Writable, g check.Grant) bool {
 }
 
 // excuse reports whether a and b may have been valid at once; see
-// check.WithExcuse.
+// check.Facts.
 func (w *windows) excuse(a, b check.Grant) bool {
 	first, second := a, b
 	if first.Granted > second.Granted {
