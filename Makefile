@@ -74,14 +74,11 @@ bench-quick: deps-bench ## print the main ratios of bench (1 min)
 bench-go: deps ## run the Benchmark functions that match BENCH (.), COUNT (1) times, for benchstat
 	$(GO) test -run '^$$' -bench '$(BENCH)' -count $(COUNT) -benchmem ./...
 
-chaos: deps ## run the fault campaign: each row of the fault table 20 times, under load (20 min)
-	@cd internal/chaos && $(GO) run . -faults 20 -mixed 4 -services 1
-
-freeze: deps ## redraw docs/freeze.svg, from a short campaign that freezes processes (30 s)
-	@cd internal/chaos && $(GO) run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg
+chaos: deps ## run the fault campaign: each row of the fault table 20 times, under load (12 min)
+	@cd internal/chaos && $(GO) run . -faults 20
 
 chaos-soak: deps ## run the fault campaign on STORES (all) for HOURS (1) in all
-	@cd internal/chaos && $(GO) run . -stores $(STORES) -duration $(DURATION) -callers 8 -keys 24 -mixed 4 -brisk 2 -services 1
+	@cd internal/chaos && $(GO) run . -stores $(STORES) -duration $(DURATION)
 
 failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (1 h)
 	@cd internal/chaos && $(GO) run ./patroni -each $(EACH)
@@ -149,4 +146,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-long verify test-loaded test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak failovers mutants mutants-changed browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint
+.PHONY: help demo test test-long verify test-loaded test-matrix test-newest check bench bench-quick bench-go chaos chaos-soak failovers mutants mutants-changed browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint

@@ -4,11 +4,8 @@
 //
 //	go run . -rows 1,2,3 -faults 5
 //	go run . -duration 1h -seed 42 -out histories
-//	go run . -stores all -duration 65m -mixed 4 -brisk 2
-//	go run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg  # make freeze
-//	go run . -duration 1m -mixed 8   # readers, sets, limits and stacks, too
-//	go run . -duration 1m -services 2 # watermarks, idempotency, election and the registry, too
-//	go run . -check histories        # check the histories of an earlier campaign
+//	go run . -stores all -duration 65m
+//	go run . -check histories/postgres # check the histories of an earlier campaign
 package main
 
 import (
@@ -17,14 +14,18 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
-	"github.com/latchkey-go/latchkey/internal/chaos/starve"
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -34,7 +35,6 @@ const memoryLimit = 7 << 30
 
 func main() {
 	worker.Main() // does not return in a process under test
-	starve.Main() // nor in a process that takes processor time
 	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the history so far is checked; a second interrupt ends that at once
@@ -50,21 +50,28 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	w, err := parse(args, stderr)
+	plan, stores, again, err := parse(args, stderr)
 	if err != nil {
 		return err
 	}
-	plan := &w.plan
-	plan.Progress = stderr
-	temporary := plan.Fleet.Dir == ""
-	if err := w.prepareDir(stdout); err != nil {
+	if again != "" {
+		result, err := campaign.Recheck(again)
+		if result != nil {
+			fmt.Fprintln(stdout, result)
+		}
 		return err
 	}
-	results, err := campaign.Each(ctx, *plan, w.stores, w.mode)
-	fmt.Fprintf(stdout, "\n%v\n", results)
-	if err == nil {
-		err = w.publish(results)
+	fmt.Fprintf(stdout, "seed %d\n", plan.Fleet.Seed)
+	plan.Progress = stdout
+	temporary := plan.Fleet.Dir == ""
+	if temporary {
+		if plan.Fleet.Dir, err = os.MkdirTemp("", "latchkey-chaos-"); err != nil {
+			return err
+		}
+	} else if old, err := filepath.Glob(filepath.Join(plan.Fleet.Dir, "*", "*.jsonl")); err != nil || len(old) > 0 {
+		return errors.Join(err, fmt.Errorf("there are histories in %s already", plan.Fleet.Dir)) // they would contradict each other
 	}
+	err = campaign.Each(ctx, plan, stores)
 	if err == nil && temporary {
 		return os.RemoveAll(plan.Fleet.Dir)
 	}
@@ -74,41 +81,50 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// prepareDir finds a directory for the histories of a campaign.
-func (w *options) prepareDir(stdout io.Writer) (err error) {
-	if w.again {
-		return nil
+// parse reads the flags. again is the directory of histories that are there
+// already.
+func parse(args []string, stderr io.Writer) (plan campaign.Plan, stores []fleet.Store, again string, err error) {
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	rows := flags.String("rows", "", "rows of the fault table, separated by commas (all)")
+	flags.IntVar(&plan.Faults, "faults", 3, "how often each row's fault is injected, in a round")
+	flags.DurationVar(&plan.Duration, "duration", 0, "go on with another round until then (one round); histories grow by some GB an hour on disk, and more in memory when they are checked")
+	flags.StringVar(&again, "check", "", "check the histories in this directory again, without a fleet")
+	names := flags.String("stores", string(fleet.Postgres), fmt.Sprint("where the locks are, separated by commas, or all; each has its share of the time: ", fleet.Stores()))
+	set := &plan.Fleet
+	flags.Uint64Var(&set.Seed, "seed", rand.Uint64(), "of all random choices")
+	flags.StringVar(&set.Dir, "out", "", "directory for histories, one for each store (a temporary one, removed when all is well)")
+	flags.DurationVar(&set.Lease, "lease", 2*time.Second, "of each session")
+	flags.IntVar(&set.Processes, "processes", 4, "under test")
+	flags.IntVar(&set.Callers, "callers", 8, "in each process")
+	flags.IntVar(&set.Mixed, "mixed", 4, "callers in each process beside them, of readers, sets, limits and stacks")
+	flags.IntVar(&set.Keys, "keys", 24, "that they want")
+	if err := flags.Parse(args); err != nil {
+		return plan, nil, "", err
 	}
-	fmt.Fprintf(stdout, "seed %d\n", w.plan.Fleet.Seed)
-	if w.plan.Fleet.Dir != "" {
-		return takeEmpty(w.plan.Fleet.Dir)
+	plan.Command = "go run ."
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name != "out" && f.Name != "seed" {
+			plan.Command += " -" + f.Name + " " + f.Value.String()
+		}
+	})
+	plan.Command += fmt.Sprint(" -seed ", set.Seed)
+	if stores = fleet.Stores(); *names != "all" {
+		stores = nil
+		for name := range strings.SplitSeq(*names, ",") {
+			stores = append(stores, fleet.Store(name))
+			err = errors.Join(err, fleet.Store(name).Known())
+		}
 	}
-	w.plan.Fleet.Dir, err = os.MkdirTemp("", "latchkey-chaos-")
-	return err
-}
-
-// publish writes the picture that was asked for, after a campaign without a
-// violation.
-func (w *options) publish(results campaign.Series) error {
-	if w.timeline == "" {
-		return nil
+	for text := range strings.SplitSeq(*rows, ",") {
+		if n, failed := strconv.Atoi(text); failed == nil {
+			plan.Rows = append(plan.Rows, n)
+		} else if *rows != "" {
+			err = errors.Join(err, fmt.Errorf("-rows: %w", failed))
+		}
 	}
-	picture, err := results[0].Timeline()
-	if err != nil {
-		return err
+	if flags.NArg() > 0 || min(plan.Faults, set.Processes, set.Callers, set.Keys) < 1 || set.Mixed < 0 {
+		err = errors.Join(err, errors.New("there are flags only; faults, processes, callers and keys are positive, and mixed is not negative"))
 	}
-	return os.WriteFile(w.timeline, picture, 0o644)
-}
-
-// takeEmpty makes dir, or checks that it holds no history. The histories of two
-// campaigns would contradict each other.
-func takeEmpty(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	old, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
-	if err == nil && len(old) > 0 {
-		err = fmt.Errorf("there are histories in %s already", dir)
-	}
-	return err
+	return plan, stores, again, err
 }

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
@@ -26,111 +28,138 @@ type Plan struct {
 	Command  string    // how to repeat it
 	Progress io.Writer // a line for each fault
 
-	// Busy is added to each bound on time: on notices, on calls, on the return of a
-	// key and on the time without a leader. It is not added to those of the
-	// registry. If it is not 0, the campaign goes on after a fault whose guarantee
-	// was violated, and any number of refusals may go unjudged.
+	// Busy is added to each bound on time. If it is not 0, the campaign goes on after
+	// a fault whose guarantee was violated, and any number of refusals may go
+	// unjudged.
 	Busy time.Duration
 }
+
+// drainWithin bounds the end of the fleet's work, and goneWithin how long after a
+// lease traces of calls that gave up may last.
+const (
+	drainWithin = 5 * time.Minute
+	goneWithin  = 30 * time.Second
+)
+
+// errInterrupted reports that a campaign was ended before its time.
+var errInterrupted = errors.New("campaign: interrupted")
 
 // Run runs a campaign and checks its history. The error reports what was
 // violated, or what kept the campaign from going on. The Result is there in any
 // case, except for a campaign that could not begin.
-func Run(ctx context.Context, plan Plan) (*Result, error) {
+func Run(ctx context.Context, plan Plan) (result *Result, err error) {
 	rows, err := chosen(plan.Fleet.Store, plan.Rows)
 	if err != nil {
 		return nil, err
 	}
-	return runScenario(ctx, plan, rows, func(ctx context.Context, f *fleet.Fleet, result *Result, log *faultLog) error {
-		return inject(ctx, f, plan, rows, result, log)
-	})
+	f, err := fleet.Start(ctx, plan.Fleet)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	result = &Result{Settings: plan.Fleet, Command: plan.Command, Busy: plan.Busy}
+	for _, row := range rows {
+		result.Rows = append(result.Rows, row.Number)
+	}
+	if result.Server, err = f.Version(ctx); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	err = result.inject(ctx, f, plan, rows)
+	result.Took = time.Since(begin)
+	if ctx.Err() != nil { // what there is, is checked all the same
+		result.Interrupted = true
+		err = errors.Join(errInterrupted, context.Cause(ctx), err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
+	defer cancel()
+	err = errors.Join(err, f.Rest(ctx, plan.Fleet.Lease+goneWithin), f.Drain(ctx))
+	stored, failed := worker.Stored(ctx, f.DB)
+	result.Stored, result.Gathered = stored, failed == nil
+	return result, errors.Join(err, failed, result.save(), result.judge())
 }
 
 // chosen returns the rows of a store with these numbers; all rows if there are
 // none. A row that only other stores have is left out.
-func chosen(store fleet.Store, numbers []int) ([]faults.Row, error) {
-	all := faults.Rows(store)
-	if len(numbers) == 0 {
-		return all, nil
-	}
-	var rows []faults.Row
-	for _, n := range numbers {
-		is := func(r faults.Row) bool { return r.Number == n }
-		if i := slices.IndexFunc(all, is); i >= 0 {
-			rows = append(rows, all[i])
-		} else if !slices.ContainsFunc(fleet.Stores(), func(s fleet.Store) bool { return slices.ContainsFunc(faults.Rows(s), is) }) {
-			return nil, fmt.Errorf("campaign: there is no row %d here", n)
+func chosen(store fleet.Store, numbers []int) (rows []faults.Row, err error) {
+	for _, row := range faults.Rows(store) {
+		if len(numbers) == 0 || slices.Contains(numbers, row.Number) {
+			rows = append(rows, row)
 		}
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("campaign: %v has none of the rows %v", store, numbers)
+		return nil, fmt.Errorf("campaign: %s has none of the rows %v", store, numbers)
 	}
 	return rows, nil
 }
 
+// watches reports whether sessions of a store notice a closed connection at once.
+func watches(store fleet.Store) bool { return !store.Leased() }
+
+// firstFault keeps the random choices of faults apart from all others of a seed.
+const firstFault = 1 << 32
+
+// quiet bounds for how long the load goes on undisturbed between two faults.
+const quiet = 300 * time.Millisecond
+
 // inject injects faults until the plan is fulfilled, or until one has an effect
-// that it may not have.
-func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, result *Result, log *faultLog) (violated error) {
+// that it may not have. Each fault has choices of its own, however many the one
+// before made.
+func (r *Result) inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row) (violated error) {
 	injector := &faults.Injector{Fleet: f}
 	orders := rand.New(rand.NewPCG(plan.Fleet.Seed, 2))
 	begin, n := time.Now(), uint64(0)
 	for round := 0; round == 0 || time.Since(begin) < plan.Duration; round++ {
 		for _, row := range order(orders, rows, plan.Faults) {
 			if round > 0 && time.Since(begin) >= plan.Duration {
-				break
+				return violated
 			}
-			// Each fault has choices of its own, however many the one before made.
 			n++
 			injector.Rand = rand.New(rand.NewPCG(plan.Fleet.Seed, firstFault+n))
 			outcome, err := injector.Inject(ctx, row)
-			if ctx.Err() != nil { // the campaign was interrupted
-				result.cut(outcome)
-				return errors.Join(context.Cause(ctx), log.fault(outcome.Fault))
-			}
-			if err != nil && !errors.Is(err, faults.ErrViolated) {
+			if err != nil && !isViolation(err) && ctx.Err() == nil {
 				outcome, err = unmade(ctx, f, outcome, err)
 			}
-			if outcome.Unmade != nil {
-				fmt.Fprintf(plan.Progress, "not made: %v\n", outcome.Unmade)
+			if err != nil {
+				outcome.Recovery = time.Hour // for good
+				r.Failures = append(r.Failures, Failure{row.Number, err.Error()})
 			}
-			result.add(row, outcome, err)
-			fmt.Fprintf(plan.Progress, "%8s  row %-2d %-38s %3d lost, served again after %v\n",
-				time.Since(begin).Round(time.Millisecond), row.Number, row.Name, outcome.Lost, outcome.Recovery.Round(time.Millisecond))
-			if plan.Busy > 0 && errors.Is(err, faults.ErrViolated) {
-				violated, err = errors.Join(violated, err), nil
+			if outcome.Fault.Begin != 0 {
+				r.Outcomes = append(r.Outcomes, outcome)
 			}
-			if err := errors.Join(err, log.fault(outcome.Fault)); err != nil {
+			fmt.Fprintf(plan.Progress, "%8s  row %-2d %-45s %3d lost, served again after %v%s\n",
+				time.Since(begin).Round(time.Millisecond), row.Number, row.Name, outcome.Lost, outcome.Recovery.Round(time.Millisecond), outcome.Unmade)
+			switch {
+			case ctx.Err() != nil:
+				return violated
+			case err != nil && (plan.Busy == 0 || !isViolation(err)):
 				return errors.Join(violated, err)
 			}
-			if err := worker.Pause(ctx, upTo(injector.Rand, quiet)); err != nil {
-				return errors.Join(violated, err)
+			violated = errors.Join(violated, err)
+			if err := worker.Pause(ctx, time.Duration(injector.Rand.Int64N(int64(quiet)))); err != nil {
+				return violated
 			}
 		}
 	}
-	if plan.Fleet.Services > 0 && plan.Fleet.Store.Registry() {
-		return errors.Join(violated, worker.Pause(ctx, registryTimes(plan.Fleet.Lease).Written+calm))
-	}
 	return violated
 }
+
+func isViolation(err error) bool { return errors.As(err, new(*check.Rule)) }
 
 // unmade returns a fault that could not be made because of failed, which is no
 // violation. The campaign goes on if every process serves all the same.
 func unmade(ctx context.Context, f *fleet.Fleet, outcome faults.Outcome, failed error) (faults.Outcome, error) {
 	outcome.Fault.End = history.Now()
-	if err := f.Serving(ctx, servedWithin); err != nil {
+	if err := f.Serving(ctx, faults.RecoverWithin); err != nil {
 		return outcome, errors.Join(failed, err)
 	}
 	outcome.Recovery = time.Duration(history.Now() - outcome.Fault.End)
-	outcome.Unmade = failed
+	outcome.Unmade = "; not made: " + failed.Error()
 	return outcome, nil
 }
 
-// firstFault keeps the random choices of faults apart from all others of a seed.
-const firstFault = 1 << 32
-
 // order is each of rows n times, in random order.
-func order(rng *rand.Rand, rows []faults.Row, n int) []faults.Row {
-	var all []faults.Row
+func order(rng *rand.Rand, rows []faults.Row, n int) (all []faults.Row) {
 	for range n {
 		all = append(all, rows...)
 	}
@@ -138,14 +167,25 @@ func order(rng *rand.Rand, rows []faults.Row, n int) []faults.Row {
 	return all
 }
 
-// servedWithin is long enough for any process that serves at all.
-const servedWithin = 20 * time.Second
-
-// quiet bounds for how long the load goes on undisturbed between two faults.
-const quiet = 300 * time.Millisecond
-
-// calm is how long an operator looks on when the registry has recovered from the
-// last fault. What a look must show is judged only where there is no trouble.
-const calm = time.Second
-
-func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
+// Each runs a campaign for each of stores, one after the other. Each has an
+// equal share of plan.Duration, and a directory of its own for its histories.
+// After an error the other stores still have their turn, unless ctx has ended.
+func Each(ctx context.Context, plan Plan, stores []fleet.Store) (err error) {
+	for _, store := range stores {
+		if ctx.Err() != nil {
+			return errors.Join(err, fmt.Errorf("%s: campaign: not run", store))
+		}
+		p := plan
+		p.Fleet.Store, p.Fleet.Dir = store, filepath.Join(plan.Fleet.Dir, string(store))
+		p.Duration /= time.Duration(len(stores))
+		fmt.Fprintf(plan.Progress, "%s:\n", store)
+		result, failed := Run(ctx, p)
+		if result != nil {
+			fmt.Fprintf(plan.Progress, "\n%v\n", result)
+		}
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", store, failed))
+		}
+	}
+	return err
+}

@@ -1,35 +1,27 @@
-package campaign_test
+package campaign
 
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
-	"github.com/latchkey-go/latchkey/internal/chaos/starve"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 	"github.com/latchkey-go/latchkey/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
 	worker.Main()
-	starve.Main()
-	code := m.Run()
-	// A link of toxiproxy whose client is gone keeps the goroutines that had
-	// something to send to it. The tests of package proxy check the others.
-	stuck := []goleak.Option{
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
-	}
-	code = leaktest.Check(code, stuck...)
-	os.Exit(code)
+	os.Exit(leaktest.Check(m.Run()))
 }
 
 // busy is for a machine whose load nobody controls. No test here fails because
@@ -37,55 +29,45 @@ func TestMain(m *testing.M) {
 // judges them.
 const busy = 30 * time.Second
 
-// settings is a fleet for a short run, on this store.
-func settings(t *testing.T, store fleet.Store, processes int) fleet.Settings {
+// plan is a short run on this store.
+func plan(t *testing.T, store fleet.Store, rows ...int) Plan {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	return fleet.Settings{Store: store, Processes: processes, Callers: 4, Keys: 8, Lease: 3 * time.Second, Dir: t.TempDir(), Seed: seed}
+	set := fleet.Settings{
+		Store: store, Processes: 4, Callers: 4, Keys: 8, Mixed: 4,
+		Lease: 3 * time.Second, Dir: t.TempDir(), Seed: uint64(time.Now().UnixNano()),
+	}
+	return Plan{Rows: rows, Faults: 1, Fleet: set, Busy: busy, Progress: t.Output()}
 }
 
 // safe fails the test if two holders had one lock, a lock was left behind, or
 // a stale write is in the database. All else that the campaign has judged is in
 // the log.
-func safe(t *testing.T, result *campaign.Result, err error) {
+func safe(t *testing.T, result *Result, err error) {
 	t.Helper()
 	if result == nil || result.Report == nil {
 		t.Fatalf("the history was not checked: %v", err)
 	}
 	t.Logf("\n%v", result)
-	if unsafe := campaign.Unsafe(err); unsafe != nil {
+	if unsafe := check.Unsafe(err); unsafe != nil {
 		t.Errorf("%v: %v", unsafe, err)
 	} else if err != nil {
 		t.Logf("no failure here, since a slow machine may be the cause: %v", err)
 	}
 }
 
-// A minute's campaign for each store: the faults that take a moment, beside all
-// kinds of callers.
+// A minute's campaign for each store: the faults that take a moment, and some
+// that take a lease, beside all kinds of callers.
 func TestLongCampaign(t *testing.T) {
-	rows := map[fleet.Store][]int{
-		fleet.Postgres:     {2, 5},
-		fleet.Leases:       {1, 8, 11, 12, 13, 30},
-		fleet.PooledLeases: {3, 8, 13, 30, 34},
-		fleet.MariaDB:      {1, 8, 11, 13, 15, 25, 30, 33},
-		fleet.SQLite:       {1, 2, 3, 30, 35, 36},
-	}
-	for _, row := range faults.Rows(fleet.Postgres) {
-		if row.Quick {
-			rows[fleet.Postgres] = append(rows[fleet.Postgres], row.Number)
-		}
-	}
 	for _, store := range fleet.Stores() {
 		t.Run(string(store), func(t *testing.T) {
-			set := settings(t, store, 4)
-			set.Mixed, set.Brisk, set.Services = 4, 1, 2
-			plan := campaign.Plan{Rows: rows[store], Faults: 1, Fleet: set, Busy: busy, Progress: t.Output()}
-			result, err := campaign.Run(t.Context(), plan)
-			safe(t, result, err)
-			if result.Services == nil || result.Services.Registry != store.Registry() {
-				t.Errorf("checked: %+v", result.Services)
+			rows := []int{1, 2, 5, 36}
+			for _, row := range faults.Rows(store) {
+				if row.Quick {
+					rows = append(rows, row.Number)
+				}
 			}
+			result, err := Run(t.Context(), plan(t, store, rows...))
+			safe(t, result, err)
 		})
 	}
 }
@@ -94,18 +76,16 @@ func TestLongCampaign(t *testing.T) {
 func TestLongInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	plan := campaign.Plan{Rows: []int{13}, Faults: 1000, Fleet: settings(t, fleet.Postgres, 2), Busy: busy, Progress: writerFunc(interrupt)}
-	result, err := campaign.Run(ctx, plan)
+	p := plan(t, fleet.Postgres, 13)
+	p.Faults, p.Progress = 1000, writerFunc(interrupt)
+	result, err := Run(ctx, p)
 	safe(t, result, err)
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(result.String(), "was interrupted") {
+		t.Errorf("it ended with %v:\n%v", err, result)
 	}
-	if text := result.String(); !strings.Contains(text, "was interrupted") {
-		t.Errorf("in\n%s", text)
-	}
-	again, err := campaign.Recheck(t.Context(), plan)
-	if err == nil || again == nil || again.String() != result.String() {
-		t.Errorf("checked again: %v, %v", again, err)
+	again, _ := Recheck(p.Fleet.Dir)
+	if again == nil || again.String() != result.String() {
+		t.Errorf("checked again: %v", again)
 	}
 }
 
@@ -118,7 +98,83 @@ func (f writerFunc) Write(line []byte) (int, error) {
 }
 
 func TestUnknownRow(t *testing.T) {
-	if _, err := campaign.Run(t.Context(), campaign.Plan{Rows: []int{99}}); err == nil {
+	if _, err := Run(t.Context(), Plan{Rows: []int{99}, Fleet: fleet.Settings{Store: fleet.Postgres}}); err == nil {
 		t.Error("there is no row 99, and no error")
+	}
+}
+
+// A seed determines the order of the faults.
+func TestOrder(t *testing.T) {
+	numbers := func(seed uint64) (all []int) {
+		for _, row := range order(rand.New(rand.NewPCG(seed, 2)), faults.Rows(fleet.Postgres), 3) {
+			all = append(all, row.Number)
+		}
+		return all
+	}
+	if !slices.Equal(numbers(1), numbers(1)) || slices.Equal(numbers(1), numbers(2)) {
+		t.Errorf("seed 1: %v and %v, seed 2: %v", numbers(1), numbers(1), numbers(2))
+	}
+}
+
+// recorded is a campaign in which all happened that must.
+func recorded(t *testing.T) *Result {
+	t.Helper()
+	r := &Result{
+		Settings: fleet.Settings{Store: fleet.SQLite, Lease: time.Second, Dir: t.TempDir()}, Gathered: true,
+		Rows:     []int{2},
+		Outcomes: []faults.Outcome{{Fault: history.Fault{Row: 2, Process: 1, Begin: 100 * ms, End: 2000 * ms}, Lost: 1}},
+		Stored:   []check.Stored{{Key: 1, N: 1, LSN: 1, Lock: 11, Number: 1}},
+	}
+	lines := `{"try":{"process":1,"key":1,"begin":1,"end":2,"result":"ok","lock":11}}
+{"try":{"process":2,"key":1,"begin":110000000,"end":111000000,"result":"held"}}
+{"write":{"process":1,"key":1,"lock":11,"number":1,"begin":5,"end":6,"result":"ok"}}
+{"hold":{"process":1,"key":1,"lock":11,"from":3,"valid":99000000,"told":2001000000,"unlockBegin":2002000000,"unlock":"lost","ended":2003000000}}
+`
+	if err := os.WriteFile(filepath.Join(r.Settings.Dir, "process-1.jsonl"), []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A campaign in which too little happened is no success. What was violated is
+// told, and of which row.
+func TestJudge(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*Result)
+		want   error
+		row    string // what the table says of the row
+	}{
+		{"all is well", func(*Result) {}, nil, "1901 / 1901 / 1901 ms"},
+		{"a row was not made", func(r *Result) { r.Rows = append(r.Rows, 36) }, errCoverage, "not run"},
+		{"the fault could not be made", func(r *Result) { r.Outcomes[0].Unmade = "; not made: why" }, errCoverage, "why"},
+		{"a campaign without writes", func(r *Result) { r.Stored, r.Gathered = nil, false }, errCoverage, "ok"},
+		{"callers of limits did nothing", func(r *Result) { r.Settings.Mixed = 1 }, errCoverage, "ok"},
+		{"a write is missing", func(r *Result) { r.Stored = nil }, check.ErrWriteMissing, "ok"},
+		{"told after another got the key", func(r *Result) {
+			line := `{"hold":{"process":3,"key":1,"lock":31,"from":150000000,"valid":160000000,"unlockBegin":170000000,"unlock":"ok","ended":180000000}}`
+			_ = os.WriteFile(filepath.Join(r.Settings.Dir, "process-3.jsonl"), []byte(line+"\n"), 0o600)
+			r.Outcomes[0].Fault.Process = 9
+			r.Interrupted = true
+		}, check.ErrToldLate, "VIOLATED"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := recorded(t)
+			tt.change(r)
+			err := r.judge()
+			if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+			if !strings.Contains(r.String(), tt.row) {
+				t.Errorf("%q is not in\n%v", tt.row, r)
+			}
+			if err := r.save(); err != nil {
+				t.Fatal(err)
+			}
+			again, _ := Recheck(r.Settings.Dir)
+			if again.String() != r.String() {
+				t.Errorf("checked again:\n%v\nat first:\n%v", again, r)
+			}
+		})
 	}
 }

@@ -1,8 +1,6 @@
 package campaign
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -14,207 +12,117 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// A Result is what a campaign found.
+// A Result is what a campaign did and found.
 type Result struct {
-	Rows          []*RowResult
-	Report        *check.Report // nil: the history was not checked
-	Linearization check.Linearization
-	StaleLocks    []StaleLocks
-	Services      *check.ServicesReport // nil: not checked
-	Stored        int                   // fenced writes in the database
-	Stale         int                   // of them, those after a write with a later token
-	Faults        int
+	Settings    fleet.Settings
+	Busy        time.Duration // see Plan
+	Command     string        // how to repeat it
+	Server      string        // its version
+	Took        time.Duration // work and faults
+	Interrupted bool          // the campaign was ended before its time
+	Rows        []int
+	Outcomes    []faults.Outcome // in order of their ends
+	Failures    []Failure
+	Stored      []check.Stored // what the fence let through
+	Gathered    bool           // Stored is known
 
-	Took   time.Duration // of work and faults
-	Server string        // its version
-
-	settings    fleet.Settings
-	busy        time.Duration    // see Plan
-	command     string           // how to repeat it; empty: not known
-	interrupted bool             // the campaign was ended before its time
-	outcomes    []faults.Outcome // in order of their ends
-	gathered    bool             // whether the database was asked for what follows
-	writes      []check.Stored   // what the fence let through
-	events      []history.Event
-	left        check.Left // by services
-	fence       error      // what was wrong with the writes
+	Report *check.Report `json:"-"` // nil: the history was not checked
 }
 
-// A RowResult is what it found for one row.
-type RowResult struct {
-	Row     faults.Row
-	Times   int
-	Lost    int64         // locks reported lost
-	Outside int           // overlaps where no guarantee holds
-	Served  time.Duration // the longest until every process served again
-	Unmade  []string      // why faults could not be made; see Outcome
-	Err     error
+// A Failure is a fault that had an effect that it may not have, or that ended the
+// campaign.
+type Failure struct {
+	Row  int
+	Text string
 }
 
-func newResult(set fleet.Settings, rows []faults.Row) *Result {
-	r := &Result{settings: set}
-	for _, row := range rows {
-		r.Rows = append(r.Rows, &RowResult{Row: row})
-	}
-	slices.SortFunc(r.Rows, func(a, b *RowResult) int { return a.Row.Number - b.Row.Number })
-	return r
-}
-
-func (r *Result) add(row faults.Row, outcome faults.Outcome, err error) {
-	i := slices.IndexFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == row.Number })
-	of := r.Rows[i]
-	of.Outside += outcome.Outside
-	if err != nil {
-		of.Err = errors.Join(of.Err, err)
-		r.cut(outcome)
-		return
-	}
-	if outcome.Fault.Begin != 0 {
-		r.outcomes = append(r.outcomes, outcome)
-	}
-	if outcome.Unmade != nil {
-		of.Unmade = append(of.Unmade, outcome.Unmade.Error())
-		return
-	}
-	r.Faults++
-	of.Times++
-	of.Lost += outcome.Lost
-	of.Served = max(of.Served, outcome.Recovery)
-}
-
-// cut adds a fault that was interrupted.
-func (r *Result) cut(outcome faults.Outcome) {
-	outcome.Recovery = forGood
-	if outcome.Fault.Begin != 0 {
-		r.outcomes = append(r.outcomes, outcome)
-	}
-}
-
-// forGood is the recovery from a fault after which the campaign ended.
-const forGood = time.Hour
-
-// bystander reports whether f did nothing to the fleet.
-func (r *Result) bystander(f history.Fault) bool {
-	return slices.ContainsFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == f.Row && of.Row.Bystander })
-}
-
-// mayReachAll reports whether f, although it is of one process, may have stopped
-// all others: a backend that is frozen may hold what the others wait for.
-func (r *Result) mayReachAll(f history.Fault) bool {
-	return slices.ContainsFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == f.Row && of.Row.Effect == faults.VictimAtLeast })
-}
-
-// linearizeWithin bounds the search for an order of all calls, of which a long
-// campaign has millions.
-const linearizeWithin = 30 * time.Minute
-
-// gather reads from the database what was written.
-func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
-	if r.writes, err = worker.StoredIn(ctx, f.DB, f.Store.Database()); err != nil {
-		return err
-	}
-	r.Stored, r.Stale = len(r.writes), staleWrites(r.writes)
-	if r.settings.Services > 0 {
-		r.left, err = worker.Left(ctx, f.DB)
-	}
-	r.gathered = err == nil
-	return err
-}
-
-// check checks the history in dir.
-func (r *Result) check(dir string) error {
-	events, err := read(dir)
-	if err != nil {
-		return err
-	}
-	if r.gathered {
-		r.fence = r.fenced(events)
-	}
-	err = errors.Join(r.evaluate(events), r.fence, r.checkServices(events))
-	if err == nil && !r.interrupted {
-		err = r.coverage()
-	}
-	return err
-}
-
-// evaluate checks what holders and callers saw. Where the server knew better
-// than a victim, the victim's view is left out.
-func (r *Result) evaluate(events []history.Event) error {
-	r.events = events
-	x := explain(events, r.promises(), r.settings.Lease)
-	r.Report = check.Sweep(events, r.sweepOptions(events, x.excuse)...)
-	r.StaleLocks = x.measure(r.Report.Excused)
-	var err error
-	r.Linearization, err = check.Linearize(x.serverView(events), r.linearization())
-	return errors.Join(r.Report.Err(), r.notifications(), err)
-}
-
-// How returns the settings and the size of the campaign, a sentence on each line.
-func (r *Result) How() string {
-	set := r.settings
-	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, %d mixed and %d brisk callers, %d of each service, lease %v.\n%s, %s, %d processors.",
-		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Brisk, set.Services, set.Lease,
-		r.Server, runtime.Version(), runtime.NumCPU())
-	if r.command != "" {
-		how += "\nTo repeat it in internal/chaos: " + r.command
-	}
-	if r.busy > 0 {
-		how += fmt.Sprintf("\nOn a busy machine: bounds on time are %v longer, and any refusal may go unjudged.", r.busy)
-	}
-	if r.interrupted {
-		how += "\nThe campaign was interrupted."
-	}
-	if r.Report != nil {
-		how += fmt.Sprintf("\n%d faults; %d operations, of which another process contended %d.\n%d of these ran during a fault of the fleet, or before all processes had recovered from one.",
-			r.Faults, r.Report.Operations, r.Report.Contended, r.Report.Troubled)
-	}
-	return how
-}
-
-// String returns a table of the rows, and totals.
+// String returns how the campaign was run, a table of the rows, and totals.
 func (r *Result) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", r.How())
-	if len(r.Rows) > 0 {
-		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "\n%s\n", strings.Join(columns, "\t"))
-		for _, of := range r.Rows {
-			fmt.Fprintln(w, strings.Join(r.cells(of), "\t"))
+	set := r.Settings
+	fmt.Fprintf(&b, "Seed %d, %v, %d processes of %d callers on %d keys and %d mixed callers, lease %v.\n%s, %s, %d processors.\n",
+		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Mixed, set.Lease, r.Server, runtime.Version(), runtime.NumCPU())
+	if r.Command != "" {
+		fmt.Fprintf(&b, "To repeat it in internal/chaos: %s\n", r.Command)
+	}
+	if r.Busy > 0 {
+		fmt.Fprintf(&b, "On a busy machine: bounds on time are %v longer, and any refusal may go unjudged.\n", r.Busy)
+	}
+	if r.Interrupted {
+		fmt.Fprintln(&b, "The campaign was interrupted.")
+	}
+	rep := r.Report
+	if rep == nil {
+		return b.String()
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nrow\tfault\ttimes\tlocks lost\ttold p50 / p99 / max\tkey free again p50 / p99 / max\tresult")
+	for _, row := range faults.Rows(set.Store) {
+		if slices.Contains(r.Rows, row.Number) {
+			fmt.Fprintln(w, r.line(row))
 		}
-		w.Flush()
 	}
-	for _, of := range r.Rows {
-		for _, why := range of.Unmade {
-			fmt.Fprintf(&b, "\na fault could not be made: %s\n", why)
-		}
-	}
-	if r.Report != nil {
-		for _, e := range r.StaleLocks {
-			fmt.Fprintf(&b, "\n%v", e)
-		}
-		fmt.Fprintf(&b, "\n%s\n\n%v", r.totals(), r.Report)
-	}
-	if r.Services != nil {
-		fmt.Fprintf(&b, "\n%v", r.Services)
-	}
+	w.Flush()
+	fmt.Fprintf(&b, "\n%d faults, %d operations, %d during a fault. Of the calls %d were refused, since another caller had the key.\n",
+		len(r.Outcomes), rep.Operations, rep.Troubled, rep.Contended)
+	fmt.Fprintf(&b, "%d locks, %d lost. Overlaps: %d, and %d until the client noticed. Told late by processes that could not run: %d.\n",
+		rep.Locks, rep.Losses, len(rep.Overlaps), len(rep.Excused), rep.ToldAwake)
+	fmt.Fprintf(&b, "%d of %d refusals not judged. %d readers beside readers, %d last places of limits, %d waits without success.\n"+
+		"%d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost.\n",
+		rep.Unjudged, rep.Refusals, rep.Beside, rep.Full, rep.Waits, len(r.Stored), rep.Writes[history.Fenced], rep.Writes[history.Lost])
 	return b.String()
 }
 
-// totals returns a line of figures over all rows.
-func (r *Result) totals() string {
-	outside, served := 0, time.Duration(0)
-	for _, of := range r.Rows {
-		outside += of.Outside
-		served = max(served, of.Served)
+// line is one line of the table.
+func (r *Result) line(row faults.Row) string {
+	times, lost := 0, int64(0)
+	result := "ok"
+	for _, o := range r.Outcomes {
+		switch {
+		case o.Fault.Row != row.Number:
+		case o.Unmade != "":
+			result = "ok" + o.Unmade
+		default:
+			times, lost = times+1, lost+o.Lost
+		}
 	}
-	line := fmt.Sprintf("%d late effects", len(r.Report.Overlaps))
-	if r.Faults > 0 {
-		line += fmt.Sprintf(" in %d faults; %d overlaps where no guarantee holds; every process served again within %v",
-			r.Faults, outside, served.Round(time.Millisecond))
+	if times == 0 && result == "ok" {
+		result = "not run"
 	}
-	return fmt.Sprintf("%s; %d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost, %d stale ones stored; %d of %d refusals not judged, %d right in any state",
-		line, r.Stored, r.Report.Writes[history.Fenced], r.Report.Writes[history.Lost], r.Stale, r.Linearization.Excused, r.Linearization.Refusals, r.Linearization.Explained)
+	told, back := "–", "–"
+	if t := r.Report.Rows[row.Number]; t != nil {
+		told, back = three(t.Told), three(t.Back)
+	}
+	for _, f := range r.Failures {
+		if f.Row == row.Number {
+			result = "VIOLATED, or broken off"
+		}
+	}
+	for _, f := range r.Report.Findings {
+		if f.At != 0 && r.rowAt(f.At) == row.Number {
+			result = "VIOLATED"
+		}
+	}
+	return fmt.Sprintf("%d\t%s\t%d\t%d\t%s\t%s\t%s", row.Number, row.Name, times, lost, told, back, result)
+}
+
+// three is the median, the 99th percentile and the longest of sorted times.
+func three(times []time.Duration) string {
+	if len(times) == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d / %d / %d ms", check.Percentile(times, 0.5).Milliseconds(), check.Percentile(times, 0.99).Milliseconds(), times[len(times)-1].Milliseconds())
+}
+
+// rowAt returns the row of the last fault that had begun by m, or 0.
+func (r *Result) rowAt(m history.Moment) int {
+	var last history.Fault
+	for _, o := range r.Outcomes {
+		if o.Fault.Begin <= m && o.Fault.Begin >= last.Begin {
+			last = o.Fault
+		}
+	}
+	return last.Row
 }

@@ -1,174 +1,167 @@
 package campaign
 
 import (
-	"cmp"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// A window lasts from a fault that ended a connection on the server's side
-// until its victim knew.
-type window struct {
-	history.Fault
-	known  history.Moment // when a holder was told first: no lock from before is valid then
-	limit  history.Moment // until when that may take
-	handed history.Moment // locks that began to be held later are on another connection
-	notice history.Moment // how long the notice takes after the end of the session
-	ends   history.Moment // how long the server may take to end the session
-}
-
-func newWindow(f history.Fault, limitOf, notice, ends time.Duration) window {
-	limit := f.Begin + history.Moment(limitOf)
-	return window{Fault: f, known: limit, limit: limit, handed: f.Begin, notice: history.Moment(notice), ends: history.Moment(ends)}
-}
-
-// each returns w as a window of its process. A server that stops ends the sessions
-// of all processes, one after the other, so each has a window of its own.
-func (w window) each(processes map[int]bool) (all []window) {
-	if w.Process != 0 {
-		return []window{w}
-	}
-	w.limit += max(0, w.End-w.Begin)
-	w.known = w.limit
-	for p := range processes {
-		w.Process = p
-		all = append(all, w)
-	}
-	return all
-}
-
-// ordered are the rows in which the server is given an order to end the session
-// of one process, and may take endsWithin to carry it out.
-var ordered = []int{13, 25}
-
-// begins moves the limit of w, which is that of a notice, if the server was slow
-// to end the session. The first grant of one of its keys to another process shows
-// that. The call for it must have begun before the fault, for that key alone. lost
-// are the locks that were lost, keys all locks by Granted, and tries the calls that
-// brought them.
-func (w *window) begins(lost []*check.Grant, keys map[int64][]*check.Grant, tries map[int64]*history.Try) {
-	if !slices.Contains(ordered, w.Row) {
-		return
-	}
-	shown, waited := w.Begin+w.ends, false
-	for _, h := range lost {
-		if h.Process != w.Process || h.Kind == history.Reader || h.From > w.Begin || h.Told < w.Begin {
-			continue
-		}
-		all := keys[h.Key]
-		next := sort.Search(len(all), func(i int) bool { return all[i].Granted >= w.Begin })
-		for ; next < len(all) && all[next].Granted < shown; next++ {
-			if all[next].Process != w.Process {
-				t := tries[all[next].Lock]
-				shown, waited = all[next].Granted, t != nil && t.Begin <= w.Begin && t.All == 0
-			}
-		}
-	}
-	if waited {
-		w.limit = max(w.limit, shown+w.notice)
-		w.known = w.limit
-	}
-}
-
-// close finds when the victim knew: when the first holder of a lock on the
-// connection was told. It is the limit if none was told by then, because the
-// locks were given back without an answer.
+// A lease cannot cover a server that ends a session on its own. The server frees
+// the locks at that moment, and the client is notified a little later. Until then
+// two locks of a key may be valid. Faults of some rows do just that.
 //
-// The locks of a half-open connection may have been handed on within the
-// process meanwhile. There the fault lasts until the process knows.
-func (w *window) close(lost []*check.Grant) {
-	if w.Row == 7 && w.End > w.Begin {
-		w.known = min(w.known, w.End)
-		w.handed = w.known
-	}
-	for _, h := range lost {
-		if h.Process == w.Process && w.Begin <= h.Told && h.Told <= w.known {
-			w.known, w.handed = h.Told, h.Told
-		}
-	}
+// The excuse is narrow. One connection ends, and all locks on it end with it:
+//
+//   - The excuse holds for locks of the victim only, from the fault until the first
+//     of its holders is told, which must be soon.
+//   - It holds only against locks that other processes were granted after the fault.
+//   - Two locks of one process, or a lock from before the fault, are a violation.
+
+const (
+	// noticeDelay is how long the notice of a connection's end may take on a busy
+	// machine. The socket is watched, so the notice only waits for a processor.
+	noticeDelay = 250 * time.Millisecond
+
+	// endsWithin is how long the server may take to end a session by order.
+	endsWithin = time.Second + slack
+
+	// making is how long it may take to make a fault, from its Begin. Until then
+	// statements are answered, and each begins the lease anew.
+	making = 100 * time.Millisecond
+
+	halfOpenRow = 7 // no notice ever comes
+)
+
+// orderedRows are those in which the server is given an order to end the session of
+// one process. It may take endsWithin to carry it out.
+var orderedRows = []int{13, 25}
+
+// A window lasts from a fault that ended a connection on the server's side until
+// its victim knew.
+type window struct {
+	process int
+	begin   history.Moment
+	known   history.Moment // when a holder was told first: no lock from before is valid then
+	limit   history.Moment // until when that may take
+	handed  history.Moment // locks that began to be held later are on another connection
 }
 
-// holds reports whether h was held in w, on the connection that had ended, and
+// holds reports whether g was held in w, on the connection that had ended, and
 // was not taken for valid after w.
-func (w *window) holds(h *check.Grant) bool {
-	seen := max(h.From, h.Valid)
-	if h.Process != w.Process || w.Begin > max(seen, h.Ended) {
+func (w *window) holds(g check.Grant) bool {
+	seen := max(g.From, g.Valid)
+	if g.Process != w.process || w.begin > max(seen, g.Ended) {
 		return false
 	}
-	if h.Valid < h.From && h.Told != 0 { // told at first sight: its holder never saw it valid
-		return h.From <= w.limit
+	if g.Valid < g.From && g.Told != 0 { // told at first sight: its holder never saw it valid
+		return g.From <= w.limit
 	}
-	return h.From <= w.handed && seen <= w.known && h.Told <= w.limit
+	return g.From <= w.handed && seen <= w.known && g.Told <= w.limit
 }
 
-// excuses reports whether a lock that was held in w may overlap other, and may
-// be told after other was granted.
-func (w *window) excuses(other *check.Grant) bool {
-	return other.Process != w.Process && other.Granted >= w.Begin
-}
-
-// An explanation has the locks that were held in such windows and were not
-// taken for valid after them.
-type explanation struct {
-	windows []window
-	claims  map[int64]*check.Grant // all locks
-	keys    map[int64][]*check.Grant
-	victims map[int64]*window // by lock
-}
-
-func explain(events []history.Event, p promises, lease time.Duration) *explanation {
-	x := &explanation{claims: map[int64]*check.Grant{}, keys: map[int64][]*check.Grant{}, victims: map[int64]*window{}}
-	tries := map[int64]*history.Try{} // by the lock that they brought
-	var ended []window
+// excuses returns what says which locks may overlap; see check.Facts.
+func (r *Result) excuses(events []history.Event) func(a, b check.Grant) bool {
+	locks := locksOf(events)
+	var windows []window
 	for _, e := range events {
-		switch {
-		case e.Hold != nil: // the last line counts
-			x.claims[e.Hold.Lock] = &check.Grant{Hold: *e.Hold, Granted: e.Hold.From}
-		case e.Try != nil && e.Try.Result == history.OK:
-			tries[e.Try.Lock] = e.Try
-		case e.Fault != nil:
-			if limit := p.staleLimit(e.Fault.Row, lease); limit > 0 {
-				ended = append(ended, newWindow(*e.Fault, limit, p.notice(lease), endsWithin+p.busy))
+		if e.Fault == nil || !r.promise(e.Fault.Row).News {
+			continue
+		}
+		victims := map[int]bool{e.Fault.Process: true}
+		if e.Fault.Process == 0 { // a server that stops ends the sessions of all, one after the other
+			for _, g := range locks {
+				victims[g.Process] = true
+			}
+		}
+		for process := range victims {
+			windows = append(windows, r.window(*e.Fault, process, locks))
+		}
+	}
+	one := func(a, b check.Grant) bool {
+		return slices.ContainsFunc(windows, func(w window) bool {
+			return w.holds(a) && b.Process != w.process && b.Granted >= w.begin
+		})
+	}
+	return func(a, b check.Grant) bool { return one(a, b) || one(b, a) }
+}
+
+// window returns the window of one victim of f.
+func (r *Result) window(f history.Fault, process int, locks map[int64]*check.Grant) window {
+	lease := r.Settings.Lease
+	unnoticed := lease - lease/1000 - lease/5 + making // at send + T(1−ρ) − m a client finds out by the clock
+	notice := history.Moment(min(noticeDelay+r.Busy, unnoticed))
+	w := window{process: process, begin: f.Begin, limit: f.Begin + notice, handed: f.Begin}
+	switch {
+	case f.Process == 0:
+		w.limit += max(0, f.End-f.Begin)
+	case f.Row == halfOpenRow:
+		w.limit = f.Begin + history.Moment(unnoticed)
+	case slices.Contains(orderedRows, f.Row):
+		w.limit = max(w.limit, r.shown(f, locks)+notice)
+	}
+	w.known = w.limit
+	if f.Row == halfOpenRow && f.End > f.Begin { // locks are handed on within the process meanwhile
+		w.known = min(w.known, f.End)
+		w.handed = w.known
+	}
+	for _, g := range locks {
+		if g.Process == process && w.begin <= g.Told && g.Told <= w.known {
+			w.known, w.handed = g.Told, g.Told
+		}
+	}
+	return w
+}
+
+// shown returns when the first key that f's victim held was granted to another
+// process, whose call had begun before. That shows when a slow server ended the
+// session. It is 0 if nothing shows it.
+func (r *Result) shown(f history.Fault, locks map[int64]*check.Grant) (at history.Moment) {
+	held := map[int64]bool{}
+	for _, g := range locks {
+		if g.Process == f.Process && g.From <= f.Begin && g.Told >= f.Begin {
+			held[g.Key] = true
+		}
+	}
+	first := f.Begin + history.Moment(endsWithin+r.Busy)
+	for _, g := range locks {
+		if held[g.Key] && g.Process != f.Process && f.Begin <= g.Granted && g.Granted < first {
+			first, at = g.Granted, 0
+			if g.Requested <= f.Begin {
+				at = first
 			}
 		}
 	}
-	var lost []*check.Grant
-	processes := map[int]bool{}
-	for number, c := range x.claims {
-		if t := tries[number]; t != nil {
-			c.Granted = t.End
-		}
-		if c.Told != 0 {
-			lost = append(lost, c)
-		}
-		x.keys[c.Key] = append(x.keys[c.Key], c)
-		processes[c.Process] = true
-	}
-	for _, w := range ended {
-		x.windows = append(x.windows, w.each(processes)...)
-	}
-	for _, all := range x.keys {
-		slices.SortFunc(all, func(a, b *check.Grant) int { return cmp.Compare(a.Granted, b.Granted) })
-	}
-	for i := range x.windows {
-		x.windows[i].begins(lost, x.keys, tries)
-		x.windows[i].close(lost)
-	}
-	for number, c := range x.claims {
-		if i := slices.IndexFunc(x.windows, func(w window) bool { return w.holds(c) }); i >= 0 {
-			x.victims[number] = &x.windows[i]
-		}
-	}
-	return x
+	return at
 }
 
-// excuse reports whether a and b may have been valid at once; see
-// check.WithExcuse.
-func (x *explanation) excuse(a, b check.Grant) bool {
-	v, w := x.victims[a.Lock], x.victims[b.Lock]
-	return v != nil && v.excuses(&b) || w != nil && w.excuses(&a)
+// locksOf returns all locks by number. The last Hold of each counts.
+func locksOf(events []history.Event) map[int64]*check.Grant {
+	locks := map[int64]*check.Grant{}
+	for _, e := range events {
+		if e.Hold != nil {
+			locks[e.Hold.Lock] = &check.Grant{Hold: *e.Hold, Requested: e.Hold.From, Granted: e.Hold.From}
+		}
+	}
+	for _, e := range events {
+		if e.Try != nil && locks[e.Try.Lock] != nil {
+			locks[e.Try.Lock].Granted = e.Try.End
+			if e.Try.All == 0 { // a call for several keys may have waited for another one
+				locks[e.Try.Lock].Requested = e.Try.Begin
+			}
+		}
+	}
+	return locks
+}
+
+// promise returns what holds in a row of r's store.
+func (r *Result) promise(row int) faults.Promise {
+	for _, of := range faults.Rows(r.Settings.Store) {
+		if of.Number == row {
+			return of.On[r.Settings.Store]
+		}
+	}
+	return faults.Promise{}
 }

@@ -1,19 +1,10 @@
 package check
 
-import (
-	"time"
-
-	"github.com/latchkey-go/latchkey/internal/chaos/history"
-)
+import "github.com/latchkey-go/latchkey/internal/chaos/history"
 
 // Hand-written histories count in seconds, so that calls far apart are settled.
 
 const key = 7
-
-// terms are those of the hand-written histories, and of the simulation.
-func terms(timeout time.Duration) Params {
-	return Params{Timeout: timeout, Lease: 5 * time.Second, Kills: []int{kill}}
-}
 
 func sec(n float64) history.Moment { return history.Moment(n * float64(1000*ms)) }
 
@@ -61,8 +52,8 @@ func wrote(lock int64, result history.Result) history.Event {
 	return history.Event{Write: &history.Write{Key: key, Lock: lock, Begin: 1, End: 2, Result: result}}
 }
 
-// refusals are calls of process 3 that are refused, one each second.
-func refusals(from, to int) (all []history.Event) {
+// often are calls of process 3 that are refused, one each second.
+func often(from, to int) (all []history.Event) {
 	for at := from; at < to; at++ {
 		all = append(all, refused(3, float64(at), float64(at)+0.1))
 	}

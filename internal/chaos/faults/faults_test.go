@@ -5,16 +5,16 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 func TestRows(t *testing.T) {
-	// Row 18 is in the simulation, row 29 in the tests of httpmw.
 	stores := map[fleet.Store][]int{
-		fleet.Postgres:     {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30, 31, 32},
-		fleet.Leases:       {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 23, 25, 27, 30, 31, 32},
-		fleet.PooledLeases: {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 23, 27, 30, 31, 32, 34},
-		fleet.MariaDB:      {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 23, 25, 27, 30, 31, 32, 33},
-		fleet.SQLite:       {1, 2, 3, 23, 27, 30, 35, 36},
+		fleet.Postgres:     {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 20, 21, 24, 25, 30, 31, 32},
+		fleet.Leases:       {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 20, 25, 30, 31, 32},
+		fleet.PooledLeases: {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 30, 31, 32, 34},
+		fleet.MariaDB:      {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 25, 30, 31, 32, 33},
+		fleet.SQLite:       {1, 2, 3, 30, 35, 36},
 	}
 	for _, store := range fleet.Stores() {
 		want, rows := stores[store], Rows(store)
@@ -29,10 +29,17 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// A tally is what a process has lost so far.
+type tally struct {
+	Process     int
+	Connections uint64
+	Locks       int64
+}
+
 func TestEffect(t *testing.T) {
-	calm := []fleet.Tally{{Process: 1, Connections: 3, Locks: 5}, {Process: 2, Connections: 1, Locks: 1}}
-	change := func(i int, d fleet.Tally) []fleet.Tally {
-		after := []fleet.Tally{calm[0], calm[1]}
+	calm := []tally{{Process: 1, Connections: 3, Locks: 5}, {Process: 2, Connections: 1, Locks: 1}}
+	change := func(i int, d tally) []tally {
+		after := []tally{calm[0], calm[1]}
 		after[i].Process += d.Process
 		after[i].Connections += d.Connections
 		after[i].Locks += d.Locks
@@ -41,32 +48,37 @@ func TestEffect(t *testing.T) {
 	tests := []struct {
 		name   string
 		effect Effect
-		after  []fleet.Tally
+		after  []tally
 		victim int
 		ok     bool
 		lost   int64
 	}{
 		{"calm", NothingLost, calm, 1, true, 0},
-		{"a lock too many", NothingLost, change(1, fleet.Tally{Locks: 1}), 1, false, 1},
-		{"a connection too many", NothingLost, change(0, fleet.Tally{Connections: 1}), 1, false, 0},
-		{"another process in its place", NothingLost, change(0, fleet.Tally{Process: 9, Connections: 9}), 1, true, 0},
-		{"noticed", VictimLoses, change(1, fleet.Tally{Connections: 1, Locks: 4}), 2, true, 4},
-		{"noticed without locks", VictimLoses, change(1, fleet.Tally{Connections: 1}), 2, true, 0},
+		{"a lock too many", NothingLost, change(1, tally{Locks: 1}), 1, false, 1},
+		{"a connection too many", NothingLost, change(0, tally{Connections: 1}), 1, false, 0},
+		{"another process in its place", NothingLost, change(0, tally{Process: 9, Connections: 9}), 1, true, 0},
+		{"noticed", VictimLoses, change(1, tally{Connections: 1, Locks: 4}), 2, true, 4},
 		{"not noticed", VictimLoses, calm, 2, false, 0},
-		{"another noticed as well", VictimLoses, []fleet.Tally{{Process: 1, Connections: 4, Locks: 5}, {Process: 2, Connections: 2, Locks: 1}}, 2, false, 0},
-		{"another lost a lock as well", VictimLoses, []fleet.Tally{{Process: 1, Connections: 3, Locks: 6}, {Process: 2, Connections: 2, Locks: 1}}, 2, false, 1},
-		{"another noticed", VictimLoses, change(0, fleet.Tally{Connections: 1}), 2, false, 0},
-		{"another noticed as well, and may", VictimAtLeast, []fleet.Tally{{Process: 1, Connections: 4, Locks: 5}, {Process: 2, Connections: 2, Locks: 1}}, 2, true, 0},
-		{"only another noticed", VictimAtLeast, change(0, fleet.Tally{Connections: 1}), 2, false, 0},
-		{"only another noticed, and may not", VictimAtMost, change(0, fleet.Tally{Connections: 1}), 2, false, 0},
-		{"the victim has not noticed, and need not", VictimAtMost, calm, 2, true, 0},
-		{"the victim noticed, and may", VictimAtMost, change(1, fleet.Tally{Connections: 1, Locks: 2}), 2, true, 2},
-		{"not all noticed", AllLose, change(0, fleet.Tally{Connections: 1}), 0, false, 0},
-		{"whatever", Any, change(0, fleet.Tally{Connections: 2, Locks: 2}), 0, true, 2},
+		{"another noticed as well", VictimLoses, []tally{{Process: 1, Connections: 4, Locks: 5}, {Process: 2, Connections: 2, Locks: 1}}, 2, false, 0},
+		{"another lost a lock as well", VictimLoses, []tally{{Process: 1, Connections: 3, Locks: 6}, {Process: 2, Connections: 2, Locks: 1}}, 2, false, 1},
+		{"another noticed as well, and may", VictimAtLeast, []tally{{Process: 1, Connections: 4, Locks: 5}, {Process: 2, Connections: 2, Locks: 1}}, 2, true, 0},
+		{"the victim noticed, and may", VictimAtMost, change(1, tally{Connections: 1, Locks: 2}), 2, true, 2},
+		{"not all noticed", AllLose, change(0, tally{Connections: 1}), 0, false, 0},
+		{"whatever", Any, change(0, tally{Connections: 2, Locks: 2}), 0, true, 2},
+	}
+	statuses := func(all []tally) (of []status) {
+		for _, s := range all {
+			of = append(of, status{s.Process, worker.Status{Connections: s.Connections, Lost: s.Locks}})
+		}
+		return of
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			lost, err := tt.effect.check(calm, tt.after, tt.victim)
+			var victim *fleet.Member
+			if tt.victim > 0 {
+				victim = &fleet.Member{Number: tt.victim}
+			}
+			lost, err := tt.effect.check(statuses(calm), statuses(tt.after), victim)
 			if (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrViolated) || lost != tt.lost {
 				t.Errorf("check: %d lost, %v; want %d, ok %v", lost, err, tt.lost, tt.ok)
 			}

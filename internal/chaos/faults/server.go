@@ -3,127 +3,181 @@ package faults
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
-	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// serverRows are faults of the server.
-var serverRows = []Row{
-	{Number: 13, Name: "pg_terminate_backend", Quick: true, Effect: VictimLoses, inject: terminate},
-	{Number: 14, Name: "a backend killed with -9", Quick: true, Effect: AllLose, inject: killBackend},
-	{Number: 15, Name: "immediate restart", Quick: true, Effect: AllLose, inject: restart},
-	// It may hold one of the server's own latches, for which all others wait.
-	{Number: 16, Name: "backend frozen longer than the lease", Effect: VictimAtLeast, inject: freezeBackend},
-	{Number: 17, Name: "the server's clock steps", Effect: NothingLost, Bystander: true, inject: clockSteps},
-	{Number: 25, Name: "role may not connect", Quick: true, Effect: VictimLoses, inject: lockOut},
-	{Number: 31, Name: "orderly restart of the server", Quick: true, Effect: AllLose, inject: restartOrderly},
-	{Number: 32, Name: "the server frozen longer than the lease", Effect: AllLose, inject: freezeServer},
+// A server is one that holds the locks.
+type server interface {
+	Kill() error
+	Stop() error
+	StartAgain() error
+	Freeze() error
+	Thaw() error
 }
 
-// backend returns a holder and the server process of its Session.
-func (f *Injector) backend(ctx context.Context) (m *fleet.Member, pid int, err error) {
-	if m, err = f.holding(ctx); err != nil {
-		return m, 0, err
+func (f *Injector) server() server {
+	if f.MariaDB != nil {
+		return f.MariaDB
 	}
-	pid, err = f.BackendPID(ctx, m)
-	f.begin()
-	return m, pid, err
+	return f.Cluster
 }
 
-func terminate(ctx context.Context, f *Injector) (*fleet.Member, error) {
-	m, pid, err := f.backend(ctx)
-	if err != nil {
-		return m, err
+func restart(end func(server) error) func(context.Context, *Injector) (*fleet.Member, error) {
+	return func(_ context.Context, f *Injector) (*fleet.Member, error) {
+		return nil, errors.Join(end(f.server()), f.server().StartAgain())
 	}
-	return m, f.endBackend(ctx, pid)
-}
-
-// endBackend ends a server process. The fault begins when only the order is
-// left to send.
-func (f *Injector) endBackend(ctx context.Context, pid int) error {
-	return f.ExecAfter(ctx, f.begin, "SELECT pg_terminate_backend($1)", pid)
-}
-
-func killBackend(ctx context.Context, f *Injector) (*fleet.Member, error) {
-	_, pid, err := f.backend(ctx)
-	if err != nil {
-		return nil, err
-	}
-	witness, err := f.DB.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer witness.Close()
-	if err := f.Cluster.KillBackend(pid); err != nil {
-		return nil, err
-	}
-	// On a busy machine the server goes on for a moment before it ends the others.
-	return nil, fleet.Poll(ctx, 10*time.Second, "the server to end its other connections", func(ctx context.Context) (bool, error) {
-		return witness.PingContext(ctx) != nil, nil
-	})
-}
-
-func restart(_ context.Context, f *Injector) (*fleet.Member, error) {
-	return nil, f.Cluster.Restart(true)
-}
-
-func restartOrderly(_ context.Context, f *Injector) (*fleet.Member, error) {
-	return nil, f.Cluster.Restart(false)
 }
 
 func freezeServer(ctx context.Context, f *Injector) (*fleet.Member, error) {
-	if err := f.Cluster.Freeze(); err != nil {
-		return nil, err
-	}
-	return nil, errors.Join(worker.Pause(ctx, f.between(1.05, 1.5, f.Lease)), f.Cluster.Thaw())
+	return nil, f.during(ctx, f.long(), f.server().Freeze, f.server().Thaw)
 }
 
+// order gives the server an order. The fault begins when only the order is left to
+// send.
+func (f *Injector) order(ctx context.Context, order string) error {
+	conn, err := f.DB.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	f.begin()
+	_, err = conn.ExecContext(ctx, order)
+	return err
+}
+
+// endSession ends m's session, or all of its connections where that has none of
+// its own.
+func (f *Injector) endSession(ctx context.Context, m *fleet.Member) error {
+	const end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+	switch f.Store {
+	case fleet.PooledLeases:
+		return f.order(ctx, end)
+	case fleet.Leases:
+		return f.order(ctx, end+" AND usename = '"+m.Role+"'")
+	}
+	pid, err := f.SessionPID(ctx, m)
+	if err != nil {
+		return err
+	}
+	if f.Store == fleet.MariaDB {
+		return f.order(ctx, fmt.Sprintf("KILL %d", pid))
+	}
+	return f.order(ctx, fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid))
+}
+
+func terminate(ctx context.Context, f *Injector) (*fleet.Member, error) {
+	m, err := f.holding(ctx)
+	if err == nil {
+		err = f.endSession(ctx, m)
+	}
+	if f.Store == fleet.PooledLeases {
+		return nil, err
+	}
+	return m, err
+}
+
+// freezeBackend freezes one of the server's processes that serve a holder.
 func freezeBackend(ctx context.Context, f *Injector) (*fleet.Member, error) {
-	m, pid, err := f.backend(ctx)
+	m, err := f.holding(ctx)
 	if err != nil {
 		return m, err
 	}
-	if err := f.Cluster.FreezeBackend(pid); err != nil {
+	pid := 0
+	const find = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+	switch f.Store {
+	case fleet.PooledLeases:
+		pid, err = f.Find(ctx, find)
+	case fleet.Leases:
+		pid, err = f.Find(ctx, find+" AND application_name = '"+m.Role+"'")
+	default:
+		pid, err = f.SessionPID(ctx, m)
+	}
+	if err != nil {
 		return m, err
 	}
-	return m, errors.Join(worker.Pause(ctx, f.between(1.05, 1.5, f.Lease)), f.Cluster.ThawBackend(pid))
+	f.begin()
+	return m, f.during(ctx, f.long(), func() error { return f.Cluster.FreezeBackend(pid) }, func() error { return f.Cluster.ThawBackend(pid) })
 }
 
 // lockOut ends the connections of a process and prevents new ones: its role may
 // not log in, or has no connection left.
 func lockOut(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m := f.member()
-	refuse, admit := "NOLOGIN", "LOGIN"
+	refuse, admit := "ALTER ROLE "+m.Role+" NOLOGIN", "ALTER ROLE "+m.Role+" LOGIN"
+	rest := "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '" + m.Role + "'"
 	if f.Rand.IntN(2) == 0 {
-		refuse, admit = "CONNECTION LIMIT 0", "CONNECTION LIMIT -1"
+		refuse, admit = "ALTER ROLE "+m.Role+" CONNECTION LIMIT 0", "ALTER ROLE "+m.Role+" CONNECTION LIMIT -1"
 	}
-	pid, err := f.SessionPID(ctx, m)
+	if f.Store == fleet.MariaDB {
+		refuse, admit = "ALTER USER "+m.Role+" ACCOUNT LOCK", "ALTER USER "+m.Role+" ACCOUNT UNLOCK"
+		rest = "KILL USER " + m.Role
+	}
+	if _, err := f.SessionPID(ctx, m); err != nil { // it has one
+		return m, err
+	}
+	if err := f.Exec(ctx, refuse); err != nil {
+		return m, err
+	}
+	err := f.endSession(ctx, m)
+	if err == nil {
+		err = f.Exec(ctx, rest)
+	}
+	if err == nil {
+		err = f.notServed(ctx, m)
+	}
+	return m, errors.Join(err, f.Exec(ctx, admit))
+}
+
+// readOnly makes the server a replica for a moment, as a planned switchover
+// does. Sessions must end at their next exchange, and none may be opened.
+func readOnly(ctx context.Context, f *Injector) (*fleet.Member, error) {
+	if err := f.Exec(ctx, "SET GLOBAL read_only = 1"); err != nil {
+		return nil, err
+	}
+	err := f.notServed(ctx, f.member())
+	return nil, errors.Join(err, f.Exec(ctx, "SET GLOBAL read_only = 0"))
+}
+
+// standby leads a process to a standby, where no Session may be opened, and no
+// lease be renewed.
+func standby(ctx context.Context, f *Injector) (*fleet.Member, error) {
+	m := f.member()
+	s, err := f.Standby()
 	if err != nil {
 		return m, err
 	}
-	if err := f.Exec(ctx, "ALTER ROLE "+m.Role+" "+refuse); err != nil {
+	dsn, err := url.Parse(m.Process.Config.Direct)
+	if err != nil {
 		return m, err
 	}
-	err = f.endBackend(ctx, pid)
-	if err == nil {
-		err = f.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", m.Role)
+	host, err := url.Parse(s.DSN(""))
+	if err != nil {
+		return m, err
 	}
-	if err == nil {
-		err = f.notServed(ctx, m, "calls to fail with ErrUnavailable or ErrConfig", func() int64 { return m.Process.Status().Unavailable })
+	if dsn.Host = host.Host; !f.Store.Leased() {
+		if err := f.refused(ctx, dsn.String()); err != nil {
+			return m, err
+		}
 	}
-	return m, errors.Join(err, f.Exec(ctx, "ALTER ROLE "+m.Role+" "+admit))
+	f.begin()
+	m.Proxy.Switch(host.Host)
+	err = f.notServed(ctx, m)
+	m.Proxy.Switch(f.Server())
+	return m, err
 }
 
-// notServed waits until m's calls fail in the way that failures counts. Then it
-// checks that none is granted for a while. Callers of one session hand a leased
+// notServed waits until m's calls fail without a refusal. Then it checks that
+// none is granted for a while. Callers of one session hand a leased
 // lock to each other without the database, for as long as the lease is trusted.
-func (f *Injector) notServed(ctx context.Context, m *fleet.Member, what string, failures func() int64) error {
-	seen := failures()
-	err := fleet.Poll(ctx, 10*time.Second, what, func(context.Context) (bool, error) {
-		return failures() > seen, nil
+func (f *Injector) notServed(ctx context.Context, m *fleet.Member) error {
+	seen := m.Process.Status().Unserved
+	err := fleet.Poll(ctx, 10*time.Second, "calls to find no server that may grant", func(context.Context) (bool, error) {
+		return m.Process.Status().Unserved > seen, nil
 	})
 	if err != nil {
 		return asViolation(err)
@@ -133,16 +187,51 @@ func (f *Injector) notServed(ctx context.Context, m *fleet.Member, what string, 
 			return err
 		}
 	}
-	before, err := f.Status(ctx, m, history.Now())
+	before, err := f.Status(ctx, m)
 	if err != nil {
 		return err
 	}
 	if err := worker.Pause(ctx, f.Lease/4); err != nil {
 		return err
 	}
-	after, err := f.Status(ctx, m, history.Now())
+	after, err := f.Status(ctx, m)
 	if err == nil && after.Granted != before.Granted {
 		return violation("locks are granted without a database that could")
 	}
 	return err
+}
+
+// replacePooler kills PgBouncer, and leads all processes to another one.
+func replacePooler(ctx context.Context, f *Injector) (*fleet.Member, error) {
+	err := f.during(ctx, f.between(0, 1, 100*time.Millisecond), f.Pooler.Kill, f.StartPooler)
+	for _, m := range f.Members {
+		m.Proxy.Switch(f.Server())
+	}
+	return nil, err
+}
+
+// lockFile has another program keep the file of the locks locked for writing.
+func lockFile(length func(*Injector) time.Duration) func(context.Context, *Injector) (*fleet.Member, error) {
+	return func(ctx context.Context, f *Injector) (*fleet.Member, error) {
+		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		conn, err := f.LockDB.Conn(limited)
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close()
+		d := length(f)
+		err = fleet.Poll(limited, 10*time.Second, "the file to be free for a writer", func(context.Context) (bool, error) {
+			_, err := conn.ExecContext(limited, "BEGIN IMMEDIATE")
+			return err == nil, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		f.begin()
+		return nil, f.during(ctx, d, func() error { return nil }, func() error {
+			_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			return err
+		})
+	}
 }

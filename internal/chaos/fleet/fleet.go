@@ -3,15 +3,14 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/proxy"
@@ -20,18 +19,44 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
+// A Store says where the processes of a fleet keep their locks.
+type Store string
+
+// The stores.
+const (
+	Postgres     Store = "postgres"      // advisory locks
+	Leases       Store = "leases"        // a lease table in PostgreSQL
+	PooledLeases Store = "pooled-leases" // likewise, behind PgBouncer in transaction mode
+	MariaDB      Store = "mariadb"       // GET_LOCK
+	SQLite       Store = "sqlite"        // a lease table in a file
+)
+
+// Stores returns all stores.
+func Stores() []Store { return []Store{Postgres, Leases, PooledLeases, MariaDB, SQLite} }
+
+// Known reports an error if there is no such store.
+func (s Store) Known() error {
+	if !slices.Contains(Stores(), s) {
+		return fmt.Errorf("fleet: there is no store %q: it is one of %q", s, Stores())
+	}
+	return nil
+}
+
+// Leased reports whether locks are rows of a lease table. Such a lock outlives
+// the connection that brought it, and its holder's process, until its lease has
+// passed.
+func (s Store) Leased() bool { return s != Postgres && s != MariaDB }
+
 // Settings is the size of a fleet.
 type Settings struct {
-	Store     Store // empty: Postgres
+	Store     Store
 	Processes int
 	Callers   int // in each process
-	Keys      int
+	Keys      int // that they want
 	Mixed     int // callers in each process beside them, of readers, sets, limits and stacks
-	Brisk     int // callers in each process beside them, which hold for a moment
 	Lease     time.Duration
 	Dir       string // for histories
 	Seed      uint64
-	Services  int // callers in each process of each package around sqllock
 }
 
 // A Fleet is for one goroutine, except for reading a process's status.
@@ -40,13 +65,12 @@ type Fleet struct {
 	DB      *sql.DB // an observer's, of the data behind the fence: a superuser, not behind a proxy
 	Members []*Member
 
-	Cluster  *pgtest.Cluster     // nil if there is no PostgreSQL
-	Pooler   *pgtest.Bouncer     // of PooledLeases
-	MariaDB  *mariadbtest.Server // of MariaDB
-	LockFile string              // of SQLite
+	Cluster *pgtest.Cluster     // nil if there is no PostgreSQL
+	Pooler  *pgtest.Bouncer     // of PooledLeases
+	MariaDB *mariadbtest.Server // of MariaDB
+	LockDB  *sql.DB             // an observer's, of the locks; DB but for SQLite
 
-	backend backend
-	lockDB  *sql.DB // an observer's, of LockFile
+	backend *backend
 	standby *pgtest.Cluster
 	rng     *rand.Rand
 	started int // processes, ever
@@ -55,11 +79,25 @@ type Fleet struct {
 // A Member is a place for a process: when one ends, another takes its place.
 type Member struct {
 	Number  int
-	Role    string // of the database, an ordinary one
-	Driver  string
+	Role    string       // of the database, an ordinary one
 	Proxy   *proxy.Proxy // nil if there is no network
 	Abrupt  bool         // its proxy's
 	Process *worker.Process
+}
+
+// A backend is what differs between stores. Of the queries, each with a %s takes
+// a name, and is otherwise as it is.
+type backend struct {
+	address   func() string                     // where the processes connect to, host:port; nil: there is no network
+	configure func(m *Member, c *worker.Config) // sets the driver and the DSNs of m's process
+	close     func() error                      // ends the server
+	admit     []string                          // makes a role
+	version   string                            // a query for the software's version
+	software  string                            // and its name
+	locks     string                            // lists the keys of all locks in force
+	session   string                            // finds the number of the Session of a role; empty: it is that of the process
+	locksOf   string                            // counts the locks, or the rows, of the Session with a number
+	remains   string                            // counts what a process that has ended should not leave behind, besides locks
 }
 
 // Start starts a fleet and waits until every process serves.
@@ -70,50 +108,42 @@ func Start(ctx context.Context, set Settings) (f *Fleet, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	if err := os.MkdirAll(set.Dir, 0o700); err != nil {
-		return f, fmt.Errorf("fleet: %w", err)
-	}
-	f.Store = cmp.Or(f.Store, Postgres)
-	if err := f.Store.Known(); err != nil {
+	if err := errors.Join(f.Store.Known(), os.MkdirAll(set.Dir, 0o700)); err != nil {
 		return f, err
 	}
-	f.backend = newBackend(f)
-	if f.DB, err = f.backend.start(ctx); err != nil {
+	start := f.startPostgres
+	switch f.Store {
+	case MariaDB:
+		start = f.startMariaDB
+	case SQLite:
+		start = f.startSQLite
+	}
+	f.backend = new(backend)
+	if err := start(ctx); err != nil {
 		return f, fmt.Errorf("fleet: %w", err)
 	}
 	for i := range set.Processes {
-		if err := f.join(ctx, i+1); err != nil {
+		m := &Member{
+			Number: i + 1,
+			Role:   fmt.Sprintf("member_%d", i+1),
+			Abrupt: (i+1)%4 < 2, // of each driver one that is, and one that is not
+		}
+		for _, statement := range f.backend.admit {
+			if err := f.Exec(ctx, fmt.Sprintf(statement, m.Role)); err != nil {
+				return f, err
+			}
+		}
+		if f.backend.address != nil {
+			if m.Proxy, err = proxy.Start(f.backend.address(), m.Abrupt); err != nil {
+				return f, err
+			}
+		}
+		f.Members = append(f.Members, m)
+		if err := f.Replace(m); err != nil {
 			return f, err
 		}
 	}
 	return f, f.Serving(ctx, 30*time.Second)
-}
-
-// join makes a place for a process, and starts it.
-func (f *Fleet) join(ctx context.Context, number int) (err error) {
-	m := &Member{
-		Number: number,
-		Role:   fmt.Sprintf("member_%d", number),
-		Abrupt: number%4 < 2, // of each driver one that is, and one that is not
-	}
-	if err := f.backend.admit(ctx, m); err != nil {
-		return fmt.Errorf("fleet: role: %w", err)
-	}
-	if server := f.backend.address(); server != "" {
-		if m.Proxy, err = f.proxy(server, m.Abrupt); err != nil {
-			return err
-		}
-	}
-	f.Members = append(f.Members, m)
-	return f.Replace(m)
-}
-
-// proxy starts a proxy that understands the protocol of f's server.
-func (f *Fleet) proxy(server string, abrupt bool) (*proxy.Proxy, error) {
-	if f.Store == MariaDB {
-		return proxy.StartFor(proxy.MySQL, server, abrupt)
-	}
-	return proxy.Start(server, abrupt)
 }
 
 // Replace starts a process in m's place. That of before must have ended.
@@ -126,22 +156,12 @@ func (f *Fleet) Replace(m *Member) (err error) {
 		Callers: f.Callers,
 		Keys:    f.Keys,
 		Mixed:   f.Mixed,
-		Brisk:   f.Brisk,
 		Seed:    f.rng.Uint64(),
-
-		Services: f.Services,
 	}
 	f.backend.configure(m, &c)
-	m.Driver = c.Driver
 	m.Process, err = worker.Start(c)
 	return err
 }
-
-// Version names the software that keeps the locks, with its version.
-func (f *Fleet) Version(ctx context.Context) (string, error) { return f.backend.version(ctx) }
-
-// Server is the address that the processes connect to, host:port.
-func (f *Fleet) Server() string { return f.backend.address() }
 
 // Kill kills m's process and starts another in its place.
 func (f *Fleet) Kill(m *Member) error {
@@ -151,33 +171,31 @@ func (f *Fleet) Kill(m *Member) error {
 	return f.Replace(m)
 }
 
-// ReplacePooler starts another PgBouncer, after the one of before was killed.
-func (f *Fleet) ReplacePooler() error {
-	if err := f.Pooler.Close(); err != nil {
-		return err
-	}
-	return f.backend.(*postgresBackend).pool()
-}
-
 // Standby is a hot standby of the fleet's server, made at the first call.
-func (f *Fleet) Standby() (*pgtest.Cluster, error) {
+func (f *Fleet) Standby() (standby *pgtest.Cluster, err error) {
 	if f.standby == nil {
-		standby, err := f.Cluster.Standby()
-		if err != nil {
-			return nil, err
-		}
-		f.standby = standby
+		f.standby, err = f.Cluster.Standby()
 	}
-	return f.standby, nil
+	return f.standby, err
 }
 
-// StandbyDSN is the DSN of the fleet's database on the standby.
-func (f *Fleet) StandbyDSN(standby *pgtest.Cluster) (dsn, host string, err error) {
-	u, err := url.Parse(standby.DSN(f.backend.(*postgresBackend).server.Path[1:]))
-	if err != nil {
-		return "", "", err
+// Server is the address that the processes connect to, host:port.
+func (f *Fleet) Server() string { return f.backend.address() }
+
+// Version names the software that keeps the locks, with its version.
+func (f *Fleet) Version(ctx context.Context) (version string, err error) {
+	err = f.DB.QueryRowContext(ctx, f.backend.version).Scan(&version)
+	return f.backend.software + " " + version, err
+}
+
+// Exec runs statements as the observer.
+func (f *Fleet) Exec(ctx context.Context, statements ...string) error {
+	for _, statement := range statements {
+		if _, err := f.DB.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("fleet: %w", err)
+		}
 	}
-	return u.String(), u.Host, nil
+	return nil
 }
 
 // Close ends every process, proxy and server of the fleet, and leaves only
@@ -192,10 +210,12 @@ func (f *Fleet) Close() error {
 			m.Proxy.Close()
 		}
 	}
-	if f.DB != nil {
-		err = errors.Join(err, f.DB.Close())
+	for _, db := range []*sql.DB{f.DB, f.LockDB} {
+		if db != nil {
+			err = errors.Join(err, db.Close())
+		}
 	}
-	if f.backend != nil {
+	if f.backend != nil && f.backend.close != nil {
 		err = errors.Join(err, f.backend.close())
 	}
 	return err

@@ -1,5 +1,5 @@
 // Package history is the record that processes under test write and the
-// campaign's checkers read. It has a line of JSON for each operation on a lock.
+// campaign's checker reads. It has a line of JSON for each operation on a lock.
 // Its moments are those of one clock of the host.
 package history
 
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unique"
 )
 
 // A Moment is nanoseconds by the host's monotonic clock, the same in every
@@ -21,7 +22,6 @@ type Event struct {
 	Hold  *Hold  `json:"hold,omitempty"`
 	Write *Write `json:"write,omitempty"`
 	Fault *Fault `json:"fault,omitempty"`
-	Serviced
 }
 
 // A Result is how a call ended.
@@ -49,13 +49,21 @@ const (
 	Plain  Kind = ""
 	Reader Kind = "reader" // may overlap other readers of the key
 	Set    Kind = "set"    // TryLockAll, LockAll
-	Groups Kind = "groups" // TryEach
 	Limit  Kind = "limit"  // Acquire of a Limiter
 	Stack  Kind = "stack"  // AcquireAll
-
-	Service Kind = "service" // TryLock by a caller that does more than to hold the lock
-	Term    Kind = "term"    // of a leader, by an election.Campaign
 )
+
+// UnmarshalText shares equal words: a history has millions of each.
+func (r *Result) UnmarshalText(text []byte) error {
+	*r = unique.Make(Result(text)).Value()
+	return nil
+}
+
+// UnmarshalText shares equal words: a history has millions of each.
+func (k *Kind) UnmarshalText(text []byte) error {
+	*k = unique.Make(Kind(text)).Value()
+	return nil
+}
 
 // A Limited is a place of a limit. It is empty for other keys.
 type Limited struct {
@@ -64,7 +72,7 @@ type Limited struct {
 }
 
 // A Try is one call that wanted a key. One that brought a lock has OK and the
-// Lock's number, under which its Hold is found.
+// lock's number, under which its Hold is found.
 type Try struct {
 	Process int    `json:"process"`
 	Key     int64  `json:"key"`
@@ -100,7 +108,6 @@ type Hold struct {
 
 	UnlockBegin Moment `json:"unlockBegin,omitempty"`
 	Unlock      Result `json:"unlock,omitempty"`
-	Reign
 }
 
 // A Write is a transaction behind the fence, by the holder of Lock.
@@ -140,41 +147,6 @@ func ReadAll(r io.Reader) ([]Event, error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("history: line %d: %w", n, err)
 		}
-		e.intern()
 		events = append(events, e)
-	}
-}
-
-// words are the values of Result and Kind. A history has millions of each.
-var words = map[string]string{}
-
-func init() {
-	for _, r := range []Result{OK, Held, Unavailable, Capacity, GaveUp, Lost, Fenced, Closed, Failed, Passed} {
-		words[string(r)] = string(r)
-	}
-	for _, k := range []Kind{Plain, Reader, Set, Groups, Limit, Stack, Service, Term} {
-		words[string(k)] = string(k)
-	}
-}
-
-// intern has e share its words with other events.
-func (e *Event) intern() {
-	switch {
-	case e.Try != nil:
-		share(&e.Try.Result)
-		share(&e.Try.Kind)
-	case e.Hold != nil:
-		share(&e.Hold.Unlock)
-		share(&e.Hold.Kind)
-	case e.Write != nil:
-		share(&e.Write.Result)
-	case e.Advance != nil:
-		share(&e.Advance.Result)
-	}
-}
-
-func share[T ~string](word *T) {
-	if same, ok := words[string(*word)]; ok {
-		*word = T(same)
 	}
 }

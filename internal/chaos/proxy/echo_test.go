@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -12,9 +11,8 @@ import (
 // An echo is a server that sends back what it gets, and tells how its
 // connections end.
 type echo struct {
-	addr   string
-	ended  chan error   // of each connection; io.EOF: the other side said goodbye
-	echoed atomic.Int64 // bytes
+	addr  string
+	ended chan error // of each connection; io.EOF: the other side said goodbye
 }
 
 func newEcho(t *testing.T) *echo {
@@ -43,7 +41,6 @@ func (e *echo) serve(conn net.Conn) {
 		n, err := conn.Read(buf)
 		if err == nil {
 			_, err = conn.Write(buf[:n])
-			e.echoed.Add(int64(n))
 		}
 		if err != nil {
 			e.ended <- err
@@ -130,22 +127,5 @@ func ended(t *testing.T, e *echo) error {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the server's side does not end")
 		return nil
-	}
-}
-
-func must(t *testing.T) func(*Fault, error) *Fault {
-	return func(f *Fault, err error) *Fault {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}
-}
-
-func mend(t *testing.T, f *Fault) {
-	t.Helper()
-	if err := f.Mend(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -1,216 +1,324 @@
 // Package proxy is the network between one process and its database, which can
-// fail in the ways that networks do: Shopify's toxiproxy, with toxics of our
-// own.
+// fail in the ways that networks do.
 //
 //	p, err := proxy.Start(server, false)
-//	fault, err := p.Swallow(proxy.ToClient) // a cable that is cut in one direction
+//	fault := p.Swallow(proxy.ToClient) // a cable that is cut in one direction
 //	…
-//	err = fault.Mend()
+//	fault.Mend()
 package proxy
 
 import (
-	"context"
 	"fmt"
-	"strings"
+	"math/rand/v2"
+	"net"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/Shopify/toxiproxy/v2"
-	"github.com/Shopify/toxiproxy/v2/toxics"
-	"github.com/rs/zerolog"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
 // A Direction is one of the two of a connection.
-type Direction string
+type Direction int
 
-// The directions, by toxiproxy's names.
+// The directions.
 const (
-	ToServer Direction = "upstream"
-	ToClient Direction = "downstream"
+	ToServer Direction = iota
+	ToClient
 )
 
 // A Proxy listens on an address of its own and leads to a server. Faults are
 // made and mended by one goroutine at a time.
 type Proxy struct {
-	inner *toxiproxy.Proxy
-	aim   *aim
-	names atomic.Int64 // of toxics: each needs its own
+	abrupt   bool
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu     sync.Mutex // protects what follows, and the fields of faults and pairs that say so
+	server string
+	pairs  map[*pair]bool
+	faults []*Fault            // in force
+	lose   chan history.Moment // has the moment at which the next reply was lost; nil: none is to be lost
+	closed bool
 }
 
-var registered sync.Once
-
-// register tells toxiproxy of our toxics.
-func register() {
-	toxics.Register("swallow", new(swallow))
-	toxics.Register("hold", new(hold))
-	toxics.Register("cut", new(cut))
-	toxics.Register("mute", new(mute))
-	toxics.Register("late", new(late))
-	toxics.Register("trickle", new(trickle))
-	toxics.Register("tap", new(tap))
-	toxics.Register("lose", new(lose))
-}
-
-// Start starts a proxy to server, a host:port. An abrupt one ends each
-// connection with RST, and so loses what was not delivered yet; the other says
-// goodbye (FIN).
-//
-// It reads the protocol of PostgreSQL, for LoseReply.
-func Start(server string, abrupt bool) (*Proxy, error) { return StartFor(PostgreSQL, server, abrupt) }
-
-// StartFor is Start to a server that speaks the given protocol.
-func StartFor(protocol Protocol, server string, abrupt bool) (*Proxy, error) {
-	registered.Do(register)
-	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &Proxy{inner: toxiproxy.NewProxy(api, "process", "127.0.0.1:0", server), aim: &aim{protocol: protocol}}
-	if err := p.addToxics(abrupt); err != nil {
-		return nil, err
-	}
-	if err := p.inner.Start(); err != nil {
+// Start starts a proxy to server, a host:port. An abrupt one ends each connection
+// with RST, and so loses what was not delivered yet; the other says goodbye (FIN).
+func Start(server string, abrupt bool) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
+	p := &Proxy{abrupt: abrupt, listener: listener, server: server, pairs: map[*pair]bool{}}
+	p.running.Go(p.accept)
 	return p, nil
 }
 
-// addToxics adds the toxics that are always there, before the first connection.
-func (p *Proxy) addToxics(abrupt bool) error {
-	requests, err := p.add("tap", ToServer, 1, "")
-	if err != nil {
-		return err
-	}
-	requests.toxic.(*tap).aim = p.aim
-	replies, err := p.add("lose", ToClient, 1, "")
-	if err != nil {
-		return err
-	}
-	replies.toxic.(*lose).aim = p.aim
-	if !abrupt {
-		return nil
-	}
-	// Of toxicity 0 it does nothing, but toxiproxy sees it, and has the
-	// connections closed without lingering.
-	for _, d := range []Direction{ToServer, ToClient} {
-		if _, err := p.add("reset_peer", d, 0, ""); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Addr is where p listens, host:port.
-func (p *Proxy) Addr() string { return p.inner.Listen }
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Switch ends all connections and leads to another server from now on, as a
 // name does that was moved.
-func (p *Proxy) Switch(server string) error {
-	err := p.inner.Update(&toxiproxy.Proxy{Listen: p.inner.Listen, Upstream: server, Enabled: true})
-	if err != nil {
-		return fmt.Errorf("proxy: switch: %w", err)
-	}
-	return nil
+func (p *Proxy) Switch(server string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.server = server
+	p.endAllLocked()
 }
 
 // Close ends p and its connections.
-func (p *Proxy) Close() { p.inner.Stop() }
+func (p *Proxy) Close() {
+	_ = p.listener.Close()
+	p.mu.Lock()
+	p.closed = true
+	p.endAllLocked()
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+func (p *Proxy) endAllLocked() {
+	for c := range p.pairs {
+		p.endLocked(c)
+	}
+}
+
+// A pair is a connection of a client and the one to the server that goes with it.
+type pair struct {
+	client, server net.Conn
+	ended          chan struct{}
+	muted          bool // the server's side has ended, and the client does not know; the Proxy's mu protects it
+}
+
+// accept carries connections until the listener is closed.
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.running.Go(func() { p.carry(client) })
+	}
+}
+
+func (p *Proxy) carry(client net.Conn) {
+	p.mu.Lock()
+	to := p.server
+	p.mu.Unlock()
+	server, err := net.DialTimeout("tcp", to, 5*time.Second)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	c := &pair{client: client, server: server, ended: make(chan struct{})}
+	p.mu.Lock()
+	p.pairs[c] = true
+	if p.closed || p.server != to {
+		p.endLocked(c)
+	}
+	p.mu.Unlock()
+	var lines sync.WaitGroup
+	lines.Go(func() { p.line(c, ToServer, client, server) })
+	lines.Go(func() { p.line(c, ToClient, server, client) })
+	lines.Wait()
+	p.end(c)
+}
+
+// A chunk is bytes that came at some moment. Without bytes it is the end of the
+// connection in its direction.
+type chunk struct {
+	data []byte
+	at   time.Time
+}
+
+// line carries what comes from one side to the other.
+func (p *Proxy) line(c *pair, d Direction, from, to net.Conn) {
+	chunks := make(chan chunk, 1024)
+	p.running.Go(func() {
+		defer close(chunks)
+		for buffer := make([]byte, 32<<10); ; {
+			n, err := from.Read(buffer)
+			if err != nil {
+				n = 0
+			}
+			select {
+			case chunks <- chunk{slices.Clone(buffer[:n]), time.Now()}:
+			case <-c.ended:
+				return
+			}
+			if n == 0 {
+				return
+			}
+		}
+	})
+	for k := range chunks {
+		switch {
+		case p.suffer(c, d, k):
+			continue
+		case len(k.data) == 0, d == ToClient && p.losesReply():
+			p.end(c)
+			return
+		}
+		_, _ = to.Write(k.data) // if to has ended, the line in the other direction knows
+	}
+}
+
+// suffer has k meet the faults in its direction. It reports whether k is gone.
+func (p *Proxy) suffer(c *pair, d Direction, k chunk) (gone bool) {
+	p.mu.Lock()
+	faults := slices.Clone(p.faults)
+	gone = c.muted
+	for _, f := range faults {
+		if f.loses && f.in(d) {
+			f.victims, gone = append(f.victims, c), true
+		}
+	}
+	p.mu.Unlock()
+	for _, f := range faults {
+		if !gone && f.delay != nil && f.in(d) {
+			f.delay(c, k.at)
+		}
+	}
+	return gone
+}
+
+// end ends both sides of c.
+func (p *Proxy) end(c *pair) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !c.muted {
+		p.endLocked(c)
+	}
+}
+
+func (p *Proxy) endLocked(c *pair) {
+	if !p.pairs[c] {
+		return
+	}
+	delete(p.pairs, c)
+	close(c.ended)
+	for _, side := range []net.Conn{c.client, c.server} {
+		p.shut(side)
+	}
+}
+
+func (p *Proxy) shut(side net.Conn) {
+	if tcp, ok := side.(*net.TCPConn); ok && p.abrupt {
+		_ = tcp.SetLinger(0)
+	}
+	_ = side.Close()
+}
 
 // A Fault is something that is wrong with the network until Mend.
 type Fault struct {
-	proxy *Proxy
-	parts []part
+	proxy      *Proxy
+	directions []Direction
+	loses      bool                        // what is sent is lost
+	delay      func(c *pair, at time.Time) // waits, with a chunk that came at some moment; nil: nothing is late
+	mended     chan struct{}
+	victims    []*pair // connections that end when it is mended; the Proxy's mu protects it
 }
 
-// A part of a fault is one toxic in one direction.
-type part struct {
-	name  string
-	toxic toxics.Toxic
+func (f *Fault) in(d Direction) bool { return slices.Contains(f.directions, d) }
+
+func (p *Proxy) fault(f *Fault, directions ...Direction) *Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.proxy, f.directions, f.mended = p, directions, make(chan struct{})
+	p.faults = append(p.faults, f)
+	return f
 }
 
-// add adds a toxic to the connections that there are and will be. attributes is
-// the inside of a JSON object.
-func (p *Proxy) add(kind string, d Direction, toxicity int, attributes string) (part, error) {
-	name := fmt.Sprintf("%s %d", kind, p.names.Add(1))
-	w, err := p.inner.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(
-		`{"type": %q, "name": %q, "stream": %q, "toxicity": %d, "attributes": {%s}}`,
-		kind, name, d, toxicity, attributes)))
-	if err != nil {
-		return part{}, fmt.Errorf("proxy: %s: %w", kind, err)
+// Mend ends the fault. A connection that has lost something ends, too: TCP would
+// either deliver it then, or give the connection up.
+func (f *Fault) Mend() {
+	p := f.proxy
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = slices.DeleteFunc(p.faults, func(g *Fault) bool { return g == f })
+	close(f.mended)
+	for _, c := range f.victims {
+		p.endLocked(c)
 	}
-	return part{name, w.Toxic}, nil
 }
 
-// fault adds a toxic of this kind in each direction.
-func (p *Proxy) fault(kind, attributes string, directions ...Direction) (*Fault, error) {
-	f := &Fault{proxy: p}
-	for _, d := range directions {
-		added, err := p.add(kind, d, 1, attributes)
-		if err != nil {
-			return nil, err
-		}
-		f.parts = append(f.parts, added)
+// wait waits until when, or until the fault is mended or c has ended.
+func (f *Fault) wait(c *pair, when <-chan time.Time) {
+	select {
+	case <-when:
+	case <-f.mended:
+	case <-c.ended:
 	}
-	return f, nil
 }
 
 // Swallow loses whatever is sent in direction d, the end of a connection
 // included.
-func (p *Proxy) Swallow(d Direction) (*Fault, error) { return p.fault("swallow", "", d) }
+func (p *Proxy) Swallow(d Direction) *Fault { return p.fault(&Fault{loses: true}, d) }
 
 // Hold keeps everything back, in both directions, until it is mended: a link
 // that was down, and lost nothing.
-func (p *Proxy) Hold() (*Fault, error) { return p.fault("hold", "", ToServer, ToClient) }
-
-// Latency delays what comes from the server by about d, give or take jitter.
-func (p *Proxy) Latency(d, jitter time.Duration) (*Fault, error) {
-	return p.fault("late", fmt.Sprintf(`"latency": %d, "jitter": %d`, d.Milliseconds(), jitter.Milliseconds()), ToClient)
+func (p *Proxy) Hold() *Fault {
+	f := new(Fault)
+	f.delay = func(c *pair, _ time.Time) { f.wait(c, nil) }
+	return p.fault(f, ToServer, ToClient)
 }
 
-// Trickle delivers what comes from the server byte by byte, one in a
-// millisecond.
-func (p *Proxy) Trickle() (*Fault, error) { return p.fault("trickle", "", ToClient) }
+// Latency delays what comes from the server by about d, give or take jitter.
+func (p *Proxy) Latency(d, jitter time.Duration) *Fault {
+	f := new(Fault)
+	f.delay = func(c *pair, at time.Time) {
+		late := d - jitter + time.Duration(rand.Int64N(int64(2*jitter)+1))
+		f.wait(c, time.After(late-time.Since(at)))
+	}
+	return p.fault(f, ToClient)
+}
 
 // HalfOpen ends the connections that there are on the server's side, and leaves
-// the client's open and silent. New ones are not affected.
-func (p *Proxy) HalfOpen() (*Fault, error) {
-	silent, err := p.fault("mute", "", ToClient)
-	if err != nil {
-		return nil, err
+// the client's open and silent until it is mended. New ones are not affected.
+func (p *Proxy) HalfOpen() *Fault {
+	f := p.fault(new(Fault))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.pairs {
+		c.muted = true
+		p.shut(c.server)
+		f.victims = append(f.victims, c)
 	}
-	silent.parts[0].toxic.(*mute).past.Store(true)
-	ended, err := p.Sever()
-	if err != nil {
-		return nil, err
-	}
-	silent.parts = append(silent.parts, ended.parts...)
-	return silent, nil
+	return f
 }
 
 // Sever ends the connections that there are, with RST if p is abrupt. New ones
 // are not affected.
-func (p *Proxy) Sever() (*Fault, error) {
-	f, err := p.fault("cut", "", ToServer)
-	if err != nil {
-		return nil, err
-	}
-	f.parts[0].toxic.(*cut).past.Store(true)
-	return f, nil
+func (p *Proxy) Sever() *Fault {
+	p.mu.Lock()
+	p.endAllLocked()
+	p.mu.Unlock()
+	return p.fault(new(Fault))
 }
 
-// Mend ends the fault.
-func (f *Fault) Mend() error {
-	for _, added := range f.parts {
-		if err := f.proxy.inner.Toxics.RemoveToxic(context.Background(), added.name); err != nil {
-			return fmt.Errorf("proxy: mend: %w", err)
-		}
-	}
-	return nil
+// LoseReply has the next reply of the server lost, and its connection ended. The
+// channel has the moment at which that happened.
+func (p *Proxy) LoseReply() (lost <-chan history.Moment) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lose = make(chan history.Moment, 1)
+	return p.lose
 }
-
-// LoseReply has the reply to the next request of this kind lost, and its
-// connection ended. The channel has the moment at which that happened.
-func (p *Proxy) LoseReply(kind Request) (lost <-chan history.Moment) { return p.aim.at(kind) }
 
 // Spare ends LoseReply, if it has not happened yet.
-func (p *Proxy) Spare() { p.aim.at(0) }
+func (p *Proxy) Spare() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lose = nil
+}
+
+// losesReply reports whether a reply that has come is lost.
+func (p *Proxy) losesReply() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lose == nil {
+		return false
+	}
+	p.lose <- history.Now()
+	p.lose = nil
+	return true
+}

@@ -1,30 +1,19 @@
 package worker
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A caller asks for a lock, holds it, gives it back, again and again.
+// A caller asks for locks, holds them, gives them back, again and again.
 type caller struct {
-	w   *work
+	*work
 	rng *rand.Rand
-}
-
-func (c *caller) run(draining context.Context) {
-	longest := cmp.Or(c.w.config.Pause, 4*time.Millisecond)
-	for draining.Err() == nil {
-		if lock, number := c.take(); lock != nil {
-			c.hold(draining, lock, number)
-		}
-		_ = Pause(draining, c.upTo(longest))
-	}
 }
 
 // chance is true n times in a hundred.
@@ -32,98 +21,189 @@ func (c *caller) chance(n int) bool { return c.rng.IntN(100) < n }
 
 func (c *caller) upTo(d time.Duration) time.Duration { return time.Duration(c.rng.Int64N(int64(d))) }
 
-// A request is one call that wants a lock on one of keys.
+// A request is one call. It brings a lock of each place, or none; with one, it
+// brings a lock of one of them.
 type request struct {
-	keys  []sqllock.Key
-	waits bool
-	limit time.Duration // of its context; 0: none
+	kind   history.Kind
+	waits  bool
+	one    bool
+	limit  time.Duration // of its context; 0: none
+	wait   time.Duration // that its limiters allow; 0: limit alone counts
+	places []place
+	call   func(context.Context) (sqllock.Locks, error)
 }
 
-// choose makes up the next call.
-func (c *caller) choose() request {
-	n := 1
-	if c.chance(15) {
-		n = 2 + c.rng.IntN(3)
-	}
-	a := request{waits: c.chance(25)}
-	for _, i := range c.rng.Perm(c.w.config.Keys)[:min(n, c.w.config.Keys)] {
-		key := Key(i)
-		if c.chance(50) {
-			key = sameKey(i)
-		}
-		a.keys = append(a.keys, key)
-	}
+// A place is where one lock of a call comes from.
+type place struct {
+	key   int64 // for the history, if there is no lock
+	limit *limit
+}
+
+// until is the deadline of a call that began at begin; 0: there is none.
+func (a *request) until(begin history.Moment) history.Moment {
 	switch {
-	case c.chance(10): // gives up early, some before they have begun
+	case a.limit == 0:
+		return 0
+	case a.wait > 0:
+		return begin + history.Moment(min(a.limit, a.wait))
+	}
+	return begin + history.Moment(a.limit)
+}
+
+// patience sets the limit of a's context. Some calls give up early, some of them
+// before they have begun.
+func (c *caller) patience(a *request) {
+	switch {
+	case c.chance(10):
 		a.limit = time.Nanosecond + c.upTo(3*time.Millisecond)
 	case a.waits:
 		a.limit = 5*time.Millisecond + c.upTo(300*time.Millisecond)
 	}
-	return a
 }
 
-// take makes up a call, makes it and notes it. Without a grant the lock is nil.
-func (c *caller) take() (lock *sqllock.Lock, number int64) { return c.ask(c.choose()) }
-
-// ask makes a call and notes it.
-func (c *caller) ask(a request) (lock *sqllock.Lock, number int64) {
-	ctx := context.Background()
-	if a.limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.limit)
-		defer cancel()
+// one makes a call that brings one lock one that brings several.
+func one(take func(context.Context, sqllock.Key) (*sqllock.Lock, error), key sqllock.Key) func(context.Context) (sqllock.Locks, error) {
+	return func(ctx context.Context) (sqllock.Locks, error) {
+		lock, err := take(ctx, key)
+		return sqllock.Locks{lock}, err
 	}
+}
+
+// take makes a call and notes a line for each of its places. It returns the locks
+// that the call brought.
+func (c *caller) take(a request) (locks []*observedLock) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if a.limit > 0 {
+		ctx, cancel = context.WithTimeout(context.Background(), a.limit)
+	}
+	defer cancel()
 	begin := history.Now()
-	lock, err := c.call(ctx, a)
+	got, err := a.call(ctx)
 	end := history.Now()
 	c.count(err, begin)
-	try := history.Try{Process: c.w.config.Process, Call: c.w.number(), Waits: a.waits, Begin: begin, End: end, Result: ResultOf(err)}
-	if a.limit > 0 {
-		try.Until = begin + history.Moment(a.limit)
+	try := history.Try{
+		Process: c.config.Process, Call: c.number(), Waits: a.waits, Kind: a.kind, Until: a.until(begin),
+		Begin: begin, End: end, Result: ResultOf(err),
 	}
-	for _, key := range a.keys { // of a failed call, each was held or none was granted
+	if !a.one && len(a.places) > 1 {
+		try.All = len(a.places)
+	}
+	for i, p := range a.places { // of a failed call, each was held or none was granted
 		of := try
-		of.Key = key.Int64()
+		of.Key = p.key
+		if p.limit != nil {
+			of.Limited = history.Limited{Limit: p.key, Most: p.limit.most(begin, end)}
+		}
+		lock := granted(a, got, i)
 		switch {
 		case err != nil:
-		case of.Key == lock.Key().Int64():
-			number = c.w.number()
-			of.Lock = number
+		case lock != nil:
+			of.Key, of.Lock = lock.Key().Int64(), c.number()
+			held := c.observe(lock, of.Lock)
+			held.hold.Kind, held.hold.Limited = of.Kind, of.Limited
+			locks = append(locks, held)
 		default: // asked for, and perhaps granted for a moment
 			of.Result = history.GaveUp
 		}
-		c.w.note(history.Event{Try: &of})
+		c.note(history.Event{Try: &of})
 	}
-	return lock, number
+	return locks
 }
 
-func (c *caller) call(ctx context.Context, a request) (*sqllock.Lock, error) {
-	s := c.w.session
-	switch {
-	case len(a.keys) == 1 && a.waits:
-		return s.Lock(ctx, a.keys[0])
-	case len(a.keys) == 1:
-		return s.TryLock(ctx, a.keys[0])
-	case a.waits:
-		return s.LockAny(ctx, a.keys...)
-	default:
-		return s.TryAny(ctx, a.keys...)
-	}
-}
-
-func (c *caller) count(err error, begin history.Moment) {
-	counts := &c.w.counts
-	switch {
-	case err == nil:
-		counts.granted.Add(1)
-		for last := counts.lastOK.Load(); last < int64(begin) && !counts.lastOK.CompareAndSwap(last, int64(begin)); {
-			last = counts.lastOK.Load()
+// granted returns the lock of a's i-th place, nil if there is none.
+func granted(a request, got sqllock.Locks, i int) *sqllock.Lock {
+	if a.one {
+		j := slices.IndexFunc(got, func(l *sqllock.Lock) bool { return l != nil && l.Key().Int64() == a.places[i].key })
+		if j < 0 {
+			return nil
 		}
-	case ResultOf(err) == history.Held:
-		counts.held.Add(1)
-	case errors.Is(err, sqllock.ErrNotExclusive):
-		counts.notExclusive.Add(1)
-	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, sqllock.ErrConfig):
-		counts.unavailable.Add(1)
+		return got[j]
 	}
+	if i < len(got) {
+		return got[i]
+	}
+	return nil
+}
+
+// noteEvery is how often a holder writes down until when its lock was valid. A
+// process that is killed leaves no later trace of a lock.
+const noteEvery = history.Moment(100 * time.Millisecond)
+
+// looksOn bounds how long a holder looks on after a loss. By then its Session
+// has another connection.
+const looksOn = 1500 * time.Millisecond
+
+// stay holds locks for a while and looks at them. It calls meanwhile after each
+// look, and once more, with true, if a lock was lost.
+func (c *caller) stay(resting context.Context, locks []*observedLock, length time.Duration, meanwhile func(lost bool)) {
+	now := history.Now()
+	end, noteAt := now+history.Moment(length), now
+	if length < 5*time.Millisecond { // the line of its Try is its trace
+		noteAt += noteEvery
+	}
+	for ; look(locks) && now < end && resting.Err() == nil; now = history.Now() {
+		if now >= noteAt {
+			for _, l := range locks {
+				c.noteHold(l)
+			}
+			noteAt = now + noteEvery
+		}
+		meanwhile(false)
+		time.Sleep(min(c.lookEvery(), max(0, time.Duration(end-now))))
+	}
+	if slices.ContainsFunc(locks, (*observedLock).lost) {
+		meanwhile(true)
+	}
+}
+
+// giveBack gives locks back in random order. The holder of a lost lock may look
+// on for a while: the lock must not become valid again.
+func (c *caller) giveBack(resting context.Context, locks []*observedLock) {
+	for _, i := range c.rng.Perm(len(locks)) {
+		l := locks[i]
+		if l.lost() && c.chance(60) {
+			for until := history.Now() + history.Moment(c.upTo(looksOn)); history.Now() < until && Pause(resting, 2*time.Millisecond) == nil; {
+				l.look()
+			}
+		}
+		l.giveBack()
+		c.noteHold(l)
+	}
+}
+
+// look reports whether all locks are held, by their Err.
+func look(all []*observedLock) bool {
+	ok := true
+	for _, l := range all {
+		ok = l.look() && ok
+	}
+	return ok
+}
+
+// listen holds a lock and relies on its context alone.
+func (c *caller) listen(resting context.Context, l *observedLock, length time.Duration) {
+	ctx, cancel := context.WithTimeout(resting, length)
+	defer cancel()
+	l.hold.Listens = true
+	if l.look() {
+		c.noteHold(l)
+		select {
+		case <-l.Context().Done():
+			l.markLost()
+		case <-ctx.Done():
+		}
+		l.look()
+	}
+}
+
+func (c *caller) lookEvery() time.Duration {
+	if c.config.Look > 0 {
+		return c.config.Look
+	}
+	return 500 * time.Microsecond
+}
+
+func (c *caller) noteHold(l *observedLock) {
+	h := l.hold
+	c.note(history.Event{Hold: &h})
 }

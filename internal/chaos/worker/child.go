@@ -32,7 +32,7 @@ func runChild(stdin io.Reader, config Config) error {
 	defer drain()
 	draining, stop := signal.NotifyContext(draining, syscall.SIGTERM)
 	defer stop()
-	o := orders{floods: make(chan int, 16), rest: make(chan struct{}), probe: make(chan struct{}, 1)}
+	o := orders{rest: make(chan struct{}), probe: make(chan struct{}, 1)}
 	orphaned := make(chan struct{})
 	go func() {
 		defer close(orphaned)
@@ -47,10 +47,8 @@ func runChild(stdin io.Reader, config Config) error {
 		return err
 	}
 	out := json.NewEncoder(os.Stdout)
-	if err := w.work(draining, o, func(s Status) error { return out.Encode(line{Status: &s}) }); err != nil {
-		return errors.Join(err, w.close())
-	}
-	if err := w.close(); err != nil {
+	err = w.work(draining, o, func(s Status) error { return out.Encode(line{Status: &s}) })
+	if err := errors.Join(err, w.close()); err != nil {
 		return err
 	}
 	if err := out.Encode(line{Report: leftover(before)}); err != nil {
@@ -63,9 +61,8 @@ func runChild(stdin io.Reader, config Config) error {
 
 // orders are what a process is told to do beside draining.
 type orders struct {
-	floods chan int
-	rest   chan struct{} // closed when the callers are to end
-	probe  chan struct{}
+	rest  chan struct{} // closed when the callers are to end
+	probe chan struct{}
 }
 
 // readCommands carries out commands until there are no more.
@@ -75,11 +72,9 @@ func readCommands(in io.Reader, drain func(), o orders) {
 		if commands.Decode(&c) != nil {
 			return
 		}
-		switch c.Do {
+		switch c {
 		case doDrain:
 			drain()
-		case doFlood:
-			o.floods <- c.N
 		case doRest:
 			close(o.rest)
 		case doProbe:
@@ -110,15 +105,11 @@ func leftover(before int) *Report {
 // reportStatus calls say with the status of w until ctx ends, and once more
 // then.
 func (w *work) reportStatus(ctx context.Context, say func(Status) error) error {
-	tick := time.NewTicker(statusEvery)
-	defer tick.Stop()
 	for {
 		if err := say(w.status()); err != nil {
 			return err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if Pause(ctx, statusEvery) != nil {
 			return say(w.status())
 		}
 	}
@@ -128,24 +119,32 @@ func (w *work) reportStatus(ctx context.Context, say func(Status) error) error {
 // snapshot.
 func (w *work) status() Status {
 	stats := w.session.Stats()
-	return Status{
-		At:           history.Now(),
-		LastOK:       history.Moment(w.counts.lastOK.Load()),
-		Granted:      w.counts.granted.Load(),
-		Held:         w.counts.held.Load(),
-		Unavailable:  w.counts.unavailable.Load(),
-		NotExclusive: w.counts.notExclusive.Load(),
-		Lost:         w.counts.lost.Load(),
-		Written:      w.counts.written.Load(),
-		Fenced:       w.counts.fenced.Load(),
-		Flooded:      w.counts.flooded.Load(),
-		Cancelled:    w.counts.cancelled.Load(),
-		Rested:       w.rested.Load(),
-		Probed:       w.stuck.Load() != nil,
-		Stuck:        w.stuckKeys(),
-		Holding:      stats.Held,
-		Connected:    stats.Connections > 0,
-		Connections:  stats.Losses,
-		Watched:      stats.Watched,
+	s := Status{
+		At:          history.Now(),
+		LastOK:      history.Moment(w.lastOK.Load()),
+		Granted:     w.granted.Load(),
+		Held:        w.held.Load(),
+		Unserved:    w.unserved.Load(),
+		Lost:        w.lost.Load(),
+		Written:     w.written.Load(),
+		Rested:      w.rested.Load(),
+		Holding:     stats.Held,
+		Connections: stats.Losses,
+	}
+	if stuck := w.stuck.Load(); stuck != nil {
+		s.Probed, s.Stuck = true, *stuck
+	}
+	return s
+}
+
+// Pause waits for d. It returns the cause if ctx ends first.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

@@ -19,16 +19,16 @@ type Config struct {
 	Leases  bool          // WithLeaseTable
 	History string        // file to append to
 	Lease   time.Duration // of the Session; its heartbeat is the default
-	Callers int
-	Keys    int           // that they want
-	Pause   time.Duration // the longest of a caller between two calls; 0: 4 ms
-	Look    time.Duration // how often a caller looks at a lock that it holds; 0: LookEvery
-	Mixed   int           // callers beside them, of readers, sets, limits and stacks
-	Brisk   int           // callers beside them, which hold for a moment
 	Seed    uint64
 
-	Services int             // callers of each package around sqllock: see services
 	Database sqllock.Dialect // of Direct; empty: PostgreSQL
+
+	Callers int // of one key, or of one of several
+	Keys    int // that they want
+	Mixed   int // callers beside them, of readers, sets, limits and stacks
+
+	Pause time.Duration // the longest of a caller between two calls; 0: 4 ms
+	Look  time.Duration // how often a caller looks at a lock that it holds; 0: 0.5 ms
 }
 
 // sharesLocks reports whether the Session has readers' locks.
@@ -37,16 +37,12 @@ func (o Config) sharesLocks() bool {
 }
 
 // A command is an order to a running process, as a line of JSON.
-type command struct {
-	Do string `json:"do"`
-	N  int    `json:"n,omitempty"`
-}
+type command string
 
 const (
-	doDrain = "drain" // end, and report
-	doFlood = "flood" // make N calls that are cancelled
-	doRest  = "rest"  // end the callers, and keep the session
-	doProbe = "probe" // take each key once
+	doDrain command = "drain" // end, and report
+	doRest  command = "rest"  // end the callers, and keep the session
+	doProbe command = "probe" // take each key once
 )
 
 // A Status is what a process reports about itself many times a second. Counts
@@ -55,24 +51,18 @@ type Status struct {
 	At     history.Moment `json:"at"`
 	LastOK history.Moment `json:"lastOK"` // when a call that brought a lock began
 
-	Granted      int64 `json:"granted"`
-	Held         int64 `json:"held"` // ErrHeld
-	Unavailable  int64 `json:"unavailable"`
-	NotExclusive int64 `json:"notExclusive"`
-	Lost         int64 `json:"lost"`      // locks whose holders were told
-	Written      int64 `json:"written"`   // behind the fence
-	Fenced       int64 `json:"fenced"`    // writes that the fence refused
-	Flooded      int64 `json:"flooded"`   // calls made by command, and returned
-	Cancelled    int64 `json:"cancelled"` // of them, those that failed because of that
+	Granted  int64 `json:"granted"`
+	Held     int64 `json:"held"`     // ErrHeld
+	Unserved int64 `json:"unserved"` // ErrUnavailable, ErrConfig or ErrNotExclusive
+	Lost     int64 `json:"lost"`     // locks whose holders were told
+	Written  int64 `json:"written"`  // behind the fence
 
 	Rested bool    `json:"rested"`          // the callers have ended
 	Probed bool    `json:"probed"`          // doProbe has been carried out
 	Stuck  []int64 `json:"stuck,omitempty"` // keys that it could not take
 
 	Holding     int    `json:"holding"`
-	Connected   bool   `json:"connected"`
 	Connections uint64 `json:"connections"` // lost
-	Watched     bool   `json:"watched"`     // a closed connection is noticed at once
 }
 
 // A Report is the last message of a process that was drained, after everything

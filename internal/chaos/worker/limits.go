@@ -10,27 +10,22 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A level is a limit of each of several ids.
-type level struct {
-	ns    sqllock.Namespace
-	ids   int
-	slots int                      // of each id
-	at    func(history.Moment) int // the limit in force, if it moves; else nil
+// A limit is one of each of several ids. All processes have the same.
+type limit struct {
+	ns      sqllock.Namespace
+	ids     int
+	slots   int                      // of each id
+	at      func(history.Moment) int // the limit in force, if it moves; else nil
+	trying  *ratelimit.Limiter
+	waiting *ratelimit.Limiter // with WithWait
 }
 
 // levels are those of stacks: one place for each user, up to three for a
 // tenant, and four in all. The limit of a tenant goes up and down.
-var levels = []level{
-	{"user", 6, 1, nil},
-	{"tenant", 2, 3, tenantLimit},
-	{"total", 1, 4, nil},
-}
-
-// A limit is a level in a process. All processes have the same.
-type limit struct {
-	level
-	trying  *ratelimit.Limiter
-	waiting *ratelimit.Limiter // with WithWait
+var levels = []limit{
+	{ns: "user", ids: 6, slots: 1},
+	{ns: "tenant", ids: 2, slots: 3, at: tenantLimit},
+	{ns: "total", ids: 1, slots: 4},
 }
 
 // longestWait is how long a request waits for a place.
@@ -43,8 +38,9 @@ func limitsOn(locks sqllock.Locker) (all []limit) {
 		if v.at != nil {
 			opts = append(opts, ratelimit.WithLimit(func(context.Context, string) int { return v.at(history.Now()) }))
 		}
-		trying := ratelimit.AtMost(v.slots, locks, v.ns, opts...)
-		all = append(all, limit{v, trying, ratelimit.AtMost(v.slots, locks, v.ns, append(opts, wait)...)})
+		v.trying = ratelimit.AtMost(v.slots, locks, v.ns, opts...)
+		v.waiting = ratelimit.AtMost(v.slots, locks, v.ns, append(opts, wait)...)
+		all = append(all, v)
 	}
 	return all
 }
@@ -72,21 +68,36 @@ func (l *limit) most(from, to history.Moment) int {
 	return most
 }
 
-func (l *limit) id(c *mixed) string { return strconv.Itoa(c.rng.IntN(l.ids)) }
-
-func (l *limit) place(id string) place { return place{l.ns.Key(id).Int64(), l} }
-
-func (l *limit) limiter(waits bool) *ratelimit.Limiter {
+// place makes up a place of l for a, whose request waits for it or not.
+func (c *caller) place(a *request, l *limit, waits bool) ratelimit.Level {
+	id := strconv.Itoa(c.rng.IntN(l.ids))
+	a.places = append(a.places, place{l.ns.Key(id).Int64(), l})
 	if waits {
-		return l.waiting
+		a.wait += longestWait
+		return ratelimit.Level{Limiter: l.waiting, ID: id}
 	}
-	return l.trying
+	return ratelimit.Level{Limiter: l.trying, ID: id}
 }
 
-// wait is how long a request may wait on this level.
-func (l *limit) wait(waits bool) time.Duration {
-	if waits {
-		return longestWait
+func (c *caller) limit(a *request) {
+	at := c.place(a, &c.limits[c.rng.IntN(len(c.limits))], a.waits)
+	a.kind = history.Limit
+	a.call = func(ctx context.Context) (sqllock.Locks, error) {
+		lock, err := at.Limiter.Acquire(ctx, at.ID)
+		return sqllock.Locks{lock}, err
 	}
-	return 0
+}
+
+// stack makes a a call on two or all levels. Of those that wait, one may have
+// levels that do not.
+func (c *caller) stack(a *request) {
+	var stack []ratelimit.Level
+	skipped := c.rng.IntN(2 * len(c.limits)) // half of them skip none
+	for i := range c.limits {
+		if i != skipped {
+			stack = append(stack, c.place(a, &c.limits[i], a.waits && c.chance(70)))
+		}
+	}
+	a.kind, a.waits = history.Stack, a.wait > 0
+	a.call = func(ctx context.Context) (sqllock.Locks, error) { return ratelimit.AcquireAll(ctx, stack...) }
 }

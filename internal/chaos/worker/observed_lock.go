@@ -1,108 +1,76 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// LookEvery is how often a holder looks whether its lock is still held, unless
-// Config.Look says otherwise.
-const LookEvery = 500 * time.Microsecond
-
-// An ObservedLock is a lock with what its holder sees of it. It is for one
+// An observedLock is a lock with what its holder sees of it. It is for one
 // goroutine.
-type ObservedLock struct {
+type observedLock struct {
 	*sqllock.Lock
-	Hold history.Hold // so far; all of it after GiveBack
+	hold history.Hold // so far; all of it after giveBack
 
 	told    atomic.Int64 // the first moment at which the loss was known; 0: no loss
-	lost    func()       // counts the loss
-	counted sync.Once
+	counted func()       // counts the loss, once
 }
 
-// Observe begins to observe lock, which this process was just granted, under
-// the given number. A holder that listens is told of a loss by the lock's
-// context alone. For another one, the lock's hook counts as much as Err.
+// observe begins to observe lock, which this process was just granted, under the
+// given number.
 //
-// A loss calls lost once, maybe on another goroutine. That is when the lock's hook
-// runs, or earlier, when a holder that listens is notified. It does not wait
-// for the holder, which may be busy until after the next fault.
-func Observe(lock *sqllock.Lock, process int, number int64, listens bool, lost func()) *ObservedLock {
-	w := &ObservedLock{Lock: lock, lost: lost}
-	w.Hold = history.Hold{Process: process, Key: lock.Key().Int64(), Lock: number, Listens: listens, From: history.Now()}
-	lock.SetName(lockName(number))
-	if !listens {
-		lock.OnEnd(func(cause error) {
-			if !errors.Is(cause, sqllock.ErrReleased) {
-				w.markLost()
-			}
-		})
-	}
-	return w
+// A loss is counted at once, maybe on another goroutine. It does not wait for the
+// holder, which may be busy until after the next fault. The lock's hook counts as
+// much as Err, but for a holder that listens: it is told by the lock's context
+// alone.
+func (w *work) observe(lock *sqllock.Lock, number int64) *observedLock {
+	l := &observedLock{Lock: lock, counted: sync.OnceFunc(func() { w.lost.Add(1) })}
+	l.hold = history.Hold{Process: w.config.Process, Key: lock.Key().Int64(), Lock: number, From: history.Now()}
+	return l
+}
+
+// hook has the lock's hook tell the holder.
+func (l *observedLock) hook() {
+	l.OnEnd(func(cause error) {
+		if !errors.Is(cause, sqllock.ErrReleased) {
+			l.markLost()
+		}
+	})
 }
 
 // markLost notes that the holder was told of the loss now, or earlier.
-func (w *ObservedLock) markLost() {
-	w.counted.Do(w.lost)
-	w.told.CompareAndSwap(0, int64(history.Now()))
+func (l *observedLock) markLost() {
+	l.counted()
+	l.told.CompareAndSwap(0, int64(history.Now()))
 }
 
-// Told reports whether the holder was told of a loss.
-func (w *ObservedLock) Told() bool { return w.told.Load() != 0 }
+func (l *observedLock) lost() bool { return l.told.Load() != 0 }
 
-// Lost reports whether the lock was lost. It is valid after GiveBack.
-func (w *ObservedLock) Lost() bool { return w.Told() || w.Hold.Unlock == history.Lost }
-
-// Look reports whether the lock is held, by its Err.
-func (w *ObservedLock) Look() bool {
+// look reports whether the lock is held, by its Err.
+func (l *observedLock) look() bool {
 	before := history.Now()
-	if w.Err() != nil {
-		w.markLost()
+	if l.Err() != nil {
+		l.markLost()
 		return false
 	}
-	w.Hold.Valid = before
+	l.hold.Valid = before
 	return true
 }
 
-// Listen waits until the lock's context ends, or ctx, and then looks once.
-func (w *ObservedLock) Listen(ctx context.Context) {
-	select {
-	case <-w.Context().Done():
-		w.markLost()
-	case <-ctx.Done():
-	}
-	w.Look()
-}
-
-// LookOn goes on looking at a lost lock, for d or until ctx ends. The lock must
-// not become valid again.
-func (w *ObservedLock) LookOn(ctx context.Context, d time.Duration) {
-	for end := history.Now() + history.Moment(d); history.Now() < end; {
-		w.Look()
-		if Pause(ctx, 4*LookEvery) != nil {
-			return
-		}
-	}
-}
-
-// GiveBack unlocks the lock and returns what was seen of it. It looks at a lost
+// giveBack unlocks the lock and completes what was seen of it. It looks at a lost
 // lock once more right before.
-func (w *ObservedLock) GiveBack() history.Hold {
-	if w.Told() {
-		w.Look()
+func (l *observedLock) giveBack() {
+	if l.lost() {
+		l.look()
 	}
-	w.Hold.UnlockBegin = history.Now()
-	w.Hold.Unlock = ResultOf(w.Unlock())
-	w.Hold.Ended = history.Now()
-	w.Hold.Told = history.Moment(w.told.Load())
-	if w.Lost() {
-		w.counted.Do(w.lost)
+	l.hold.UnlockBegin = history.Now()
+	l.hold.Unlock = ResultOf(l.Unlock())
+	l.hold.Ended = history.Now()
+	l.hold.Told = history.Moment(l.told.Load())
+	if l.hold.Unlock == history.Lost {
+		l.counted()
 	}
-	return w.Hold
 }

@@ -8,12 +8,18 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// probeUntil carries out probes until ctx ends.
+// probeUntil carries out probes until ctx ends: it takes each key that callers
+// may have used, one after the other.
 func (w *work) probeUntil(ctx context.Context, probes <-chan struct{}) {
 	for {
 		select {
 		case <-probes:
-			stuck := w.probe(ctx)
+			stuck := []int64{}
+			for _, key := range AllKeys(w.config.Keys) {
+				if !w.isFree(ctx, key) {
+					stuck = append(stuck, key.Int64())
+				}
+			}
 			w.stuck.Store(&stuck)
 		case <-ctx.Done():
 			return
@@ -23,17 +29,6 @@ func (w *work) probeUntil(ctx context.Context, probes <-chan struct{}) {
 
 // probeWithin bounds the attempts to take one key that should be free.
 const probeWithin = 30 * time.Second
-
-// probe takes each key that callers may have used, one after the other, and
-// returns the numbers of those that it could not take.
-func (w *work) probe(ctx context.Context) (stuck []int64) {
-	for _, key := range AllKeys(w.config.Keys) {
-		if !w.isFree(ctx, key) {
-			stuck = append(stuck, key.Int64())
-		}
-	}
-	return stuck
-}
 
 // isFree takes key and gives it back. It tries again if the database does not
 // respond, or the lock is lost: neither says that the key is taken.
@@ -48,37 +43,22 @@ func (w *work) isFree(ctx context.Context, key sqllock.Key) bool {
 		if err == nil {
 			return true
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-limited.Done():
+		if Pause(limited, 20*time.Millisecond) != nil {
 			return false
 		}
 	}
 }
 
 // AllKeys returns every key and place that callers may use: n of plain callers,
-// and all of brisk and mixed ones and of services.
+// and all of the others.
 func AllKeys(n int) (all []sqllock.Key) {
-	for i := range n {
-		all = append(all, Key(i))
-	}
-	for i := range briskKeys {
-		all = append(all, briskKey(i))
-	}
-	for i := range readersKeys {
-		all = append(all, readersKey(i))
-	}
-	for i := range setsKeys {
-		all = append(all, setsKey(i))
-	}
-	for i := range marksKeys {
-		all = append(all, marksKey(i))
-	}
-	for i := range longKeys {
-		all = append(all, longKey(i))
-	}
-	for i := range termKeys {
-		all = append(all, termKey(i))
+	for _, some := range []struct {
+		n   int
+		key func(int) sqllock.Key
+	}{{n, Key}, {readersKeys, readersKey}, {setsKeys, setsKey}} {
+		for i := range some.n {
+			all = append(all, some.key(i))
+		}
 	}
 	for _, l := range levels {
 		for id := range l.ids {
@@ -88,12 +68,4 @@ func AllKeys(n int) (all []sqllock.Key) {
 		}
 	}
 	return all
-}
-
-// stuckKeys are those that the last probe found.
-func (w *work) stuckKeys() []int64 {
-	if stuck := w.stuck.Load(); stuck != nil {
-		return *stuck
-	}
-	return nil
 }

@@ -65,14 +65,14 @@ func (p *Process) Status() Status { return *p.status.Load() }
 // PID is the operating system's number of the process.
 func (p *Process) PID() int { return p.process.PID() }
 
-// Ended is closed when the process has ended.
-func (p *Process) Ended() <-chan struct{} { return p.ended }
-
 // Freeze stops the process until Thaw, at any instruction.
 func (p *Process) Freeze() error { return p.process.Freeze() }
 
 // Thaw ends Freeze.
 func (p *Process) Thaw() error { return p.process.Thaw() }
+
+// Ended is closed when the process has ended.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Kill ends the process with SIGKILL, and waits for its end.
 func (p *Process) Kill() error {
@@ -81,19 +81,16 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// Flood has the process make n calls that are cancelled.
-func (p *Process) Flood(n int) error { return p.send(command{Do: doFlood, N: n}) }
-
 // Rest has the process end its callers and keep its session. It may be called
 // once.
-func (p *Process) Rest() error { return p.send(command{Do: doRest}) }
+func (p *Process) Rest() error { return p.send(doRest) }
 
 // Probe has a process that rests take each key once.
-func (p *Process) Probe() error { return p.send(command{Do: doProbe}) }
+func (p *Process) Probe() error { return p.send(doProbe) }
 
 // Drain has the process end its work, and returns its report.
 func (p *Process) Drain(ctx context.Context) (*Report, error) {
-	if err := p.send(command{Do: doDrain}); err != nil {
+	if err := p.send(doDrain); err != nil {
 		return nil, err
 	}
 	return p.finish(ctx)

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -19,6 +18,7 @@ import (
 	_ "modernc.org/sqlite"             // registers "sqlite"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -35,12 +35,8 @@ type work struct {
 	stuck  atomic.Pointer[[]int64] // what probe found; nil: not probed
 
 	numbers atomic.Int64 // of calls, locks and writes so far, for the history
-	counts  struct {
-		granted, held, unavailable, notExclusive atomic.Int64
-		lost, written, fenced                    atomic.Int64
-		flooded, cancelled                       atomic.Int64
-		lastOK                                   atomic.Int64
-	}
+
+	granted, held, unserved, lost, written, lastOK atomic.Int64
 }
 
 func open(o Config) (w *work, err error) {
@@ -59,9 +55,8 @@ func open(o Config) (w *work, err error) {
 	if w.direct, err = sql.Open(o.Driver, o.Direct); err != nil {
 		return w, err
 	}
-	conns := 4 + connsOfServices*o.Services
-	w.direct.SetMaxOpenConns(conns)
-	w.direct.SetMaxIdleConns(conns) // a connection that is opened anew costs more than a write
+	w.direct.SetMaxOpenConns(4)
+	w.direct.SetMaxIdleConns(4) // a connection that is opened anew costs more than a write
 	if w.pool, err = sql.Open(o.Driver, o.DSN); err != nil {
 		return w, err
 	}
@@ -70,7 +65,6 @@ func open(o Config) (w *work, err error) {
 	if o.Leases {
 		options = append(options, sqllock.WithLeaseTable())
 	}
-	options = append(options, o.registry()...)
 	w.session, err = sqllock.Open(context.Background(), w.pool, options...)
 	if err == nil {
 		w.limits = limitsOn(w.session)
@@ -105,37 +99,26 @@ func (w *work) work(draining context.Context, o orders, say func(Status) error) 
 	resting, rest := context.WithCancel(draining)
 	defer rest()
 	var callers sync.WaitGroup
-	for i := range w.config.Callers {
-		c := caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(i)))}
-		callers.Go(func() { c.run(resting) })
+	seeds := uint64(0)
+	start := func(n int, run func(*caller, context.Context)) {
+		for range n {
+			seeds++
+			c := &caller{w, rand.New(rand.NewPCG(w.config.Seed, seeds))}
+			callers.Go(func() { run(c, resting) })
+		}
 	}
-	for i := range w.config.Mixed {
-		c := mixed{caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(100+i)))}}
-		callers.Go(func() { c.run(resting) })
-	}
-	for i := range w.config.Brisk {
-		c := brisk{caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(200+i)))}}
-		callers.Go(func() { c.run(resting) })
-	}
-	endServices, err := w.serve(resting, &callers)
-	if err != nil {
-		rest()
-		callers.Wait()
-		finish()
-		return errors.Join(err, <-told)
-	}
-	callers.Go(func() { w.flood(resting, o.floods) })
+	start(w.config.Callers, (*caller).runPlain)
+	start(w.config.Mixed, (*caller).runMixed)
 	select {
 	case <-o.rest:
 	case <-draining.Done():
 	}
 	rest()
 	callers.Wait()
-	err = endServices()
 	w.rested.Store(true)
 	w.probeUntil(draining, o.probe)
 	finish()
-	return errors.Join(err, <-told)
+	return <-told
 }
 
 // note appends e to the history, in one write of its own. So it survives
@@ -156,10 +139,41 @@ func (w *work) number() int64 {
 	return int64(w.config.Process)*1_000_000_000 + w.numbers.Add(1)
 }
 
-const namespace = sqllock.Namespace("chaos")
+// count counts a call that began at begin.
+func (w *work) count(err error, begin history.Moment) {
+	switch {
+	case err == nil:
+		w.granted.Add(1)
+		for last := w.lastOK.Load(); last < int64(begin) && !w.lastOK.CompareAndSwap(last, int64(begin)); {
+			last = w.lastOK.Load()
+		}
+	case ResultOf(err) == history.Held:
+		w.held.Add(1)
+	case ResultOf(err) == history.Unavailable:
+		w.unserved.Add(1)
+	}
+}
 
-// Key is the i-th key, by its name.
-func Key(i int) sqllock.Key { return namespace.Key(strconv.Itoa(i)) }
-
-// sameKey is Key(i) by another name: PostgreSQL sees the same number.
-func sameKey(i int) sqllock.Key { return sqllock.ID(Key(i).Int64()) }
+// ResultOf returns err in the words of the history. ErrNotExclusive and
+// ErrConfig count as a database that does not serve: nothing was granted.
+func ResultOf(err error) history.Result {
+	switch {
+	case err == nil:
+		return history.OK
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return history.GaveUp // also while the database was away
+	case errors.Is(err, sqllock.ErrHeld), errors.Is(err, ratelimit.ErrBusy):
+		return history.Held
+	case errors.Is(err, sqllock.ErrCapacity):
+		return history.Capacity
+	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, sqllock.ErrNotExclusive), errors.Is(err, sqllock.ErrConfig):
+		return history.Unavailable
+	case errors.Is(err, sqllock.ErrLost), errors.Is(err, sqllock.ErrReleased):
+		return history.Lost
+	case errors.Is(err, sqllock.ErrFenced):
+		return history.Fenced
+	case errors.Is(err, sqllock.ErrClosed):
+		return history.Closed
+	}
+	return history.Failed
+}

@@ -106,11 +106,7 @@ func (r *run) check(rows []check.Stored, e *evidence) {
 	}
 	all := r.result.Outcomes
 	measure(all, events)
-	options := []check.Option{check.WithExcuse(e.excuse)}
-	if r.result.Stuck == "" {
-		options = append(options, check.WithComplete())
-	}
-	report := check.Sweep(events, options...)
+	report := check.Sweep(events, check.Facts{Excuse: e.excuse, Complete: r.result.Stuck == ""})
 	for _, v := range report.Excused {
 		if o := at(all, v.From); o != nil {
 			o.Excused = append(o.Excused, time.Duration(v.To-v.From))
