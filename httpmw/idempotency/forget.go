@@ -3,7 +3,10 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
 // forgetBatch is the largest number of rows that one transaction of Forget
@@ -34,23 +37,22 @@ func (m *Middleware) Forget(ctx context.Context, olderThan time.Duration) (delet
 }
 
 // forget deletes one batch, and returns the number of its rows.
-func (s *store) forget(ctx context.Context, olderThan time.Duration) (int64, error) {
-	conn, err := s.db.Conn(ctx)
+func (s *store) forget(ctx context.Context, olderThan time.Duration) (n int64, err error) {
+	pool, err := s.pool(ctx)
+	if err != nil {
+		return 0, err
+	}
+	conn, err := dbconn.Live(ctx, s.db)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	kind, err := s.on(ctx, conn)
-	if err != nil {
-		return 0, err
-	}
-	tx, err := conn.BeginTx(ctx, kind.forgetOptions())
+	tx, err := conn.BeginTx(ctx, pool.kind.forgetOptions)
 	if err != nil {
 		return 0, err
 	}
 	defer tx.Rollback()
-	n, err := kind.forget(ctx, tx, olderThan, forgetBatch)
-	if err != nil {
+	if n, err = affected(tx.ExecContext(ctx, fmt.Sprintf(pool.kind.forgetSQL, olderThan.Microseconds(), forgetBatch))); err != nil {
 		return 0, err
 	}
 	if err := tx.Commit(); err != nil {

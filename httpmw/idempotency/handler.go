@@ -22,10 +22,9 @@ import (
 //	409  a request with this key is in flight; with Retry-After
 //	413  the body is too large to be compared ([WithMaxBody])
 //	422  the key was used with another payload
-//	500  the response is too large to be stored ([WithMaxResponse]), next has ended
-//	     its transaction or written 101, a constraint fails at the commit, there
-//	     is no route, the body was read before, the table is missing or not as it
-//	     should be
+//	500  a mistake of the service, which the log names: of next
+//	     ([ErrTxUnusable], [ErrResponseTooLarge], a 101), of the wiring
+//	     ([ErrNoRoute], [ErrBodyConsumed]) or of the table
 //	503  the locks or the database are unavailable, or next was interrupted;
 //	     with Retry-After
 //
@@ -43,9 +42,9 @@ import (
 // [httpmw.ErrBypass].
 //
 // The header is a string of structured fields, such as
-// "8e03978e-40d5-43dd-bc93-6894a57f9324" with its quotes. Its parameters mean
-// nothing. Without the quotes, as many clients send it, it is the same key. A
-// key has 1 to 255 printable ASCII characters.
+// "8e03978e-40d5-43dd-bc93-6894a57f9324" with its quotes. Parameters after it
+// mean nothing, and must not hold a comma. Without the quotes, as many clients
+// send it, it is the same key. A key has 1 to 255 printable ASCII characters.
 //
 // # What must be the same
 //
@@ -54,13 +53,11 @@ import (
 // fields of [WithFingerprintHeaders] join it. A key that comes with another
 // payload is rejected.
 //
-// A handler around may decompress the body, or read and restore it. It must not
-// take anything from the body, not even by r.FormValue. The Middleware detects
-// that by reading, and responds with 500 ([ErrBodyConsumed]). It cannot detect
-// everything if the request has no Content-Length, or if a handler around has
-// replaced r.Body, as [http.MaxBytesHandler] does. Then it notices that nothing
-// is left of the body, but not that a part is missing. And it rejects an empty
-// body without a Content-Length, which looks like one that was read.
+// A handler around may decompress the body, or read and restore it. If it takes
+// anything from the body, as r.FormValue does, the response is 500. That cannot
+// be detected if a part is missing of a body without a Content-Length, or of
+// one that took the place of net/http's own. An empty body without a
+// Content-Length looks like one that was read, and is 500 too.
 //
 // # What becomes of the effect
 //
@@ -73,20 +70,11 @@ import (
 // the panic goes on to the server.
 //
 // The context of next ends when the client leaves, the server shuts down or the
-// lock is lost. From then on only a 2xx or 3xx that next writes itself commits
-// the effect, so next should write it when its effect is complete. If next has
-// written nothing, the effect is rolled back and the response is 503
+// lock is lost. The transaction does not end with it. From then on only a 2xx
+// or 3xx that next writes itself commits the effect. If next has written
+// nothing, the effect is rolled back and the response is 503
 // ([httpmw.ErrInterrupted]). An error that next writes is the response, and is
 // not stored.
-//
-// A handler between the Middleware and next may write a response although next
-// has written none: gin writes 200, and some middlewares for compression end an
-// empty stream. Inside of these, next must write an error when it gives up.
-//
-// The transaction does not end with that context. A next that goes on without
-// its client leaves a response to the retry. next may run as long as it likes,
-// but its transaction must not be idle for longer than [WithMaxIdle]. Put the
-// Middleware inside of [http.TimeoutHandler].
 //
 // # What is stored of the response
 //
@@ -95,8 +83,10 @@ import (
 // [http.Flusher] or [http.Hijacker], and streams and trailers do not work. The
 // stored header has what next has set, without Set-Cookie and without what
 // belongs to the connection. A field that next has removed is not in a replay
-// either. The context of next carries the lock ([sqllock.FromContext]) if there
-// is one.
+// either. next sees Accept-Encoding: identity, since a replay goes to any
+// client: compress around the Middleware.
+//
+// The context of next carries the lock ([sqllock.FromContext]) if there is one.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("idempotency: Handler needs an http.Handler that is not nil")
@@ -157,9 +147,6 @@ func (m *Middleware) respond(ctx context.Context, around http.Header, r *http.Re
 	w := newRecorder(m.maxResponse, around)
 	run(context.WithValue(ctx, txKey{}, claim.tx), w, r, asked, next)
 	interrupted := handoff.InterruptedBy(ctx)
-	if interrupted != nil && claim.starved() {
-		m.log.WarnContext(context.WithoutCancel(ctx), poolOfOneHint, "route", r.Pattern)
-	}
 	fresh, err := w.response(interrupted)
 	if err != nil {
 		return nil, err

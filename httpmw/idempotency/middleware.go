@@ -81,11 +81,13 @@ type Middleware struct {
 //
 // The service's own pool is better than the small pool of the locks, since each
 // request in flight uses a connection for its transaction. All Middlewares of a
-// process together leave one connection of db to their handlers. So a handler
-// that queries db itself does not wait for ever. A request beyond that waits
-// for at most two seconds, and is 503 then. The log names the cause: raise
-// SetMaxOpenConns, or use the transaction of [Tx]. A pool of one connection
-// carries one transaction, and has none to spare for its handler.
+// process together leave one connection of db to their handlers, so that a
+// handler which queries db does not wait for ever. The first request reads
+// SetMaxOpenConns for that. Without a limit a hundred transactions run at once,
+// and three on a pgxpool.Pool (stdlib.OpenDBFromPool), which does not show its
+// own: pass SetMaxOpenConns its MaxConns. A request beyond that waits for at
+// most two seconds, and is 503 then; the log names the cause. A pool of one
+// connection carries one transaction, and has none to spare for its handler.
 //
 // The databases differ:
 //   - In MySQL and MariaDB the table needs InnoDB. DDL in the handler commits

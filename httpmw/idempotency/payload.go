@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -32,12 +33,15 @@ type payload struct {
 func (p payload) lockID() string { return hex.EncodeToString(p.key[:]) }
 
 // restore returns r, a copy of the request, with the body that was read from
-// it.
+// it. It asks for no compression: the stored response is for clients that
+// accept another one, or none.
 func (p payload) restore(r *http.Request) *http.Request {
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(p.body)), int64(len(p.body))
 	if len(p.body) == 0 {
 		r.Body = http.NoBody
 	}
+	r.Header = maps.Clone(r.Header)
+	r.Header.Set("Accept-Encoding", "identity")
 	return r
 }
 

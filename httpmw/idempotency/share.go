@@ -1,0 +1,146 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"weak"
+
+	"github.com/latchkey-go/latchkey/internal/dialect/choose"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+const (
+	// placesOfUnlimited is how many transactions a pool without a limit
+	// carries: PostgreSQL's default for all connections of a server.
+	placesOfUnlimited = 100
+
+	// placesOfHidden is the same for a pool whose limit cannot be seen. The
+	// smallest default of a pgxpool.Pool is 4.
+	placesOfHidden = 3
+)
+
+// A share is what all Middlewares of a process together know of one pool, and
+// use of it.
+type share struct {
+	asking chan struct{} // has an element while a request asks the pool
+	known  atomic.Pointer[knownPool]
+}
+
+// A knownPool is a pool that was asked.
+//
+// Invariant: places has an element for each transaction of an idempotent
+// request that has, or may have, a connection of the pool. It has less room
+// than the pool has connections. So a handler that asks the pool for another
+// one gets it in time, and its transaction ends. A pool of one connection
+// carries one, which suits a handler that uses only the transaction.
+type knownPool struct {
+	kind   *kind
+	places chan struct{}
+}
+
+// shares has the *share of each pool of the process, by weak.Pointer[sql.DB]. A
+// pool that is garbage-collected leaves no entry.
+var shares sync.Map
+
+func shareOf(db *sql.DB) *share {
+	pool := weak.Make(db)
+	s, known := shares.LoadOrStore(pool, &share{asking: make(chan struct{}, 1)})
+	if !known {
+		runtime.AddCleanup(db, func(pool weak.Pointer[sql.DB]) { shares.Delete(pool) }, pool)
+	}
+	return s.(*share)
+}
+
+// pool returns what is known of the pool. The first request asks the pool; a
+// pool does not change its kind.
+func (s *store) pool(ctx context.Context) (*knownPool, error) {
+	if known := s.share.known.Load(); known != nil {
+		return known, nil
+	}
+	ctx, stop := context.WithTimeout(ctx, s.timeout(claimTimeout))
+	defer stop()
+	select {
+	case s.share.asking <- struct{}{}:
+		defer func() { <-s.share.asking }()
+	case <-ctx.Done():
+		return nil, errNoTx
+	}
+	if known := s.share.known.Load(); known != nil {
+		return known, nil
+	}
+	known, err := dbconn.Within(ctx, s.timeout(claimTimeout), s.ask)
+	if err == nil {
+		s.share.known.Store(known)
+	}
+	return known, noTx(err)
+}
+
+// ask asks the pool, after a check of its table.
+func (s *store) ask(ctx context.Context) (known *knownPool, err error) {
+	conn, err := dbconn.Live(ctx, s.db)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	kind, err := kindOn(ctx, conn)
+	if err == nil && kind.check != nil {
+		err = kind.check(ctx, conn)
+	}
+	if err != nil {
+		dbconn.Destroy(conn, "")
+		return nil, err
+	}
+	places := placesOfUnlimited
+	switch size := s.db.Stats().MaxOpenConnections; {
+	case kind.oneWriter:
+		places = 1
+	case size > 0:
+		places = max(1, size-1)
+	case dbconn.IsOfPool(conn):
+		places = placesOfHidden
+	}
+	return &knownPool{kind, make(chan struct{}, places)}, nil
+}
+
+var errUnsupported = fmt.Errorf("%w: it is none of PostgreSQL, MySQL, MariaDB and SQLite: pass idempotency.New a pool of one of them", errSetup)
+
+// kindOn returns the kind of database that conn is connected to. Others that
+// only speak the protocol of one of them are not supported. Nor is a database
+// that understands no question, if its connection is alive.
+func kindOn(ctx context.Context, conn *sql.Conn) (*kind, error) {
+	system, _, err := choose.Detect(ctx, conn)
+	switch {
+	case err != nil && errcode.Of(err) == "" && conn.PingContext(ctx) == nil:
+		return nil, errUnsupported
+	case err != nil:
+		return nil, err
+	case system == choose.PostgreSQL:
+		return postgres, nil
+	case system == choose.MySQL:
+		return mysql, nil
+	case system == choose.SQLite:
+		return sqlite, nil
+	}
+	return nil, errUnsupported
+}
+
+// take takes a place, or returns why none was free in time, and what to change.
+func (p *knownPool) take(ctx context.Context) error {
+	select {
+	case p.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+	}
+	if p.kind.oneWriter {
+		return fmt.Errorf("%w: another idempotent request is in its transaction, and SQLite has one writer at a time:"+
+			" make the handler shorter, and have it write by the transaction of idempotency.Tx only", sqllock.ErrUnavailable)
+	}
+	return fmt.Errorf("%w: idempotent requests have all %d connections of the pool that they may use, and one is left for their handlers:"+
+		" have handlers use the transaction of idempotency.Tx instead of the pool, or raise SetMaxOpenConns, which a pgxpool.Pool needs too", sqllock.ErrUnavailable, cap(p.places))
+}
