@@ -17,7 +17,7 @@ const (
 	lockNotAvailable = errcode.LockNotAvailable
 	mysqlLockTimeout = "mysql 1205"
 	mysqlDuplicate   = "mysql 1062"
-	deadlocked       = "mysql 1213"
+	mysqlDeadlock    = "mysql 1213"
 	sqliteConstraint = "sqlite 19"
 	sqliteGeneral    = "sqlite 1"
 )
@@ -26,8 +26,7 @@ const (
 var (
 	errSetup      = errors.New("idempotency: the database is not set up")
 	errOtherTable = fmt.Errorf("%w: %s: a unique key, and InnoDB", errSetup, otherTable)
-	errTxOptions  = fmt.Errorf("%w: the driver cannot begin a transaction with WithTxOptions: pass an isolation level that it knows", errSetup)
-	errDriver     = fmt.Errorf("%w: the driver cannot send a statement, or read its result", errSetup)
+	errDriver     = fmt.Errorf("%w: the driver cannot begin a transaction with WithTxOptions, send a statement, or read its result", errSetup)
 )
 
 // mistakeOf returns mistake, and why the driver says so.

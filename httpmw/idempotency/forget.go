@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
 // forgetBatch is the largest number of rows that one transaction of Forget
@@ -37,25 +35,21 @@ func (m *Middleware) Forget(ctx context.Context, olderThan time.Duration) (delet
 }
 
 // forget deletes one batch, and returns the number of its rows.
-func (s *store) forget(ctx context.Context, olderThan time.Duration) (n int64, err error) {
+func (s *store) forget(ctx context.Context, olderThan time.Duration) (int64, error) {
 	pool, err := s.pool(ctx)
 	if err != nil {
 		return 0, err
 	}
-	conn, err := dbconn.Live(ctx, s.db)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	tx, err := conn.BeginTx(ctx, pool.kind.forgetOptions)
+	tx, err := s.db.BeginTx(ctx, pool.kind.forgetOptions)
 	if err != nil {
 		return 0, err
 	}
 	defer tx.Rollback()
-	if n, err = affected(tx.ExecContext(ctx, fmt.Sprintf(pool.kind.forgetSQL, olderThan.Microseconds(), forgetBatch))); err != nil {
-		return 0, err
+	n, err := affected(tx.ExecContext(ctx, fmt.Sprintf(pool.kind.forgetSQL, olderThan.Microseconds(), forgetBatch)))
+	if err == nil {
+		err = tx.Commit()
 	}
-	if err := tx.Commit(); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	return n, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/handoff"
@@ -151,10 +152,28 @@ func (m *Middleware) respond(ctx context.Context, around http.Header, r *http.Re
 	if err != nil {
 		return nil, err
 	}
-	if d := m.disposition(fresh.status, interrupted != nil); d != discarded {
-		err = claim.commit(ctx, fresh, d == stored)
+	success := fresh.status < 400
+	if success || interrupted == nil && m.storesError(fresh.status) {
+		err = claim.commit(ctx, fresh, !success)
 	}
 	return fresh, err
+}
+
+// neverStored are the statuses that report an interruption or a state of the
+// connection, and nothing about the request. A stored one would be the response
+// for ever.
+var neverStored = []int{
+	http.StatusMisdirectedRequest,
+	444, // nginx: closed without a response
+	449, // Microsoft: retry with
+	460, // AWS: the client has left
+	499, // nginx, grpc-gateway: the client has left
+}
+
+// storesError reports whether an error of the handler is stored. One that may
+// be due to an interruption alone is not.
+func (m *Middleware) storesError(status int) bool {
+	return !slices.Contains(neverStored, status) && m.storeError(status)
 }
 
 // run runs next with the body that was read.

@@ -44,7 +44,7 @@ func (m *Middleware) keyOf(r *http.Request) (string, error) {
 	case optional && errors.Is(err, httpmw.ErrNoKey):
 		return "", httpmw.ErrBypass
 	}
-	return "", newKeyError(r, err)
+	return "", m.keyError(r, err)
 }
 
 // headerKey returns the value of Idempotency-Key. Only a request without that

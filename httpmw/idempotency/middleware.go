@@ -21,6 +21,7 @@ package idempotency
 import (
 	"database/sql"
 	"log/slog"
+	"net/http"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/wiring"
@@ -115,7 +116,7 @@ func New(db *sql.DB, l *ratelimit.Limiter, principal httpmw.KeyFunc, opts ...Opt
 	m := &Middleware{
 		responses: newStore(db), limiter: l, principal: principal, route: muxPattern, key: headerKey,
 		log: slog.Default(), rejects: []httpmw.Option{httpmw.WithBusyText(inFlightDetail)}, keyDetail: headerDetail,
-		maxBody: 1 << 20, maxResponse: 1 << 20, storeError: storePaymentRequired,
+		maxBody: 1 << 20, maxResponse: 1 << 20, storeError: func(status int) bool { return status == http.StatusPaymentRequired },
 	}
 	WithFingerprintHeaders("If-Match", "X-Http-Method-Override")(m)
 	for _, opt := range opts {

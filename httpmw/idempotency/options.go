@@ -177,10 +177,10 @@ func WithTxOptions(opts sql.TxOptions) Option {
 // setting of the server stays. SQLite has no such bound: a frozen process keeps
 // the file's only write lock until it goes on or ends.
 //
-// WithMaxIdle panics if d is less than a millisecond.
+// WithMaxIdle panics if d is less than a millisecond, or more than 24 days.
 func WithMaxIdle(d time.Duration) Option {
-	if d < time.Millisecond {
-		panic("idempotency: WithMaxIdle needs at least a millisecond")
+	if d < time.Millisecond || d > 24*24*time.Hour { // PostgreSQL's largest setting
+		panic("idempotency: WithMaxIdle needs a millisecond to 24 days")
 	}
 	return func(m *Middleware) { m.responses.maxIdle = d }
 }

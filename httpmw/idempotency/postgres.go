@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -50,11 +49,8 @@ type postgresTable struct {
 	name    string // with its schema; set by insert
 }
 
-// maxSetting is the largest idle time that the server accepts as a setting.
-const maxSetting = math.MaxInt32 * time.Millisecond
-
 func (t *postgresTable) enter(_ context.Context, _ *sql.Conn, maxIdle, maxWait time.Duration) error {
-	t.maxIdle, t.maxWait = min(maxIdle, maxSetting), maxWait
+	t.maxIdle, t.maxWait = maxIdle, maxWait
 	return nil
 }
 

@@ -34,84 +34,71 @@ var (
 // mistakes are the errors that a retry does not correct.
 var mistakes = []error{ErrResponseTooLarge, ErrTxUnusable, ErrNoRoute, ErrBodyConsumed, errShortIDs, errSwitched, errSetup}
 
-// responseTo returns the response to a request that failed with err, or nil for
-// a busy key.
-func responseTo(err error) *rejection.Error {
-	var key keyError
+// responseTo returns the response to a request that failed with err, which is
+// not that of a KeyFunc or a busy key.
+func responseTo(err error) rejection.Error {
 	switch {
 	case errors.Is(err, httpmw.ErrInterrupted): // whatever the cause
-		return &interrupted
-	case errors.As(err, &key): // before the limiter's errors: a KeyFunc may use a limiter, too
-		return key.response()
-	case errors.Is(err, ratelimit.ErrBusy):
-		return nil
+		return interrupted
 	case errors.Is(err, errBadBody):
-		return &badBody
+		return badBody
 	case errors.Is(err, ErrBodyTooLarge):
-		return &tooLarge
+		return tooLarge
 	case errors.Is(err, ErrOtherPayload):
-		return &otherPayload
+		return otherPayload
 	}
 	for _, mistake := range mistakes {
 		if errors.Is(err, mistake) {
-			return &fault
+			return fault
 		}
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return &ended
+		return ended
 	}
-	return &unavailable
+	return unavailable
+}
+
+// keyError returns err, of a KeyFunc of r, with the response to it. A KeyFunc
+// of httpmw may have chosen the detail. A KeyFunc may use a limiter of its own,
+// whose errors mean nothing here.
+func (m *Middleware) keyError(r *http.Request, err error) error {
+	response, end := fault, r.Context().Err()
+	switch own := (*rejection.Error)(nil); {
+	case end != nil && errors.Is(err, end):
+		response = ended
+	case errors.Is(err, httpmw.ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
+		response = badKey
+		response.Detail = m.keyDetail
+		if errors.As(err, &own) {
+			response.Detail = own.Detail
+		}
+	case errors.Is(err, sqllock.ErrUnavailable):
+		response = unavailable
+	}
+	response.Err = err
+	return &response
 }
 
 // reject writes the response to a request that failed with err. It logs a key
 // with two payloads, and failures of which the client learns only that they are
 // 500 or 503.
 func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, err error) {
-	template := responseTo(err)
-	ctx := context.WithoutCancel(r.Context())
-	switch template {
-	case nil:
-		m.rejecter.Reject(w, r, err)
-		return
-	case &otherPayload:
-		m.log.WarnContext(ctx, "idempotency: rejected a request", "route", r.Pattern, "error", err)
-	case &fault, &unavailable:
-		m.log.ErrorContext(ctx, "idempotency: failed a request", "route", r.Pattern, "error", err)
+	response, ofKey := err.(*rejection.Error) //nolint:errorlint // keyError's own
+	if !ofKey {
+		if errors.Is(err, ratelimit.ErrBusy) {
+			m.rejecter.Reject(w, r, err)
+			return
+		}
+		chosen := responseTo(err)
+		chosen.Err, response = err, &chosen
 	}
-	response := *template
-	if own := (*rejection.Error)(nil); errors.As(err, &own) { // a KeyFunc of httpmw has chosen one
-		response.Detail = own.Detail
-	} else if template == &badKey {
-		response.Detail = m.keyDetail
+	switch response.Detail {
+	case otherPayload.Detail:
+		m.log.WarnContext(context.WithoutCancel(r.Context()), "idempotency: rejected a request", "route", r.Pattern, "error", err)
+	case fault.Detail, unavailable.Detail:
+		m.log.ErrorContext(context.WithoutCancel(r.Context()), "idempotency: failed a request", "route", r.Pattern, "error", err)
 	}
-	response.Err = err
-	m.rejecter.Reject(w, r, &response)
-}
-
-// A keyError is the error of a KeyFunc.
-type keyError struct {
-	error
-	ended bool // it is the end of the request's own context
-}
-
-func (e keyError) Unwrap() error { return e.error }
-
-// newKeyError returns err, of a KeyFunc of r, as a keyError.
-func newKeyError(r *http.Request, err error) keyError {
-	ended := r.Context().Err()
-	return keyError{err, ended != nil && errors.Is(err, ended)}
-}
-
-func (e keyError) response() *rejection.Error {
-	switch {
-	case e.ended:
-		return &ended
-	case errors.Is(e, httpmw.ErrNoKey), errors.Is(e, ratelimit.ErrBadID):
-		return &badKey
-	case errors.Is(e, sqllock.ErrUnavailable):
-		return &unavailable
-	}
-	return &fault
+	m.rejecter.Reject(w, r, response)
 }
 
 // Mistakes of the service's wiring, for the log.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
@@ -31,13 +32,13 @@ const (
 // A store is the table of [Schema] in the database of a pool.
 type store struct {
 	db        *sql.DB
-	share     *share
+	known     *atomic.Pointer[knownPool] // of db; nil until a request has asked
 	txOptions sql.TxOptions
 	maxIdle   time.Duration // of the handler's transaction
 }
 
 func newStore(db *sql.DB) *store {
-	return &store{db: db, share: shareOf(db), maxIdle: defaultMaxIdle}
+	return &store{db: db, known: knownOf(db), maxIdle: defaultMaxIdle}
 }
 
 // timeout returns d, one of the bounds above, or more in tests on a busy
@@ -81,27 +82,22 @@ type claim struct {
 }
 
 // claim finds the response to asked, or begins the transaction that makes it.
-// ctx bounds claim, not the transaction. A transaction that the server ends
-// because of a deadlock begins again. In InnoDB, requests that wait for one key
-// deadlock when its holder rolls back.
+// ctx bounds claim, not the transaction.
+//
+// In InnoDB, requests that wait for one key deadlock when its holder rolls back.
 func (s *store) claim(ctx context.Context, asked payload) (*claim, error) {
-	began := time.Now()
-	for {
-		c, err := s.claimOnce(ctx, asked)
-		switch code := errcode.Of(err); {
-		case err == nil:
-			return c, nil
-		case code == deadlocked && ctx.Err() == nil && time.Since(began) < s.timeout(claimTimeout):
-			continue
-		case code == lockNotAvailable, code == mysqlLockTimeout:
-			return nil, errInFlight
-		}
+	c, err := s.begin(ctx, asked)
+	switch errcode.Of(err) {
+	case lockNotAvailable, mysqlLockTimeout, mysqlDeadlock:
+		return nil, errInFlight
+	}
+	if err != nil {
 		return nil, contextOr(ctx, storeError(err))
 	}
+	return c, nil
 }
 
-// claimOnce is claim without another attempt after a deadlock.
-func (s *store) claimOnce(ctx context.Context, asked payload) (*claim, error) {
+func (s *store) begin(ctx context.Context, asked payload) (*claim, error) {
 	pool, err := s.pool(ctx)
 	if err != nil {
 		return nil, err
@@ -131,23 +127,22 @@ func (c *claim) begin(ctx context.Context) (err error) {
 		return noTx(err)
 	}
 	c.table = table
-	if c.tx, err = c.conn.BeginTx(c.ctx, &c.store.txOptions); err != nil {
-		return c.unlessAlive(err, errTxOptions)
+	if c.tx, err = c.conn.BeginTx(c.ctx, &c.store.txOptions); err == nil {
+		err = c.insert()
 	}
-	inserted, err := table.insert(c.ctx, c.tx, c.asked)
+	if err != nil && errcode.Of(err) == "" && !errors.Is(err, sql.ErrNoRows) && c.conn.PingContext(c.ctx) == nil {
+		return mistakeOf(errDriver, err)
+	}
+	return err
+}
+
+// insert inserts the key's row, or finds the stored response.
+func (c *claim) insert() error {
+	inserted, err := c.table.insert(c.ctx, c.tx, c.asked)
 	if err == nil && !inserted {
 		c.stored, err = c.find()
 	}
-	return c.unlessAlive(err, errDriver)
-}
-
-// unlessAlive returns err, or mistake if the driver has failed by itself, while
-// its connection is alive.
-func (c *claim) unlessAlive(err, mistake error) error {
-	if err == nil || errcode.Of(err) != "" || errors.Is(err, sql.ErrNoRows) || c.conn.PingContext(c.ctx) != nil {
-		return err
-	}
-	return mistakeOf(mistake, err)
+	return err
 }
 
 // find returns the stored response.

@@ -25,14 +25,8 @@ const (
 	placesOfHidden = 3
 )
 
-// A share is what all Middlewares of a process together know of one pool, and
-// use of it.
-type share struct {
-	asking chan struct{} // has an element while a request asks the pool
-	known  atomic.Pointer[knownPool]
-}
-
-// A knownPool is a pool that was asked.
+// A knownPool is what all Middlewares of a process together know of one pool,
+// and use of it.
 //
 // Invariant: places has an element for each transaction of an idempotent
 // request that has, or may have, a connection of the pool. It has less room
@@ -44,41 +38,31 @@ type knownPool struct {
 	places chan struct{}
 }
 
-// shares has the *share of each pool of the process, by weak.Pointer[sql.DB]. A
-// pool that is garbage-collected leaves no entry.
-var shares sync.Map
+// pools has an *atomic.Pointer[knownPool] for each pool of the process, by
+// weak.Pointer[sql.DB]. A pool that is garbage-collected leaves no entry.
+var pools sync.Map
 
-func shareOf(db *sql.DB) *share {
+func knownOf(db *sql.DB) *atomic.Pointer[knownPool] {
 	pool := weak.Make(db)
-	s, known := shares.LoadOrStore(pool, &share{asking: make(chan struct{}, 1)})
-	if !known {
-		runtime.AddCleanup(db, func(pool weak.Pointer[sql.DB]) { shares.Delete(pool) }, pool)
+	known, loaded := pools.LoadOrStore(pool, new(atomic.Pointer[knownPool]))
+	if !loaded {
+		runtime.AddCleanup(db, func(pool weak.Pointer[sql.DB]) { pools.Delete(pool) }, pool)
 	}
-	return s.(*share)
+	return known.(*atomic.Pointer[knownPool])
 }
 
-// pool returns what is known of the pool. The first request asks the pool; a
-// pool does not change its kind.
+// pool returns what is known of the pool. The first requests ask the pool, and
+// agree on one response; a pool does not change its kind.
 func (s *store) pool(ctx context.Context) (*knownPool, error) {
-	if known := s.share.known.Load(); known != nil {
-		return known, nil
-	}
-	ctx, stop := context.WithTimeout(ctx, s.timeout(claimTimeout))
-	defer stop()
-	select {
-	case s.share.asking <- struct{}{}:
-		defer func() { <-s.share.asking }()
-	case <-ctx.Done():
-		return nil, errNoTx
-	}
-	if known := s.share.known.Load(); known != nil {
+	if known := s.known.Load(); known != nil {
 		return known, nil
 	}
 	known, err := dbconn.Within(ctx, s.timeout(claimTimeout), s.ask)
-	if err == nil {
-		s.share.known.Store(known)
+	if err != nil {
+		return nil, noTx(err)
 	}
-	return known, noTx(err)
+	s.known.CompareAndSwap(nil, known)
+	return s.known.Load(), nil
 }
 
 // ask asks the pool, after a check of its table.
