@@ -27,16 +27,11 @@ var (
 	ErrResponseTooLarge = errors.New("idempotency: the handler's response is too large to be stored: see WithMaxResponse")
 
 	// ErrTxUnusable reports a mistake of the handler, after which its
-	// transaction cannot be committed:
-	//
-	//   - It has ended the transaction. In MySQL and MariaDB, DDL does that.
-	//   - It wrote a success after the database had failed the transaction. In
-	//     MySQL and MariaDB, a deadlock does that.
-	//   - It left rows open, another role or READ ONLY.
-	//   - The effect breaks a constraint that is checked at the commit.
-	//
-	// What the handler had not committed is rolled back. What it had committed
-	// is not done again. The response is 500.
+	// transaction cannot be committed. It has ended the transaction (as DDL does
+	// in MySQL), left rows open, another role or READ ONLY, or written a success
+	// after a failed statement. Or its effect breaks a constraint that is checked
+	// at the commit. What the handler had not committed is rolled back. What it
+	// had committed is not done again. The response is 500.
 	ErrTxUnusable = errors.New("idempotency: the handler left a transaction that cannot be committed: it must not commit or roll back the transaction of idempotency.Tx, nor leave rows open, another role (SET ROLE) or READ ONLY, nor write a success after an error of it; in MySQL and MariaDB, DDL commits it")
 
 	// ErrNoRoute reports that the request has no route. The response is 500.

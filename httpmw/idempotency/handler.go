@@ -13,81 +13,47 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// Handler returns next as a handler that takes effect once for each key.
+// Handler returns next as a handler that takes effect once for each key. The
+// first request with a key gets the response of next. A later one gets the
+// stored response, with the header Idempotency-Replayed: true.
 //
-// The first request with a key gets the response of next. A later one gets the
-// stored response, with the header Idempotency-Replayed: true. Any other
-// response is a problem like those of [httpmw.Middleware.Reject]:
+//	2xx, 3xx of next  the effect is committed, the response stored
+//	402 of next       the effect is rolled back, the response stored
+//	others of next    the effect is rolled back, nothing is stored: a retry runs next again
+//
+// [WithStoredErrors] stores others, or not even 402. A next that writes nothing
+// means 200. If next panics, the effect is rolled back, nothing is stored, and
+// the panic goes on to the server. Any other response is a problem like those
+// of [httpmw.Middleware.Reject]:
 //
 //	400  there is no key or no principal, or it is malformed
 //	409  a request with this key is in flight; with Retry-After
 //	413  the body is too large to be compared ([WithMaxBody])
 //	422  the key was used with another payload
-//	500  a mistake of the service, which the log names: of next
-//	     ([ErrTxUnusable], [ErrResponseTooLarge], a 101), of the wiring
-//	     ([ErrNoRoute], [ErrBodyConsumed]) or of the table
+//	500  a mistake of the service, which the log names: of next, of the wiring
+//	     or of the table. Nothing is committed, unless next did so by itself
 //	503  the locks or the database are unavailable, or next was interrupted;
-//	     with Retry-After
-//
-// After a 503 it is unknown whether the effect is committed. A retry finds out:
-// it gets the stored response, or runs next. After a 500 nothing is committed,
-// unless next has committed it by itself. Then each retry is 500 too.
-//
-// # Which requests have a key
-//
-// POST, PATCH and unusual methods need a key, unless there is
-// [WithOptionalKey]. PUT and DELETE may have one. For GET, HEAD, OPTIONS and
-// TRACE a key means nothing. A request without a key that needs none goes to
-// next as it is: it is not limited, its response is not stored, and [Tx]
-// reports false. So does a request for which a KeyFunc returns
-// [httpmw.ErrBypass].
-//
-// The header is a string of structured fields, such as
-// "8e03978e-40d5-43dd-bc93-6894a57f9324" with its quotes. Parameters after it
-// mean nothing, and must not hold a comma. Without the quotes, as many clients
-// send it, it is the same key. A key has 1 to 255 printable ASCII characters.
-//
-// # What must be the same
-//
-// The payload of a request is its method, host (without the port), URL as the
-// client sent it, Content-Type, If-Match, X-HTTP-Method-Override and body. The
-// fields of [WithFingerprintHeaders] join it. A key that comes with another
-// payload is rejected.
-//
-// A handler around may decompress the body, or read and restore it. If it takes
-// anything from the body, as r.FormValue does, the response is 500. That cannot
-// be detected if a part is missing of a body without a Content-Length, or of
-// one that took the place of net/http's own. An empty body without a
-// Content-Length looks like one that was read, and is 500 too.
-//
-// # What becomes of the effect
-//
-//	2xx, 3xx  the effect is committed, the response stored
-//	402       the effect is rolled back, the response stored
-//	others    the effect is rolled back, nothing is stored: a retry runs next again
-//
-// [WithStoredErrors] stores others, or not even 402. A next that writes nothing
-// means 200. If next panics, the effect is rolled back, nothing is stored, and
-// the panic goes on to the server.
+//	     with Retry-After. A retry finds out whether the effect is committed
 //
 // The context of next ends when the client leaves, the server shuts down or the
 // lock is lost. The transaction does not end with it. From then on only a 2xx
 // or 3xx that next writes itself commits the effect. If next has written
-// nothing, the effect is rolled back and the response is 503
-// ([httpmw.ErrInterrupted]). An error that next writes is the response, and is
-// not stored.
-//
-// # What is stored of the response
+// nothing, the response is 503 ([httpmw.ErrInterrupted]). An error that next
+// writes is the response, and is not stored. The context carries the lock
+// ([sqllock.FromContext]) if there is one.
 //
 // The client is sent nothing before the effect is committed and the lock is
-// released. So the response is buffered: the ResponseWriter of next is no
-// [http.Flusher] or [http.Hijacker], and streams and trailers do not work. The
-// stored header has what next has set, without Set-Cookie and without what
-// belongs to the connection. A field that next has removed is not in a replay
-// either. next sees Accept-Encoding: identity, since a replay goes to any
-// client: compress around the Middleware.
+// released. So the ResponseWriter of next is no [http.Flusher] or
+// [http.Hijacker], and streams and trailers do not work. Set-Cookie and what
+// belongs to the connection are not stored. next sees Accept-Encoding:
+// identity, since a replay goes to any client: compress around the Middleware.
 //
-// The context of next carries the lock ([sqllock.FromContext]) if there is one.
+// POST, PATCH and unusual methods need a key, unless there is
+// [WithOptionalKey]. PUT and DELETE may have one. For GET, HEAD, OPTIONS and
+// TRACE a key means nothing. A request that needs no key and has none goes to
+// next as it is, without a transaction. So does one for which a KeyFunc returns
+// [httpmw.ErrBypass]. docs/idempotency.md says what a key may look like, what
+// must be the same in a retry, and which middleware stands around.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("idempotency: Handler needs an http.Handler that is not nil")
