@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
@@ -202,6 +203,7 @@ func TestMisusePanics(t *testing.T) {
 		"no response":   func() { idempotency.WithMaxResponse(0) },
 		"nil key":       func() { idempotency.WithKey(nil) },
 		"no idle time":  func() { idempotency.WithMaxIdle(0) },
+		"too long":      func() { idempotency.WithMaxIdle(25 * 24 * time.Hour) },
 		"read-only":     func() { idempotency.WithTxOptions(sql.TxOptions{ReadOnly: true}) },
 	} {
 		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "idempotency", "", misuse) })
