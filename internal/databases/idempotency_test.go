@@ -415,7 +415,7 @@ func TestIdempotencySQLiteCommitBusy(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 	})
 	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory(), shortBounds).Handler(pay), "k-1", "10"), http.StatusServiceUnavailable)
-	b.wantLog("one writer at a time")
+	b.wantLog("the database file is locked")
 	must(t, reader.Rollback())
 	b.wantEffects(0)
 	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(pay), "k-1", "10"), http.StatusCreated)
