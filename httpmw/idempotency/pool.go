@@ -121,10 +121,7 @@ func (p *knownPool) take(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if p.kind.oneWriter {
-		return fmt.Errorf("%w: another idempotent request is in its transaction, and SQLite has one writer at a time:"+
-			" make the handler shorter, and have it write by the transaction of idempotency.Tx only", sqllock.ErrUnavailable)
-	}
-	return fmt.Errorf("%w: idempotent requests have all %d connections of the pool that they may use, and one is left for their handlers:"+
-		" have handlers use the transaction of idempotency.Tx instead of the pool, or raise SetMaxOpenConns, which a pgxpool.Pool needs too", sqllock.ErrUnavailable, cap(p.places))
+	return fmt.Errorf("%w: idempotent requests have all %d connections of the pool that they may use:"+
+		" have handlers use the transaction of idempotency.Tx instead of the pool, and be shorter on SQLite, which has one writer;"+
+		" elsewhere raise SetMaxOpenConns, which a pgxpool.Pool needs too", sqllock.ErrUnavailable, cap(p.places))
 }

@@ -72,12 +72,8 @@ func (*postgresTable) find(ctx context.Context, tx *sql.Tx, p payload) *sql.Row 
 	return tx.QueryRowContext(ctx, findSQL, p.key[:])
 }
 
-func (t *postgresTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) error {
-	n, err := affected(tx.ExecContext(ctx, fmt.Sprintf(fillSQL, t.name), p.key[:], a.status, a.encodeHeader(), a.body))
-	if err == nil && n == 0 {
-		return ErrTxUnusable
-	}
-	return err
+func (t *postgresTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) (int64, error) {
+	return affected(tx.ExecContext(ctx, fmt.Sprintf(fillSQL, t.name), p.key[:], a.status, a.encodeHeader(), a.body))
 }
 
 func (*postgresTable) leave(context.Context, *sql.Conn, bool) error { return nil }

@@ -170,11 +170,14 @@ func (c *claim) commit(ctx context.Context, a *storedResponse, undo bool) error 
 				return err
 			}
 		}
-		if err := c.table.fill(c.ctx, c.tx, c.asked, a); err != nil {
-			return err
+		rows, err := c.table.fill(c.ctx, c.tx, c.asked, a)
+		if err == nil && rows == 0 {
+			err = ErrTxUnusable
 		}
-		err := c.tx.Commit()
-		c.committed = err == nil
+		if err == nil {
+			err = c.tx.Commit()
+			c.committed = err == nil
+		}
 		return err
 	})
 	if err != nil && rowsLeft {
@@ -207,7 +210,7 @@ func (c *claim) end() {
 	if c.over {
 		return
 	}
-	if err := c.step(context.Background(), c.store.timeout(commitTimeout), c.leave); err != nil {
+	if _ = c.step(context.Background(), c.store.timeout(commitTimeout), c.leave); c.over {
 		return // given up
 	}
 	c.over = true
@@ -218,20 +221,16 @@ func (c *claim) end() {
 // leave returns the connection to the pool. It destroys the connection if the
 // end of the transaction, or a setting, is in doubt.
 func (c *claim) leave() error {
-	clean := c.committed
-	var doubt error
-	if !clean && c.tx != nil {
+	known, clean := c.tx != nil, c.committed
+	if known && !clean {
 		err := c.tx.Rollback()
 		clean = err == nil
-		if !clean && !errors.Is(err, sql.ErrTxDone) && errcode.Of(err) == "" {
-			doubt = err
-		}
+		known = clean || errors.Is(err, sql.ErrTxDone) || errcode.Of(err) != ""
 	}
-	if c.tx == nil || doubt != nil || c.table.leave(c.ctx, c.conn, clean) != nil {
-		c.destroy()
-	} else {
-		_ = c.conn.Close()
+	if known && c.table.leave(c.ctx, c.conn, clean) == nil {
+		return c.conn.Close()
 	}
+	c.destroy()
 	return nil
 }
 

@@ -40,9 +40,9 @@ type table interface {
 	find(ctx context.Context, tx *sql.Tx, p payload) *sql.Row
 
 	// fill completes the row that insert has inserted in the same transaction.
-	// It fails with ErrTxUnusable if there is no such row, or tx is another
+	// It fails, or changes 0 rows, if there is no such row, or tx is another
 	// transaction by now.
-	fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) error
+	fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) (rows int64, err error)
 
 	// leave restores the settings of conn. clean reports that no transaction is
 	// open. If leave fails, the caller must destroy conn.
@@ -79,14 +79,10 @@ func (t literalTable) find(ctx context.Context, tx *sql.Tx, p payload) *sql.Row 
 	return tx.QueryRowContext(ctx, "SELECT fingerprint, status, header, body FROM "+t.name+" WHERE `key` = "+literal(p.key[:]))
 }
 
-func (t literalTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) error {
+func (t literalTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) (int64, error) {
 	if _, err := tx.ExecContext(ctx, keepSQL); err != nil {
-		return err
+		return 0, err
 	}
-	n, err := affected(tx.ExecContext(ctx, "UPDATE "+t.name+" SET status = ?, header = ?, body = ? WHERE `key` = "+literal(p.key[:]),
+	return affected(tx.ExecContext(ctx, "UPDATE "+t.name+" SET status = ?, header = ?, body = ? WHERE `key` = "+literal(p.key[:]),
 		a.status, a.encodeHeader(), a.body))
-	if err == nil && n == 0 {
-		return ErrTxUnusable
-	}
-	return err
 }

@@ -304,7 +304,7 @@ func otherTable(b *bank) {
 	execute(b.t, b.db, "CREATE TABLE latchkey_responses (fingerprint INTEGER)")
 }
 
-// Old responses are deleted, a thousand at a time. Two calls at once do not
+// Old responses are deleted, a thousand at a time.
 // wait for each other.
 func TestIdempotencyForget(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
