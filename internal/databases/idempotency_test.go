@@ -305,7 +305,6 @@ func otherTable(b *bank) {
 }
 
 // Old responses are deleted, a thousand at a time.
-// wait for each other.
 func TestIdempotencyForget(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(sqllock.NewMemory())
