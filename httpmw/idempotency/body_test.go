@@ -213,24 +213,6 @@ func TestBodyRestored(t *testing.T) {
 	}
 }
 
-// Parsing a form from an empty body consumes nothing.
-func TestBodyEmpty(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	mux := http.NewServeMux()
-	parse := func(_ http.ResponseWriter, r *http.Request) { _ = r.FormValue("to") }
-	mux.Handle("/", around(parse, b.once(b.locks()).Handler(b.pay(http.StatusCreated))))
-	for _, p := range httptesting.Protocols {
-		s := p.Serve(t, http.MaxBytesHandler(mux, 1))
-		for _, h := range []http.Header{nil, contentType(formType)} {
-			d := demand{key: "k-1", header: h, path: "/?to=bob", who: p.Name + h.Get("Content-Type")}
-			first := mustAsk(t, s, d)
-			first.Want(t, http.StatusCreated)
-			wantReplay(t, mustAsk(t, s, d), first)
-		}
-	}
-}
-
 // An empty body of unknown length looks like one that was read before. It is
 // rejected, since two payloads could be taken for one. The log names both
 // cases. A body that ends too early is rejected, too.

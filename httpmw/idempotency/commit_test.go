@@ -97,8 +97,6 @@ func TestCommitUnknown(t *testing.T) {
 		}{
 			{"reply-lost", lostReply, http.StatusCreated, true, 1},
 			{"question-lost", lostQuestion, http.StatusCreated, false, 2},
-			{"refusal-reply-lost", lostReply, http.StatusPaymentRequired, true, 1},
-			{"refusal-question-lost", lostQuestion, http.StatusPaymentRequired, false, 2},
 		} {
 			b.do("DELETE FROM ledger")
 			b.runs.Store(0)
