@@ -100,7 +100,7 @@ var errUnsupported = fmt.Errorf("%w: it is none of PostgreSQL, MySQL, MariaDB an
 func kindOn(ctx context.Context, conn *sql.Conn) (*kind, error) {
 	system, _, err := choose.Detect(ctx, conn)
 	switch {
-	case err != nil && errcode.Of(err) == "" && conn.PingContext(ctx) == nil:
+	case err != nil && errcode.Of(err) == "" && isAlive(ctx, conn):
 		return nil, errUnsupported
 	case err != nil:
 		return nil, err
@@ -112,6 +112,13 @@ func kindOn(ctx context.Context, conn *sql.Conn) (*kind, error) {
 		return sqlite, nil
 	}
 	return nil, errUnsupported
+}
+
+// isAlive reports whether conn carries out a statement. A ping would not say: a
+// wrapper of a driver may have none.
+func isAlive(ctx context.Context, conn *sql.Conn) bool {
+	_, err := conn.ExecContext(ctx, "SELECT 1")
+	return err == nil
 }
 
 // take takes a place, or returns why none was free in time, and what to change.

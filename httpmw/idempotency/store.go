@@ -130,7 +130,14 @@ func (c *claim) begin(ctx context.Context) (err error) {
 	if c.tx, err = c.conn.BeginTx(c.ctx, &c.store.txOptions); err == nil {
 		err = c.insert()
 	}
-	if err != nil && errcode.Of(err) == "" && !errors.Is(err, sql.ErrNoRows) && c.conn.PingContext(c.ctx) == nil {
+	if err == nil || errcode.Of(err) != "" || errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	defer c.destroy()
+	if c.tx != nil {
+		_ = c.tx.Rollback() // before the question: database/sql hangs if the connection of an open transaction is gone
+	}
+	if isAlive(c.ctx, c.conn) {
 		return mistakeOf(errDriver, err)
 	}
 	return err
