@@ -112,36 +112,6 @@ func (b *bank) frozen(c *pgtest.Cluster, status, response int) {
 	b.wantEffects(map[int]int{http.StatusCreated: 1}[status])
 }
 
-// A request ends also if the server freezes before the claim. When the server
-// is back, nothing has changed.
-func TestLongServerFrozen(t *testing.T) {
-	t.Parallel()
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			c := pgtest.New(t)
-			b := newBank(t, driver, c.DSN(""))
-			s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
-			short := b.serve(b.once(sqllock.NewMemory(), shortBounds()), b.pay(http.StatusCreated))
-			first := mustAsk(t, s, demand{key: "k-0"})
-			if err := c.Freeze(); err != nil {
-				t.Fatal(err)
-			}
-			for _, key := range []string{"k-0", "k-1"} { // a connection of the pool, a new one
-				mustAsk(t, short, demand{key: key}).Want(t, http.StatusServiceUnavailable)
-			}
-			b.wantLog("unavailable")
-			if err := c.Thaw(); err != nil {
-				t.Fatal(err)
-			}
-			lockertest.Eventually(t, "no connection is kept", func() bool { return b.db.Stats().InUse == 0 })
-			wantReplay(t, mustAsk(t, s, demand{key: "k-0"}), first)
-			mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusCreated)
-			b.wantEffects(2)
-		})
-	}
-}
-
 // A frozen holder keeps its key no longer than its transaction may be idle.
 // TestSettings shows for how long that is. Then another request does the effect,
 // and the holder's response is an error.

@@ -3,14 +3,9 @@ package idempotency
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
-	"maps"
-	"mime"
 	"net/http"
-	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/admission"
@@ -50,10 +45,6 @@ func readError(r *http.Request, err error) error {
 	return errBadBody
 }
 
-// errEmptyOrConsumed reports an empty body of unknown length. Only the client
-// knows which of the two it is.
-var errEmptyOrConsumed = fmt.Errorf("%w (or the client has sent an empty body without Content-Length: 0)", ErrBodyConsumed)
-
 // consumed returns ErrBodyConsumed if body, which was read from r, lacks a part
 // that was read before. It decides by what was read, since nothing else is
 // reliable: a body may have no length, and a decompressed one has another
@@ -61,8 +52,6 @@ var errEmptyOrConsumed = fmt.Errorf("%w (or the client has sent an empty body wi
 func consumed(r *http.Request, body []byte) error {
 	short := int64(len(body)) < r.ContentLength
 	switch {
-	case isParsedForm(r) && !isForm(r, body):
-		return ErrBodyConsumed
 	case short && isServers(admission.Beneath(r.Body)):
 		return ErrBodyConsumed
 	case len(bytes.TrimSpace(body)) > 0: // a decoder of JSON may leave white space
@@ -73,23 +62,6 @@ func consumed(r *http.Request, body []byte) error {
 		return errEmptyOrConsumed
 	}
 	return nil
-}
-
-// isParsedForm reports whether ParseForm has taken a form from the body of r.
-// It leaves bodies of other types alone.
-func isParsedForm(r *http.Request) bool {
-	switch r.Method {
-	case http.MethodPost, http.MethodPut, http.MethodPatch:
-		mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-		return r.PostForm != nil && mediaType == "application/x-www-form-urlencoded"
-	}
-	return false
-}
-
-// isForm reports whether body is the form that was parsed, and so was restored.
-func isForm(r *http.Request, body []byte) bool {
-	form, _ := url.ParseQuery(string(body)) // as far as it can be parsed, as ParseForm does
-	return maps.EqualFunc(form, r.PostForm, slices.Equal)
 }
 
 // isServers reports whether body is net/http's own, which is as long as the

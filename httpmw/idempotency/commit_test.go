@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -21,6 +22,7 @@ const (
 	noFault      commitFault = iota
 	lostReply                // the server commits, the client gets no reply
 	lostQuestion             // the server gets no COMMIT
+	lostInsert               // not a COMMIT: the connection is gone when the key's row is inserted
 	stuck                    // not a COMMIT: the driver does not return from BEGIN, and ignores its context
 )
 
@@ -54,6 +56,10 @@ type meddledConn struct {
 }
 
 func (c *meddledConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if strings.HasPrefix(query, "INSERT INTO latchkey_responses") && c.m.next.CompareAndSwap(int32(lostInsert), int32(noFault)) {
+		_ = c.Conn.Close()
+		return nil, driver.ErrBadConn
+	}
 	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
 }
 
@@ -97,8 +103,6 @@ func TestCommitUnknown(t *testing.T) {
 		}{
 			{"reply-lost", lostReply, http.StatusCreated, true, 1},
 			{"question-lost", lostQuestion, http.StatusCreated, false, 2},
-			{"refusal-reply-lost", lostReply, http.StatusPaymentRequired, true, 1},
-			{"refusal-question-lost", lostQuestion, http.StatusPaymentRequired, false, 2},
 		} {
 			b.do("DELETE FROM ledger")
 			b.runs.Store(0)
@@ -112,6 +116,20 @@ func TestCommitUnknown(t *testing.T) {
 			}
 			b.wantEffects(map[int]int{http.StatusCreated: 1}[tt.status])
 		}
+	})
+}
+
+// A connection that is gone when the key's row is inserted leaves its place in
+// the pool, which is the only one.
+func TestConnectionLostInClaim(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		m := b.meddle()
+		b.db.SetMaxOpenConns(2)
+		s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
+		m.next.Store(int32(lostInsert))
+		wantLater(t, mustAsk(t, s, demand{key: "k-1"}), http.StatusServiceUnavailable)
+		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusCreated)
+		b.wantEffects(1)
 	})
 }
 

@@ -157,22 +157,17 @@ func ExampleWithRejection() {
 	payments := idempotency.New(db, ratelimit.OneAtATime(locks, "payments"), httpmw.FromContext(userID),
 		idempotency.WithRejection(httpmw.WithRejectHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
 			if errors.Is(err, idempotency.ErrOtherPayload) {
-				http.Error(w, "This key belongs to another payment.", http.StatusUnprocessableEntity)
+				http.Error(w, "This key belongs to another payment.", http.StatusConflict)
 			} // else write nothing, for the Middleware's own response
 		})))
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", authenticate("user-1", payments.Handler(http.HandlerFunc(
 		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "paid") }))))
-	for _, body := range []string{"10 to bob", "99 to carl"} {
-		r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(body))
-		r.Header.Set("Idempotency-Key", `"k-1"`)
-		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, r)
-		fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
-	}
+	send(mux, "k-1", "10 to bob")
+	send(mux, "k-1", "99 to carl")
 	// Output:
-	// 200 paid
-	// 422 This key belongs to another payment.
+	// 200 OK
+	// 409 Conflict
 }
 
 // A webhook's event, whose id is in a header that a signature covers, is the

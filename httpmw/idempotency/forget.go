@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -35,25 +36,20 @@ func (m *Middleware) Forget(ctx context.Context, olderThan time.Duration) (delet
 
 // forget deletes one batch, and returns the number of its rows.
 func (s *store) forget(ctx context.Context, olderThan time.Duration) (int64, error) {
-	conn, err := s.db.Conn(ctx)
+	pool, err := s.pool(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer conn.Close()
-	kind, err := s.on(ctx, conn)
-	if err != nil {
-		return 0, err
-	}
-	tx, err := conn.BeginTx(ctx, kind.forgetOptions())
+	tx, err := s.db.BeginTx(ctx, pool.kind.forgetOptions)
 	if err != nil {
 		return 0, err
 	}
 	defer tx.Rollback()
-	n, err := kind.forget(ctx, tx, olderThan, forgetBatch)
-	if err != nil {
-		return 0, err
+	n, err := affected(tx.ExecContext(ctx, fmt.Sprintf(pool.kind.forgetSQL, olderThan.Microseconds(), forgetBatch)))
+	if err == nil {
+		err = tx.Commit()
 	}
-	if err := tx.Commit(); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	return n, nil

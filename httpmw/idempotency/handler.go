@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/admission"
@@ -12,91 +13,47 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// Handler returns next as a handler that takes effect once for each key.
+// Handler returns next as a handler that takes effect once for each key. The
+// first request with a key gets the response of next. A later one gets the
+// stored response, with the header Idempotency-Replayed: true.
 //
-// The first request with a key gets the response of next. A later one gets the
-// stored response, with the header Idempotency-Replayed: true. Any other
-// response is a problem like those of [httpmw.Middleware.Reject]:
+//	2xx, 3xx of next  the effect is committed, the response stored
+//	402 of next       the effect is rolled back, the response stored
+//	others of next    the effect is rolled back, nothing is stored: a retry runs next again
+//
+// [WithStoredErrors] stores others, or not even 402. A next that writes nothing
+// means 200. If next panics, the effect is rolled back, nothing is stored, and
+// the panic goes on to the server. Any other response is a problem like those
+// of [httpmw.Middleware.Reject]:
 //
 //	400  there is no key or no principal, or it is malformed
 //	409  a request with this key is in flight; with Retry-After
 //	413  the body is too large to be compared ([WithMaxBody])
 //	422  the key was used with another payload
-//	500  the response is too large to be stored ([WithMaxResponse]), next has ended
-//	     its transaction or written 101, a constraint fails at the commit, there
-//	     is no route, the body was read before, the table is missing or not as it
-//	     should be
+//	500  a mistake of the service, which the log names: of next, of the wiring
+//	     or of the table. Nothing is committed, unless next did so by itself
 //	503  the locks or the database are unavailable, or next was interrupted;
-//	     with Retry-After
+//	     with Retry-After. A retry finds out whether the effect is committed
 //
-// After a 503 it is unknown whether the effect is committed. A retry finds out:
-// it gets the stored response, or runs next. After a 500 nothing is committed,
-// unless next has committed it by itself. Then each retry is 500 too.
+// The context of next ends when the client leaves, the server shuts down or the
+// lock is lost. The transaction does not end with it. From then on only a 2xx
+// or 3xx that next writes itself commits the effect. If next has written
+// nothing, the response is 503 ([httpmw.ErrInterrupted]). An error that next
+// writes is the response, and is not stored. The context carries the lock
+// ([sqllock.FromContext]) if there is one.
 //
-// # Which requests have a key
+// The client is sent nothing before the effect is committed and the lock is
+// released. So the ResponseWriter of next is no [http.Flusher] or
+// [http.Hijacker], and streams and trailers do not work. Set-Cookie and what
+// belongs to the connection are not stored. next sees Accept-Encoding:
+// identity, since a replay goes to any client: compress around the Middleware.
 //
 // POST, PATCH and unusual methods need a key, unless there is
 // [WithOptionalKey]. PUT and DELETE may have one. For GET, HEAD, OPTIONS and
-// TRACE a key means nothing. A request without a key that needs none goes to
-// next as it is: it is not limited, its response is not stored, and [Tx]
-// reports false. So does a request for which a KeyFunc returns
-// [httpmw.ErrBypass].
-//
-// The header is a string of structured fields, such as
-// "8e03978e-40d5-43dd-bc93-6894a57f9324" with its quotes. Its parameters mean
-// nothing. Without the quotes, as many clients send it, it is the same key. A
-// key has 1 to 255 printable ASCII characters.
-//
-// # What must be the same
-//
-// The payload of a request is its method, host (without the port), URL as the
-// client sent it, Content-Type, If-Match, X-HTTP-Method-Override and body. The
-// fields of [WithFingerprintHeaders] join it. A key that comes with another
-// payload is rejected.
-//
-// A handler around may decompress the body, or read and restore it. It must not
-// take anything from the body, not even by r.FormValue. The Middleware detects
-// that by reading, and responds with 500 ([ErrBodyConsumed]). It cannot detect
-// everything if the request has no Content-Length, or if a handler around has
-// replaced r.Body, as [http.MaxBytesHandler] does. Then it notices that nothing
-// is left of the body, but not that a part is missing. And it rejects an empty
-// body without a Content-Length, which looks like one that was read.
-//
-// # What becomes of the effect
-//
-//	2xx, 3xx  the effect is committed, the response stored
-//	402       the effect is rolled back, the response stored
-//	others    the effect is rolled back, nothing is stored: a retry runs next again
-//
-// [WithStoredErrors] stores others, or not even 402. A next that writes nothing
-// means 200. If next panics, the effect is rolled back, nothing is stored, and
-// the panic goes on to the server.
-//
-// The context of next ends when the client leaves, the server shuts down or the
-// lock is lost. From then on only a 2xx or 3xx that next writes itself commits
-// the effect, so next should write it when its effect is complete. If next has
-// written nothing, the effect is rolled back and the response is 503
-// ([httpmw.ErrInterrupted]). An error that next writes is the response, and is
-// not stored.
-//
-// A handler between the Middleware and next may write a response although next
-// has written none: gin writes 200, and some middlewares for compression end an
-// empty stream. Inside of these, next must write an error when it gives up.
-//
-// The transaction does not end with that context. A next that goes on without
-// its client leaves a response to the retry. next may run as long as it likes,
-// but its transaction must not be idle for longer than [WithMaxIdle]. Put the
-// Middleware inside of [http.TimeoutHandler].
-//
-// # What is stored of the response
-//
-// The client is sent nothing before the effect is committed and the lock is
-// released. So the response is buffered: the ResponseWriter of next is no
-// [http.Flusher] or [http.Hijacker], and streams and trailers do not work. The
-// stored header has what next has set, without Set-Cookie and without what
-// belongs to the connection. A field that next has removed is not in a replay
-// either. The context of next carries the lock ([sqllock.FromContext]) if there
-// is one.
+// TRACE a key means nothing. A request that needs no key and has none goes to
+// next as it is, without a transaction. So does one for which a KeyFunc returns
+// [httpmw.ErrBypass]. docs/idempotency.md says what a key may look like, what
+// must be the same in a retry, and which middleware stands around.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("idempotency: Handler needs an http.Handler that is not nil")
@@ -157,17 +114,32 @@ func (m *Middleware) respond(ctx context.Context, around http.Header, r *http.Re
 	w := newRecorder(m.maxResponse, around)
 	run(context.WithValue(ctx, txKey{}, claim.tx), w, r, asked, next)
 	interrupted := admission.InterruptedBy(ctx)
-	if interrupted != nil && claim.starved() {
-		m.log.WarnContext(context.WithoutCancel(ctx), poolOfOneHint, "route", r.Pattern)
-	}
 	fresh, err := w.response(interrupted)
 	if err != nil {
 		return nil, err
 	}
-	if d := m.disposition(fresh.status, interrupted != nil); d != discarded {
-		err = claim.commit(ctx, fresh, d == stored)
+	success := fresh.status < 400
+	if success || interrupted == nil && m.storesError(fresh.status) {
+		err = claim.commit(ctx, fresh, !success)
 	}
 	return fresh, err
+}
+
+// neverStored are the statuses that report an interruption or a state of the
+// connection, and nothing about the request. A stored one would be the response
+// for ever.
+var neverStored = []int{
+	http.StatusMisdirectedRequest,
+	444, // nginx: closed without a response
+	449, // Microsoft: retry with
+	460, // AWS: the client has left
+	499, // nginx, grpc-gateway: the client has left
+}
+
+// storesError reports whether an error of the handler is stored. One that may
+// be due to an interruption alone is not.
+func (m *Middleware) storesError(status int) bool {
+	return !slices.Contains(neverStored, status) && m.storeError(status)
 }
 
 // run runs next with the body that was read.

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -66,21 +67,51 @@ func TestHeaders(t *testing.T) {
 }
 
 // A field without values keeps net/http from adding one of its own, in a replay
-// too. A handler that sets no status responds with 200.
+// too. A line break in a value is sent as a space. A handler that sets no status
+// responds with 200.
 func TestHeadersWithoutValues(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = nil
 		w.Header()["Date"] = []string{}
+		w.Header().Set("X-Lines", "two\r\nlines")
 		_, _ = io.WriteString(w, "<html>")
 	}))
 	first, again := mustAsk(t, s, demand{key: "k-1"}), mustAsk(t, s, demand{key: "k-1"})
 	first.Want(t, http.StatusOK)
 	wantReplay(t, again, first)
 	for _, h := range []http.Header{first.Header, again.Header} {
-		if h["Content-Type"] != nil || h["Date"] != nil {
-			t.Errorf("header %v, want neither Content-Type nor Date", h)
+		if h["Content-Type"] != nil || h["Date"] != nil || h.Get("X-Lines") != "two  lines" {
+			t.Errorf("header %v, want neither Content-Type nor Date, and line breaks as spaces", h)
+		}
+	}
+}
+
+// A replay is for clients that accept gzip and for those that do not, so a
+// handler that compresses is not asked to. A compressor around sees the client's
+// wish.
+func TestCompression(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	compressing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, gzipped("paid"))
+			return
+		}
+		_, _ = io.WriteString(w, "paid")
+	})
+	h := b.once(b.locks()).Handler(compressing)
+	for _, accepts := range []string{"gzip", "identity"} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Accept-Encoding", accepts)
+		w := serveKey(h, r)
+		if w.Body.String() != "paid" || w.Header().Get("Content-Encoding") != "" {
+			t.Errorf("a client that accepts %s gets %v %q", accepts, w.Header(), w.Body)
+		}
+		if got := r.Header.Get("Accept-Encoding"); got != accepts {
+			t.Errorf("a handler around sees Accept-Encoding %q, want %q", got, accepts)
 		}
 	}
 }

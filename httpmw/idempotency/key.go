@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -19,6 +20,33 @@ var oneKeyHeader = httpmw.Header(keyHeader) // fails if the header is missing or
 var errBadKeyHeader = fmt.Errorf("idempotency: header %s: %w: it is not one string of 1 to %d printable ASCII characters",
 	keyHeader, ratelimit.ErrBadID, maxKeyLen)
 
+// keyOf returns the key of r. The error is httpmw.ErrBypass if r has none and
+// needs none.
+//
+//   - A safe method has no effect that could be repeated: a key means nothing.
+//   - PUT and DELETE are idempotent by definition: a key may be given.
+//   - Every other method needs a key, unless keys are optional.
+func (m *Middleware) keyOf(r *http.Request) (string, error) {
+	optional := m.keyOptional
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return "", httpmw.ErrBypass
+	case http.MethodPut, http.MethodDelete:
+		optional = true
+	}
+	key, err := m.key(r)
+	if err == nil && key == "" {
+		err = httpmw.ErrNoKey
+	}
+	switch {
+	case err == nil:
+		return key, nil
+	case optional && errors.Is(err, httpmw.ErrNoKey):
+		return "", httpmw.ErrBypass
+	}
+	return "", m.keyError(r, err)
+}
+
 // headerKey returns the value of Idempotency-Key. Only a request without that
 // header has no key. An empty value is a bad key, since its client expects
 // protection.
@@ -30,7 +58,7 @@ func headerKey(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, ok := parseKey(value)
+	key, ok := parseKey(strings.Trim(value, " "))
 	if !ok || key == "" || len(key) > maxKeyLen {
 		return "", errBadKeyHeader
 	}
@@ -38,39 +66,35 @@ func headerKey(r *http.Request) (string, error) {
 }
 
 // parseKey reads a bare word, or a string of structured fields (RFC 9651,
-// 4.2.3). Parameters of the string must be well-formed, and mean nothing. A
-// comma in a bare word is an error, since a proxy may have joined two values.
+// 4.2.5), whose parameters mean nothing. A comma outside of the string is an
+// error, since a proxy may have joined two values.
 func parseKey(value string) (key string, ok bool) {
-	value = strings.Trim(value, " ")
-	if !strings.HasPrefix(value, `"`) {
-		return value, !strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`",;\`, c) })
-	}
-	key, rest, ok := cutString(value)
-	return key, ok && areParameters(rest)
-}
-
-// cutString cuts the string of structured fields off the front of s (RFC 9651,
-// 4.2.5).
-func cutString(s string) (text, rest string, ok bool) {
-	if !strings.HasPrefix(s, `"`) {
-		return "", s, false
+	text, quoted := strings.CutPrefix(value, `"`)
+	if !quoted {
+		return value, !strings.ContainsFunc(value, func(c rune) bool { return !isPrintable(c) || strings.ContainsRune(` ",;\`, c) })
 	}
 	var b strings.Builder
-	for i := 1; i < len(s); i++ {
-		switch c := s[i]; {
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
 		case c == '"':
-			return b.String(), s[i+1:], true
-		case c < ' ' || c > '~':
-			return "", s, false
-		case c != '\\':
-			b.WriteByte(c)
-		default:
+			return b.String(), areParameters(text[i+1:])
+		case !isPrintable(rune(c)):
+			return "", false
+		case c == '\\':
 			i++
-			if i == len(s) || (s[i] != '"' && s[i] != '\\') {
-				return "", s, false
+			if i == len(text) || text[i] != '"' && text[i] != '\\' {
+				return "", false
 			}
-			b.WriteByte(s[i])
 		}
+		b.WriteByte(text[i])
 	}
-	return "", s, false
+	return "", false
 }
+
+// areParameters reports whether s may be the parameters of a string, such as
+// ;a;b=1. It does not read their values.
+func areParameters(s string) bool {
+	return s == "" || strings.HasPrefix(s, ";") && !strings.ContainsFunc(s, func(c rune) bool { return !isPrintable(c) || c == ',' })
+}
+
+func isPrintable(c rune) bool { return ' ' <= c && c <= '~' }

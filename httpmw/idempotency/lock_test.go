@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -72,46 +71,6 @@ func TestDryRun(t *testing.T) {
 	first.Want(t, http.StatusCreated)
 	wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), first)
 	b.wantEffects(1)
-}
-
-// A duplicate that is admitted without a lock still waits for the first
-// request: the primary key of the table makes it wait. If the first response is
-// stored, the duplicate gets it, and no other request comes between. If it is
-// not, the duplicate does the effect.
-func TestFailsOpen(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		for _, tt := range []struct{ status, effects, runs int }{
-			{http.StatusCreated, 1, 1},
-			{http.StatusPaymentRequired, 0, 1},
-			{http.StatusInternalServerError, 1, 2},
-		} {
-			b.do("TRUNCATE ledger, latchkey_responses")
-			b.runs.Store(0)
-			g := httptesting.NewGate(t)
-			s := b.serve(b.onceBy(away()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				b.record(r)
-				if b.runs.Load() == 1 {
-					g.Inside <- r
-					g.Stay()
-					w.WriteHeader(tt.status)
-				}
-			}))
-			first := asking(t, s, demand{key: "k-1"})
-			httptesting.Receive(t, g.Inside, "first request")
-			second := asking(t, s, demand{key: "k-1"})
-			lockertest.Eventually(t, "the duplicate waits", func() bool { return dbtest.WaitForLocks(t, b.db) == 1 })
-			close(g.Leave)
-			one, two := httptesting.Receive(t, first, "first response"), httptesting.Receive(t, second, "second response")
-			if one.Want(t, tt.status); tt.runs == 1 {
-				wantReplay(t, two, one)
-			} else {
-				two.Want(t, http.StatusOK)
-			}
-			if b.wantEffects(tt.effects); b.runs.Load() != int32(tt.runs) {
-				t.Errorf("after %d the handler ran %d times, want %d", tt.status, b.runs.Load(), tt.runs)
-			}
-		}
-	})
 }
 
 // A duplicate that is admitted without a lock does not wait for ever. The

@@ -21,6 +21,7 @@ package idempotency
 import (
 	"database/sql"
 	"log/slog"
+	"net/http"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/admission"
@@ -33,16 +34,11 @@ import (
 //
 // Invariant: the response to a key is committed with its effect, or neither is.
 // The row of a key is inserted before the handler runs. So the table's primary
-// key stops every request for which the lock was not enough. Examples are a
-// request that was admitted without a lock, and one of a process that froze and
-// lost its lock. No [sqllock.Fence] is needed.
+// key stops every request for which the lock was not enough, and no
+// [sqllock.Fence] is needed.
 //
-// Two things are not covered:
-//   - An effect outside of that transaction, such as a call of another service,
-//     may happen again. Give that service a key of its own.
-//   - A server that loses commits loses the response with the effect, although
-//     the client may have received it. That is a server with synchronous_commit
-//     = off after a crash, or a standby that lagged behind after a failover.
+// An effect outside of that transaction may happen again. A server that loses
+// commits loses the response with the effect.
 type Middleware struct {
 	responses *store
 	limiter   *ratelimit.Limiter
@@ -79,24 +75,18 @@ type Middleware struct {
 // db is a pool of PostgreSQL, MySQL, MariaDB or SQLite. The first request finds
 // out which. Another database is 500, and the log says so.
 //
-// The service's own pool is better than the small pool of the locks, since each
-// request in flight uses a connection for its transaction. All Middlewares of a
-// process together leave one connection of db to their handlers. So a handler
-// that queries db itself does not wait for ever. A request beyond that waits
-// for at most two seconds, and is 503 then. The log names the cause: raise
-// SetMaxOpenConns, or use the transaction of [Tx]. A pool of one connection
-// carries one transaction, and has none to spare for its handler.
+// db should be the service's own pool, since each request in flight uses a
+// connection for its transaction. All Middlewares of a process together leave
+// one connection to their handlers. The first request reads SetMaxOpenConns for
+// that. Without a limit a hundred transactions run at once, and three on a
+// pgxpool.Pool (stdlib.OpenDBFromPool), which does not show its own: pass its
+// MaxConns to SetMaxOpenConns. A request beyond that waits for at most two
+// seconds, and is 503 then. A pool of one connection carries one transaction.
 //
-// The databases differ:
-//   - In MySQL and MariaDB the table needs InnoDB. DDL in the handler commits
-//     what the handler did before it. The response is 500 then, also for each
-//     retry.
-//   - A file of SQLite has one writer, so that one handler runs at a time. Keep
-//     the locks in another file, and let the handler write by Tx's transaction
-//     only. The handler must return on the first error of a statement: SQLite
-//     may have ended the transaction with it.
-//   - In SQLite nothing ends the transaction of a frozen process: see
-//     [WithMaxIdle].
+// In MySQL and MariaDB, DDL in the handler commits what came before it: the
+// response and that to each retry is 500. A file of SQLite has one writer, so
+// that one handler runs at a time. The handler must return on the first error
+// of a statement: SQLite may have ended the transaction with it.
 //
 // New panics if db, l or principal is nil, or l is not [ratelimit.OneAtATime].
 func New(db *sql.DB, l *ratelimit.Limiter, principal httpmw.KeyFunc, opts ...Option) *Middleware {
@@ -113,7 +103,7 @@ func New(db *sql.DB, l *ratelimit.Limiter, principal httpmw.KeyFunc, opts ...Opt
 	m := &Middleware{
 		responses: newStore(db), limiter: l, principal: principal, route: muxPattern, key: headerKey,
 		log: slog.Default(), rejects: []httpmw.Option{httpmw.WithBusyText(inFlightDetail)}, keyDetail: headerDetail,
-		maxBody: 1 << 20, maxResponse: 1 << 20, storeError: storePaymentRequired,
+		maxBody: 1 << 20, maxResponse: 1 << 20, storeError: func(status int) bool { return status == http.StatusPaymentRequired },
 	}
 	WithFingerprintHeaders("If-Match", "X-Http-Method-Override")(m)
 	for _, opt := range opts {

@@ -40,14 +40,8 @@ func WithRejection(opts ...httpmw.Option) Option {
 // the pattern of [http.ServeMux]. WithRoute is for other routers, and for a
 // Middleware around the mux. The route must stay the same from one release to
 // the next, or retries take effect again. A request without a route is 500
-// ([ErrNoRoute]).
-//
-// With a mux inside of a mux the pattern is that of the inner one, so two
-// mounts of an inner mux are one route. A key that is used under both is
-// rejected with 422. If clients may do that, pass a route that has the outer
-// prefix.
-//
-// WithRoute panics if route is nil.
+// ([ErrNoRoute]). Two mounts of an inner mux are one route, with the pattern of
+// the inner one. WithRoute panics if route is nil.
 func WithRoute(route httpmw.KeyFunc) Option {
 	if route == nil {
 		panic("idempotency: WithRoute needs a KeyFunc that is not nil")
@@ -59,9 +53,6 @@ func WithRoute(route httpmw.KeyFunc) Option {
 // WithKey is for requests that have an id of their own, such as the id of a
 // webhook's event after a check of its signature. The key may have any length.
 // If key returns [httpmw.ErrNoKey], the method decides, as without the header.
-// If responses need not be stored, a table of the ids is enough: see
-// examples/webhook.
-//
 // WithKey panics if key is nil.
 func WithKey(key httpmw.KeyFunc) Option {
 	if key == nil {
@@ -82,14 +73,10 @@ func WithOptionalKey() Option {
 }
 
 // WithFingerprintHeaders adds header fields to what must be the same when a key
-// comes again. Add fields that change what the request does. If-Match,
-// X-HTTP-Method-Override and Content-Type are always compared. A request with
-// other values, or with one of the fields more or less, is rejected with 422.
-//
-// Leave out fields that change only how the response looks, such as Accept.
-// Leave out fields that differ from one retry to the next, such as trace ids.
-//
-// It panics if there are no names, or one is empty.
+// comes again. Add fields that change what the request does, and none that
+// differ from one retry to the next. If-Match, X-HTTP-Method-Override and
+// Content-Type are always compared. It panics if there are no names, or one is
+// empty.
 func WithFingerprintHeaders(names ...string) Option {
 	if len(names) == 0 {
 		panic("idempotency: WithFingerprintHeaders needs at least one name")
@@ -132,19 +119,14 @@ func WithMaxResponse(n int) Option {
 // reports true for the status. A retry then gets that response. The effect is
 // rolled back either way.
 //
-// The default stores only 402 Payment Required. It is the one 4xx that reports
-// the outcome of an operation: to charge a declined card again is a second
-// charge. Every other 4xx reports something that may change: the request, the
-// client's rights, or the state of a resource. The same key then works for a
-// corrected or a later request. Store more if the handler has effects outside
-// of its transaction that must not be repeated after an error.
+// The default stores only 402 Payment Required, the one 4xx that reports the
+// outcome of an operation. After any other the same key works for a corrected
+// or a later request. Store more if the handler has effects outside of its
+// transaction that must not be repeated after an error.
 //
-// Some responses are never stored: 421, 444, 449, 460 and 499, and every error
-// that the handler writes after its context has ended. For these, and for a
-// response below 400, store is not called.
-//
-// store must be safe for concurrent use. WithStoredErrors panics if store is
-// nil.
+// Never stored are 421, 444, 449, 460 and 499, and every error that the handler
+// writes after its context has ended. store must be safe for concurrent use.
+// WithStoredErrors panics if store is nil.
 func WithStoredErrors(store func(status int) bool) Option {
 	if store == nil {
 		panic("idempotency: WithStoredErrors needs a func that is not nil")
@@ -154,12 +136,8 @@ func WithStoredErrors(store func(status int) bool) Option {
 
 // WithTxOptions sets how the handler's transaction begins, such as its
 // isolation level. The default is the database's. After a serialization failure
-// at the commit the response is 503, and the retry runs the handler again. An
-// isolation level that the driver does not know is 500 for every request, and
-// the log says so.
-//
-// WithTxOptions panics if opts is read-only, since the response is written in
-// that transaction.
+// at the commit the response is 503, and the retry runs the handler again.
+// WithTxOptions panics if opts is read-only.
 func WithTxOptions(opts sql.TxOptions) Option {
 	if opts.ReadOnly {
 		panic("idempotency: WithTxOptions needs a transaction that is not read-only")
@@ -177,10 +155,10 @@ func WithTxOptions(opts sql.TxOptions) Option {
 // setting of the server stays. SQLite has no such bound: a frozen process keeps
 // the file's only write lock until it goes on or ends.
 //
-// WithMaxIdle panics if d is less than a millisecond.
+// WithMaxIdle panics if d is less than a millisecond, or more than 24 days.
 func WithMaxIdle(d time.Duration) Option {
-	if d < time.Millisecond {
-		panic("idempotency: WithMaxIdle needs at least a millisecond")
+	if d < time.Millisecond || d > 24*24*time.Hour { // PostgreSQL's largest setting
+		panic("idempotency: WithMaxIdle needs a millisecond to 24 days")
 	}
 	return func(m *Middleware) { m.responses.maxIdle = d }
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -32,12 +33,15 @@ type payload struct {
 func (p payload) lockID() string { return hex.EncodeToString(p.key[:]) }
 
 // restore returns r, a copy of the request, with the body that was read from
-// it.
+// it. It asks for no compression: the stored response is for clients that
+// accept another one, or none.
 func (p payload) restore(r *http.Request) *http.Request {
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(p.body)), int64(len(p.body))
 	if len(p.body) == 0 {
 		r.Body = http.NoBody
 	}
+	r.Header = maps.Clone(r.Header)
+	r.Header.Set("Accept-Encoding", "identity")
 	return r
 }
 
@@ -56,7 +60,7 @@ func (m *Middleware) read(w http.ResponseWriter, r *http.Request) (payload, erro
 		m.report(r, slog.LevelWarn, noPrincipalText, slog.Any("error", err))
 	}
 	if err != nil {
-		return payload{}, newKeyError(r, err)
+		return payload{}, m.keyError(r, err)
 	}
 	route, err := m.routeOf(r)
 	if err != nil {

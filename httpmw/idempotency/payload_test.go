@@ -75,18 +75,12 @@ func TestFingerprintHeaders(t *testing.T) {
 		first, then       http.Header
 		wantUsual, wantBy int // of a Middleware with the option
 	}{
-		"none":     {nil, nil, same, same},
-		"changed":  {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"2"`}}, other, other},
-		"added":    {nil, http.Header{"If-Match": {`"1"`}}, other, other},
-		"empty":    {nil, http.Header{"If-Match": {""}}, other, other},
-		"dropped":  {http.Header{"If-Match": {`"1"`}}, nil, other, other},
-		"same":     {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"1"`}}, same, same},
-		"joined":   {http.Header{"If-Match": {`"1"`, `"2"`}}, http.Header{"If-Match": {`"1", "2"`}}, same, same},
-		"override": {http.Header{"X-Http-Method-Override": {"PATCH"}}, http.Header{"X-Http-Method-Override": {"PUT"}}, other, other},
-		"moved": {
-			http.Header{"If-Match": {"DELETE"}},
-			http.Header{"X-Http-Method-Override": {"DELETE"}}, other, other,
-		},
+		"none":         {nil, nil, same, same},
+		"changed":      {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"2"`}}, other, other},
+		"added":        {nil, http.Header{"If-Match": {`"1"`}}, other, other},
+		"empty":        {nil, http.Header{"If-Match": {""}}, other, other},
+		"joined":       {http.Header{"If-Match": {`"1"`, `"2"`}}, http.Header{"If-Match": {`"1", "2"`}}, same, same},
+		"override":     {http.Header{"X-Http-Method-Override": {"PATCH"}}, http.Header{"X-Http-Method-Override": {"PUT"}}, other, other},
 		"by option":    {http.Header{"X-Dry-Run": {"1"}}, nil, same, other},
 		"canonical":    {http.Header{"If-None-Match": {"*"}}, http.Header{"If-None-Match": {`"1"`}}, same, other},
 		"of no effect": {http.Header{"Traceparent": {"1"}, "Accept": {"*/*"}}, http.Header{"Traceparent": {"2"}}, same, same},
@@ -101,10 +95,6 @@ func TestFingerprintHeaders(t *testing.T) {
 			}
 		}
 	}
-	// A body that looks like the encoding of a field is not taken for it.
-	mustAsk(t, usual, demand{key: "k-3", body: "x", header: http.Header{"If-Match": {"1"}}}).Want(t, same)
-	mustAsk(t, usual, demand{key: "k-3", body: "x\x08If-Match\x011"}).Want(t, other)
-
 	// Instances with and without the option store the same for a request
 	// without such a field.
 	first := mustAsk(t, usual, demand{key: "k-2"})

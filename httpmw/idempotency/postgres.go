@@ -5,10 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 const (
@@ -33,56 +30,28 @@ const (
 	// fillSQL changes only a row of this transaction. After a COMMIT by the
 	// handler there is none.
 	fillSQL = `UPDATE %s SET status = $2, header = $3, body = $4 WHERE key = $1 AND xmin = pg_catalog.pg_current_xact_id()::xid`
-
-	forgetSQL = `DELETE FROM latchkey_responses WHERE key IN (
-		SELECT key FROM latchkey_responses WHERE created_at < pg_catalog.now() - $1::double precision * interval '1 microsecond'
-		ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
 )
 
-// postgresDatabase is PostgreSQL. All settings are local to the transaction, so
-// the pool may connect through a transaction pooler.
-type postgresDatabase struct{}
-
-// check fails if the driver sends no query with arguments. The table needs no
-// check: an insert without its unique key fails (ON CONFLICT).
-func (postgresDatabase) check(ctx context.Context, conn *sql.Conn) error {
-	tx, err := conn.BeginTx(ctx, nil) // a transaction pooler keeps both messages of the query together
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }()
-	var one int
-	err = tx.QueryRowContext(ctx, "SELECT $1::int", 1).Scan(&one)
-	if err != nil && serverCode(err) == "" && conn.PingContext(ctx) == nil {
-		return fmt.Errorf("%w: %w", errSetup, dialect.Fail(err))
-	}
-	return err
+// postgres is PostgreSQL. All settings are local to the transaction, so the
+// pool may connect through a transaction pooler. An insert without a unique key
+// fails (ON CONFLICT).
+var postgres = &kind{
+	table: func() table { return &postgresTable{} },
+	forgetSQL: `DELETE FROM latchkey_responses WHERE key IN (
+		SELECT key FROM latchkey_responses WHERE created_at < pg_catalog.now() - %d * interval '1 microsecond'
+		ORDER BY created_at LIMIT %d FOR UPDATE SKIP LOCKED)`,
 }
 
-// maxSetting is the largest idle time that the server accepts as a setting.
-const maxSetting = math.MaxInt32 * time.Millisecond
-
-func (postgresDatabase) enter(_ context.Context, _ *sql.Conn, maxIdle, maxWait time.Duration) (responseTable, error) {
-	return &postgresTable{maxIdle: min(maxIdle, maxSetting), maxWait: maxWait}, nil
-}
-
-func (postgresDatabase) forget(ctx context.Context, tx *sql.Tx, olderThan time.Duration, limit int) (int64, error) {
-	result, err := tx.ExecContext(ctx, forgetSQL, olderThan.Microseconds(), limit)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-func (postgresDatabase) forgetOptions() *sql.TxOptions { return nil }
-
-func (postgresDatabase) oneWriter() bool { return false }
-
-// A postgresTable is a responseTable of PostgreSQL.
+// A postgresTable is a table of PostgreSQL.
 type postgresTable struct {
 	maxIdle time.Duration
 	maxWait time.Duration
 	name    string // with its schema; set by insert
+}
+
+func (t *postgresTable) enter(_ context.Context, _ *sql.Conn, maxIdle, maxWait time.Duration) error {
+	t.maxIdle, t.maxWait = maxIdle, maxWait
+	return nil
 }
 
 func (t *postgresTable) insert(ctx context.Context, tx *sql.Tx, p payload) (bool, error) {
@@ -103,8 +72,8 @@ func (*postgresTable) find(ctx context.Context, tx *sql.Tx, p payload) *sql.Row 
 	return tx.QueryRowContext(ctx, findSQL, p.key[:])
 }
 
-func (t *postgresTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) error {
-	return unlessNone(tx.ExecContext(ctx, fmt.Sprintf(fillSQL, t.name), p.key[:], a.status, a.encodeHeader(), a.body))
+func (t *postgresTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) (int64, error) {
+	return affected(tx.ExecContext(ctx, fmt.Sprintf(fillSQL, t.name), p.key[:], a.status, a.encodeHeader(), a.body))
 }
 
 func (*postgresTable) leave(context.Context, *sql.Conn, bool) error { return nil }

@@ -7,39 +7,30 @@ import (
 	"time"
 )
 
-// sqliteDatabase is a file of SQLite. Only one transaction at a time can write
-// to it. So an insert waits for every other transaction, whatever its key.
-// Nothing in SQLite ends the transaction of a frozen process.
-type sqliteDatabase struct{}
-
-func (sqliteDatabase) check(context.Context, *sql.Conn) error { return nil } // ON CONFLICT (key)
-
-func (sqliteDatabase) enter(ctx context.Context, conn *sql.Conn, _, maxWait time.Duration) (responseTable, error) {
-	s := &sqliteTable{}
-	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&s.busyTimeout); err != nil {
-		return nil, err
-	}
-	return s, s.set(ctx, conn, maxWait.Milliseconds())
+// sqlite is a file of SQLite. Only one transaction at a time can write to it.
+// So an insert waits for every other transaction, whatever its key. Nothing in
+// SQLite ends the transaction of a frozen process.
+var sqlite = &kind{
+	table: func() table { return &sqliteTable{literalTable: literalTable{"latchkey_responses"}} },
+	forgetSQL: `DELETE FROM latchkey_responses WHERE key IN (
+		SELECT key FROM latchkey_responses WHERE created_at < strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', printf('-%%.6f seconds', %d / 1e6))
+		ORDER BY created_at LIMIT %d)`,
+	oneWriter: true,
 }
 
-func (sqliteDatabase) forget(ctx context.Context, tx *sql.Tx, olderThan time.Duration, limit int) (int64, error) {
-	result, err := tx.ExecContext(ctx, fmt.Sprintf(`DELETE FROM latchkey_responses WHERE key IN (
-		SELECT key FROM latchkey_responses WHERE created_at < strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '-%.6f seconds')
-		ORDER BY created_at LIMIT %d)`, olderThan.Seconds(), limit))
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-func (sqliteDatabase) forgetOptions() *sql.TxOptions { return nil }
-
-func (sqliteDatabase) oneWriter() bool { return true }
-
-// A sqliteTable is a responseTable of SQLite. It has the connection's
-// busy_timeout of before.
+// A sqliteTable is a table of SQLite. It has the connection's busy_timeout of
+// before.
 type sqliteTable struct {
+	literalTable
+
 	busyTimeout int64 // milliseconds
+}
+
+func (t *sqliteTable) enter(ctx context.Context, conn *sql.Conn, _, maxWait time.Duration) error {
+	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&t.busyTimeout); err != nil {
+		return err
+	}
+	return t.set(ctx, conn, maxWait.Milliseconds())
 }
 
 func (*sqliteTable) set(ctx context.Context, conn *sql.Conn, busyTimeout int64) error {
@@ -48,34 +39,19 @@ func (*sqliteTable) set(ctx context.Context, conn *sql.Conn, busyTimeout int64) 
 }
 
 // insert writes as the first statement of the transaction, so that it waits for
-// other writers. A transaction that has read before would fail instead.
-func (*sqliteTable) insert(ctx context.Context, tx *sql.Tx, p payload) (bool, error) {
-	result, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO latchkey_responses (key, fingerprint) VALUES (%s, %s) ON CONFLICT (key) DO NOTHING",
-		hexLiteral(p.key[:]), hexLiteral(p.fingerprint[:])))
-	if err != nil {
-		return false, err
-	}
-	if n, err := result.RowsAffected(); n == 0 || err != nil {
+// other writers. A transaction that has read before would fail instead. Without
+// a unique key ON CONFLICT fails.
+func (t *sqliteTable) insert(ctx context.Context, tx *sql.Tx, p payload) (bool, error) {
+	n, err := affected(tx.ExecContext(ctx, t.row(p)+" ON CONFLICT (key) DO NOTHING"))
+	if n == 0 || err != nil {
 		return false, err
 	}
 	_, err = tx.ExecContext(ctx, effectSQL)
 	return true, err
 }
 
-func (*sqliteTable) find(ctx context.Context, tx *sql.Tx, p payload) *sql.Row {
-	return tx.QueryRowContext(ctx, "SELECT fingerprint, status, header, body FROM latchkey_responses WHERE key = "+hexLiteral(p.key[:]))
-}
-
-func (*sqliteTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) error {
-	if _, err := tx.ExecContext(ctx, keepSQL); err != nil {
-		return err
-	}
-	return unlessNone(tx.ExecContext(ctx, "UPDATE latchkey_responses SET status = ?, header = ?, body = ? WHERE key = "+hexLiteral(p.key[:]),
-		a.status, a.encodeHeader(), a.body))
-}
-
 // leave has nothing to roll back. Drivers of SQLite roll back themselves when a
 // COMMIT finds the file busy.
-func (s *sqliteTable) leave(ctx context.Context, conn *sql.Conn, _ bool) error {
-	return s.set(ctx, conn, s.busyTimeout)
+func (t *sqliteTable) leave(ctx context.Context, conn *sql.Conn, _ bool) error {
+	return t.set(ctx, conn, t.busyTimeout)
 }

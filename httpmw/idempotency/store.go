@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 const (
@@ -17,7 +19,7 @@ const (
 	claimTimeout = 2 * time.Second
 
 	// replyTimeout bounds how long the server may take for the statements of a
-	// claim, in addition to claimTimeout.
+	// claim, in addition to its waits.
 	replyTimeout = 3 * time.Second
 
 	// commitTimeout bounds the statements after the handler, whose client may
@@ -30,15 +32,13 @@ const (
 // A store is the table of [Schema] in the database of a pool.
 type store struct {
 	db        *sql.DB
-	share     *poolShare
-	kind      atomic.Pointer[database] // nil until the first request has asked
+	known     *atomic.Pointer[knownPool] // of db; nil until a request has asked
 	txOptions sql.TxOptions
 	maxIdle   time.Duration // of the handler's transaction
-	abandoned atomic.Int32  // steps that were given up and have not ended
 }
 
 func newStore(db *sql.DB) *store {
-	return &store{db: db, share: shareOf(db), maxIdle: defaultMaxIdle}
+	return &store{db: db, known: knownOf(db), maxIdle: defaultMaxIdle}
 }
 
 // timeout returns d, one of the bounds above, or more in tests on a busy
@@ -55,55 +55,95 @@ func (s *store) timeout(d time.Duration) time.Duration {
 // response, or nothing. In the second case it is the open transaction in which
 // the key's row was inserted.
 //
+// The transaction has a connection of its own. Its steps end in time even if
+// the server is frozen or the network silent: some drivers ignore their context
+// then, and Commit and Rollback have none.
+//
 // Invariant: while the transaction is open, no other can insert that row.
 // Another request that tries waits for its end. So of two requests without a
 // lock only one commits.
+//
+// Invariant: a connection returns to the pool only when its transaction has
+// certainly ended and its settings are as before. A connection in doubt is
+// destroyed. The place in the pool is given back after that.
 type claim struct {
-	stored *storedResponse // nil: the key is new, and tx is open
+	store  *store
+	pool   *knownPool
 	asked  payload
+	stored *storedResponse // nil: the key is new, and tx is open
 
-	transaction
+	conn      *sql.Conn
+	table     table
+	tx        *sql.Tx
+	ctx       context.Context // of tx and the statements of this package in it
+	cancel    context.CancelFunc
+	committed bool
+	over      bool // ended, or given up: nothing is left to do for the owner
 }
-
-// errInFlight reports that another transaction has the key, and goes on.
-var errInFlight = errors.New("idempotency: the key is in flight")
 
 // claim finds the response to asked, or begins the transaction that makes it.
-// ctx bounds claim, not the transaction. A transaction that the server ends
-// because of a deadlock begins again. In InnoDB, requests that wait for one key
-// deadlock when its holder rolls back.
+// ctx bounds claim, not the transaction.
+//
+// In InnoDB, requests that wait for one key deadlock when its holder rolls back.
 func (s *store) claim(ctx context.Context, asked payload) (*claim, error) {
-	began := time.Now()
-	for {
-		c, err := s.claimOnce(ctx, asked)
-		switch code := serverCode(err); {
-		case err == nil:
-			return c, nil
-		case code == deadlocked && ctx.Err() == nil && time.Since(began) < s.timeout(claimTimeout):
-			continue
-		case code == lockNotAvailable, code == mysqlLockTimeout:
-			return nil, errInFlight
-		}
+	c, err := s.begin(ctx, asked)
+	switch errcode.Of(err) {
+	case lockNotAvailable, mysqlLockTimeout, mysqlDeadlock:
+		return nil, errInFlight
+	}
+	if err != nil {
 		return nil, contextOr(ctx, storeError(err))
 	}
+	return c, nil
 }
 
-// claimOnce is claim without another attempt after a deadlock.
-func (s *store) claimOnce(ctx context.Context, asked payload) (_ *claim, err error) {
-	c := &claim{asked: asked}
-	if err := c.begin(ctx, s); err != nil {
+func (s *store) begin(ctx context.Context, asked payload) (*claim, error) {
+	pool, err := s.pool(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil || c.stored != nil {
-			c.end()
-		}
-	}()
-	return c, c.step(ctx, s.timeout(claimTimeout+replyTimeout), c.insert)
+	bounded, stop := context.WithTimeout(ctx, s.timeout(claimTimeout))
+	defer stop()
+	if err := pool.take(bounded); err != nil {
+		return nil, err
+	}
+	c := &claim{store: s, pool: pool, asked: asked}
+	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	err = c.step(ctx, s.timeout(claimTimeout+replyTimeout), func() error { return c.begin(bounded) })
+	if err != nil || c.stored != nil {
+		c.end()
+	}
+	return c, err
 }
 
-// insert inserts the key's row and begins the handler's part, or finds the
-// stored response.
+// begin takes a connection, for which it waits as long as ctx lasts, and begins
+// tx. In it, begin inserts the key's row, or finds the stored response.
+func (c *claim) begin(ctx context.Context) (err error) {
+	if c.conn, err = dbconn.Live(ctx, c.store.db); err != nil {
+		return noTx(err)
+	}
+	table := c.pool.kind.table()
+	if err := table.enter(c.ctx, c.conn, c.store.maxIdle, c.store.timeout(claimTimeout)); err != nil {
+		return noTx(err)
+	}
+	c.table = table
+	if c.tx, err = c.conn.BeginTx(c.ctx, &c.store.txOptions); err == nil {
+		err = c.insert()
+	}
+	if err == nil || errcode.Of(err) != "" || errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	defer c.destroy()
+	if c.tx != nil {
+		_ = c.tx.Rollback() // before the question: database/sql hangs if the connection of an open transaction is gone
+	}
+	if isAlive(c.ctx, c.conn) {
+		return mistakeOf(errDriver, err)
+	}
+	return err
+}
+
+// insert inserts the key's row, or finds the stored response.
 func (c *claim) insert() error {
 	inserted, err := c.table.insert(c.ctx, c.tx, c.asked)
 	if err == nil && !inserted {
@@ -130,19 +170,85 @@ func (c *claim) find() (*storedResponse, error) {
 // commit stores and commits a, with the effect, or without it if undo is set.
 func (c *claim) commit(ctx context.Context, a *storedResponse, undo bool) error {
 	defer c.end()
-	return effectError(c.step(context.WithoutCancel(ctx), c.store.timeout(commitTimeout), func() error {
+	rowsLeft := dbconn.HasOpenRows(c.tx)
+	err := c.step(context.WithoutCancel(ctx), c.store.timeout(commitTimeout), func() error {
 		if undo {
 			if _, err := c.tx.ExecContext(c.ctx, undoSQL); err != nil {
 				return err
 			}
 		}
-		if err := c.table.fill(c.ctx, c.tx, c.asked, a); err != nil {
-			return err
+		rows, err := c.table.fill(c.ctx, c.tx, c.asked, a)
+		if err == nil && rows == 0 {
+			err = ErrTxUnusable
 		}
-		err := c.tx.Commit()
-		c.committed = err == nil
+		if err == nil {
+			err = c.tx.Commit()
+			c.committed = err == nil
+		}
 		return err
-	}))
+	})
+	if err != nil && rowsLeft {
+		return errRowsLeft
+	}
+	return effectError(err)
+}
+
+// step calls do. It returns when do has returned, or with errNoReply when ctx
+// ends or timeout has passed. After errNoReply c is given up: when do returns
+// at last, the connection is destroyed.
+func (c *claim) step(ctx context.Context, timeout time.Duration, do func() error) error {
+	ctx, stop := context.WithTimeout(ctx, timeout)
+	defer stop()
+	err, inTime := dbconn.Call(ctx, do, func(error) {
+		c.destroy()
+		<-c.pool.places
+	})
+	if inTime {
+		return err
+	}
+	c.over = true
+	c.cancel()
+	return errNoReply
+}
+
+// end rolls back what is not committed, and returns the connection to the pool.
+// The response does not depend on it.
+func (c *claim) end() {
+	if c.over {
+		return
+	}
+	if _ = c.step(context.Background(), c.store.timeout(commitTimeout), c.leave); c.over {
+		return // given up
+	}
+	c.over = true
+	c.cancel()
+	<-c.pool.places
+}
+
+// leave returns the connection to the pool. It destroys the connection if the
+// end of the transaction, or a setting, is in doubt.
+func (c *claim) leave() error {
+	known, clean := c.tx != nil, c.committed
+	if known && !clean {
+		err := c.tx.Rollback()
+		clean = err == nil
+		known = clean || errors.Is(err, sql.ErrTxDone) || errcode.Of(err) != ""
+	}
+	if known && c.table.leave(c.ctx, c.conn, clean) == nil {
+		return c.conn.Close()
+	}
+	c.destroy()
+	return nil
+}
+
+// destroy ends tx and closes its connection, which does not return to the pool.
+func (c *claim) destroy() {
+	if c.tx != nil {
+		_ = c.tx.Rollback()
+	}
+	if c.conn != nil {
+		dbconn.Destroy(c.conn, "")
+	}
 }
 
 // contextOr returns err, or the error of ctx if both are not nil: then the end

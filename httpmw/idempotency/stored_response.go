@@ -37,30 +37,24 @@ func (a *storedResponse) to(p payload) (*storedResponse, error) {
 	return a, nil
 }
 
-// noValues marks a removed field that the handler has left without values. It
-// keeps net/http from adding a value of its own, as it does for Content-Type
-// and Date.
-const noValues = "none"
-
 // encodeHeader returns what is stored of a's header: the fields that the
 // handler has set or added to, as they are sent. If the handler has removed
-// fields, their names follow after an empty line.
+// fields, or has left them without values, their names follow after an empty
+// line.
 func (a *storedResponse) encodeHeader() []byte {
-	set, removed := make(http.Header, len(a.header)), make(http.Header)
+	set, removed := make(http.Header), make(http.Header)
 	for name, values := range a.header {
-		if !slices.Equal(values, a.around[name]) && isStored(name) {
+		switch {
+		case isTrailer(name, nil):
+		case len(values) == 0:
+			removed.Set(name, "none")
+		case !slices.Equal(values, a.around[name]) && isStored(name):
 			set[name] = slices.DeleteFunc(slices.Clone(values), hasControl)
 		}
 	}
-	for name, values := range a.around {
-		now := a.header[name]
-		if len(set[name]) == 0 && !slices.Equal(now[:min(len(now), len(values))], values) {
-			removed[name] = []string{""}
-		}
-	}
-	for name, values := range a.header {
-		if len(values) == 0 && !isTrailer(name, nil) {
-			removed[name] = []string{noValues}
+	for name := range a.around {
+		if _, kept := a.header[name]; !kept {
+			removed.Set(name, "none")
 		}
 	}
 	var b bytes.Buffer
@@ -93,13 +87,8 @@ func (a *storedResponse) decodeHeader(encoded []byte) error {
 func (a *storedResponse) send(w http.ResponseWriter) {
 	h := w.Header()
 	if a.replayed {
-		maps.DeleteFunc(h, func(name string, _ []string) bool {
-			return len(a.removed.Values(name)) > 0
-		})
-		for name, values := range a.removed {
-			if values[0] == noValues {
-				h[name] = nil
-			}
+		for name := range a.removed {
+			h[name] = nil // and not net/http's own Content-Type or Date
 		}
 		maps.Copy(h, a.header)
 		h.Set("Idempotency-Replayed", "true")
@@ -133,12 +122,10 @@ func isTrailer(name string, _ []string) bool {
 }
 
 // isStored reports whether the field belongs to a stored response.
-func isStored(name string) bool {
-	return !slices.Contains(notStored, http.CanonicalHeaderKey(name)) && !isTrailer(name, nil)
-}
+func isStored(name string) bool { return !slices.Contains(notStored, http.CanonicalHeaderKey(name)) }
 
 // hasControl reports whether value holds a control character, with which it
-// could not be decoded.
+// could not be decoded. Line breaks are sent as spaces.
 func hasControl(value string) bool {
-	return strings.ContainsFunc(value, func(c rune) bool { return (c < ' ' && c != '\t') || c == '\x7f' })
+	return strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && !strings.ContainsRune("\t\r\n", c) || c == '\x7f' })
 }

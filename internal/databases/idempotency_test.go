@@ -304,8 +304,7 @@ func otherTable(b *bank) {
 	execute(b.t, b.db, "CREATE TABLE latchkey_responses (fingerprint INTEGER)")
 }
 
-// Old responses are deleted, a thousand at a time. Two calls at once do not
-// wait for each other.
+// Old responses are deleted, a thousand at a time.
 func TestIdempotencyForget(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(sqllock.NewMemory())
@@ -415,7 +414,7 @@ func TestIdempotencySQLiteCommitBusy(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 	})
 	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory(), shortBounds).Handler(pay), "k-1", "10"), http.StatusServiceUnavailable)
-	b.wantLog("one writer at a time")
+	b.wantLog("the database file is locked")
 	must(t, reader.Rollback())
 	b.wantEffects(0)
 	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(pay), "k-1", "10"), http.StatusCreated)

@@ -40,7 +40,7 @@ var (
 	}
 	readOnlyTables = outcome{"WithLeaseTable": "set default_transaction_read_only=off for the role"}
 	readOnlyTx     = outcome{
-		"Fence": "the transaction is read-only", "watermark": "the transaction is read-only", "idempotency": "the database is read-only (SQLSTATE 25006)",
+		"Fence": "the transaction is read-only", "watermark": "the transaction is read-only", "idempotency": "the transaction is read-only",
 	}
 )
 
