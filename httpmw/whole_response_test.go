@@ -123,8 +123,11 @@ func lengthy(body []byte) http.HandlerFunc {
 // length and moments of a Flush.
 func madeShapes() (all []shape) {
 	writes := map[string]func(w io.Writer, p []byte){
-		"write":  func(w io.Writer, p []byte) { _, _ = w.Write(p) },
-		"string": func(w io.Writer, p []byte) { _, _ = io.WriteString(w, string(p)) },
+		"write": func(w io.Writer, p []byte) { _, _ = w.Write(p) },
+		"string": func(w io.Writer, p []byte) {
+			text := string(p)
+			_, _ = io.WriteString(w, text)
+		},
 		"pieces": func(w io.Writer, p []byte) {
 			for ; len(p) > 700; p = p[700:] {
 				_, _ = w.Write(p[:700])

@@ -102,7 +102,7 @@ func clock(query string) func(context.Context, *subject) (string, error) {
 			return "", err
 		}
 		at := time.UnixMicro(micros)
-		if early, late := sent.Sub(at), at.Sub(time.Now()); max(early, late) > limit { // beyond what the round trip leaves open
+		if early, late := sent.Sub(at), time.Until(at); max(early, late) > limit { // beyond what the round trip leaves open
 			side := "behind"
 			if late > 0 {
 				side = "ahead of"
