@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,63 +55,52 @@ type conformanceTest struct {
 	run  func(*testing.T, Fleet)
 }
 
+// crowds are the tests in which callers contend.
+var crowds = []conformanceTest{
+	{"Cancelled", cancelled},
+	{"Contention", contention},
+	{"AnyContention", anyContention},
+	{"EachContention", eachContention},
+	{"EachLimitContention", eachLimitContention},
+	{"AnyWaits", anyWaits},
+}
+
 // Run runs the suite, with a few rounds of each test in which callers contend.
 func Run(t *testing.T, fleet Fleet) {
-	fleet.run(t, []conformanceTest{
+	fleet.run(t, append([]conformanceTest{
 		{"Exclusion", exclusion},
 		{"KeySpaces", keySpaces},
 		{"Unlock", unlock},
 		{"Context", contexts},
 		{"Ended", endedContext},
-		{"WaitInProcess", waitInProcess},
-		{"WaitAcrossProcesses", waitAcrossProcesses},
+		{"Waits", waits},
 		{"FirstComeFirstServed", firstComeFirstServed},
 		{"WaitEnds", waitEnds},
-		{"Cancelled", cancelled},
-		{"Contention", contention},
 		{"Do", do},
 		{"Any", tryAny},
-		{"AnyContention", anyContention},
 		{"Each", tryEach},
-		{"EachContention", eachContention},
-		{"EachLimitContention", eachLimitContention},
-		{"AnyWaits", anyWaits},
-	})
+	}, crowds...))
 }
 
 // RunLong runs the tests in which callers contend, with many rounds of each.
 func RunLong(t *testing.T, fleet Fleet) {
 	fleet.long = true
-	fleet.run(t, []conformanceTest{
-		{"ThousandRounds", thousandRounds},
-		{"Cancelled", cancelled},
-		{"Contention", contention},
-		{"AnyContention", anyContention},
-		{"EachContention", eachContention},
-		{"EachLimitContention", eachLimitContention},
-		{"AnyWaits", anyWaits},
-	})
+	fleet.run(t, append([]conformanceTest{{"ThousandRounds", thousandRounds}}, crowds...))
 }
 
 func (f Fleet) run(t *testing.T, tests []conformanceTest) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(t, f)
-			noLeftovers(t, f)
+			if f.Leftovers != nil {
+				Eventually(t, "no lock remains in the database", func() bool { return f.Leftovers(t) == 0 })
+			}
 		})
 	}
 }
 
 // timeout bounds every wait. No test asserts that a wait is shorter.
 const timeout = 30 * time.Second
-
-func noLeftovers(t *testing.T, fleet Fleet) {
-	t.Helper()
-	if fleet.Leftovers == nil {
-		return
-	}
-	Eventually(t, "no lock remains in the database", func() bool { return fleet.Leftovers(t) == 0 })
-}
 
 // Eventually polls until ok returns true, and fails the test if that takes too
 // long.
@@ -130,6 +120,14 @@ var keys atomic.Int64
 // newKey returns a key that no other test uses.
 func newKey(t *testing.T) sqllock.Key {
 	return sqllock.Namespace("lockertest").Key(t.Name() + strconv.FormatInt(keys.Add(1), 10))
+}
+
+// newKeys returns n keys that no other test uses.
+func newKeys(t *testing.T, n int) (keys []sqllock.Key) {
+	for range n {
+		keys = append(keys, newKey(t))
+	}
+	return keys
 }
 
 func try(t *testing.T, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
@@ -226,29 +224,17 @@ func thousandRounds(t *testing.T, fleet Fleet) {
 func unlock(t *testing.T, fleet Fleet) {
 	a, key := fleet.New(t), newKey(t)
 	lock := try(t, a, key)
-	var results [8]error
-	done := make(chan struct{})
-	for i := range results {
-		go func() {
-			results[i] = lock.Unlock()
-			done <- struct{}{}
-		}()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := lock.Unlock(); err != nil {
+				t.Errorf("Unlock at once with others: %v", err)
+			}
+		})
 	}
-	for range results {
-		<-done
-	}
-	for i, err := range results {
-		if err != nil {
-			t.Errorf("Unlock %d at once with others: %v", i, err)
-		}
-	}
-	if err := lock.Unlock(); err != nil {
-		t.Errorf("Unlock again: %v", err)
-	}
+	wg.Wait()
 	next := try(t, a, key)
-	if err := lock.Unlock(); err != nil {
-		t.Errorf("Unlock while the next caller holds the key: %v", err)
-	}
+	release(t, lock) // again, while the next caller holds the key
 	reject(t, a, key)
 	release(t, next)
 	if err := lock.Err(); !errors.Is(err, sqllock.ErrReleased) {
