@@ -6,8 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,52 +56,24 @@ func TestLongPoolSettings(t *testing.T) {
 func TestLongPoolSettingsChangeAtWork(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
 		s, db := s.shares(t, 10)
-		advisory := session(t, db)
-		table := session(t, db, sqllock.WithLeaseTable())
+		advisory, table := session(t, db), session(t, db, sqllock.WithLeaseTable())
 		kept := sqllock.Locks{mustLock(t, advisory, userKey("kept", 1)), mustLock(t, table, userKey("kept", 2))}
-		ctx, stop := context.WithCancel(t.Context())
-		var (
-			callers, changes sync.WaitGroup
-			inside           [3]atomic.Int32
-		)
-		changes.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				poolSettings[i%len(poolSettings)].set(db)
-				db.SetMaxOpenConns([]int{2, 10, 3, 0}[i%4])
-				db.SetMaxIdleConns(i % 3)
-				db.SetConnMaxLifetime(time.Duration(i%2) * time.Millisecond)
-				time.Sleep(time.Millisecond) // a service changes its pool now and then
-			}
-		})
-		for i := range 9 {
-			kind := i % 3
-			l := []sqllock.Locker{advisory, table, sqllock.PerTx(db)}[kind]
-			callers.Go(func() {
-				for range 10 {
-					bounded, cancel := context.WithTimeout(ctx, soon)
-					lock, err := l.Lock(bounded, userKey("work", kind))
-					cancel()
-					if errors.Is(err, sqllock.ErrUnavailable) && kind > 0 {
-						continue // the pool was too small for a moment
-					}
-					if err != nil {
-						t.Errorf("Lock %d: %v", kind, err)
-						return
-					}
-					if inside[kind].Add(1) > 1 && lock.Err() == nil {
-						t.Error("a key is held twice")
-					}
-					inside[kind].Add(-1)
-					if err := lock.Unlock(); err != nil && !(errors.Is(err, sqllock.ErrUnavailable) && kind > 0) {
-						t.Errorf("Unlock %d: %v", kind, err)
-					}
-				}
-			})
+		tr, rows := startTraffic(t, false, advisory, sqllock.PerTx(db)), startTraffic(t, false, table)
+		for i := range 500 {
+			poolSettings[i%len(poolSettings)].set(db)
+			db.SetMaxOpenConns([]int{2, 10, 3, 0}[i%4])
+			db.SetMaxIdleConns(i % 3)
+			db.SetConnMaxLifetime(time.Duration(i%2) * time.Millisecond)
+			time.Sleep(time.Millisecond) // a service changes its pool now and then
 		}
-		callers.Wait()
-		stop()
-		changes.Wait()
 		db.SetMaxOpenConns(0)
+		tr.flows("after the changes")
+		rows.flows("after the changes")
+		tr.end()
+		rows.end()
+		if n := tr.failed[0].Load(); n > 0 { // the others may have had no connection for a moment
+			t.Errorf("%d calls of the Session have failed", n)
+		}
 		if err := kept[0].Err(); err != nil {
 			t.Errorf("a lock of a Session: %v", err)
 		}

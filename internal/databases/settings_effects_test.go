@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,7 +79,7 @@ func TestLongIdleSessionTimeout(t *testing.T) {
 				t.Errorf("Unlock: %v", err)
 			}
 			s.awaitEnd(t)
-			if err := useIdempotency(t, s.on(db)); err != nil {
+			if err := s.on(db).try(t, useIdempotency); err != nil {
 				t.Errorf("idempotency: %v", err)
 			}
 		}
@@ -166,34 +164,16 @@ func TestLeaseTableUnderSerializable(t *testing.T) {
 	for _, level := range []string{"serializable", "repeatable read"} {
 		t.Run(level, func(t *testing.T) {
 			eachStage(t, func(t *testing.T, s stage) {
-				const callers, keys, rounds = 16, 3, 8
-				a, b, err := s.pair(t, sqllock.WithLeaseTable())
-				must(t, err)
-				var (
-					wg     sync.WaitGroup
-					inside [keys]atomic.Int32
-				)
-				for i := range callers {
-					l := []*sqllock.Session{a, b}[i%2]
-					wg.Go(func() {
-						for round := range rounds {
-							k := (i + round) % keys
-							lock, err := l.Lock(context.Background(), userKey("ssi", k))
-							if err != nil {
-								t.Errorf("Lock: %v", err)
-								return
-							}
-							if inside[k].Add(1) > 1 && lock.Err() == nil {
-								t.Error("a key is held twice")
-							}
-							inside[k].Add(-1)
-							if err := lock.Unlock(); err != nil {
-								t.Errorf("Unlock: %v", err)
-							}
-						}
-					})
+				tr := startTraffic(t, false, session(t, s.unprepared(t), sqllock.WithLeaseTable()), session(t, s.unprepared(t), sqllock.WithLeaseTable()))
+				for range 10 {
+					tr.flows("again")
 				}
-				wg.Wait()
+				tr.end()
+				for l := range tr.failed {
+					if n := tr.failed[l].Load(); n > 0 {
+						t.Errorf("%d calls have failed", n)
+					}
+				}
 			}, "default_transaction_isolation = '"+level+"'")
 		})
 	}
