@@ -61,6 +61,24 @@ func session(tb testing.TB, db *sql.DB, opts ...sqllock.Option) *sqllock.Session
 	return s
 }
 
+// eachDriver runs test for each driver of PostgreSQL.
+func eachDriver(t *testing.T, test func(t *testing.T, driver string)) {
+	t.Helper()
+	t.Parallel()
+	drivers(t, test)
+}
+
+// drivers is eachDriver for a test that is parallel to others already.
+func drivers(t *testing.T, test func(t *testing.T, driver string)) {
+	t.Helper()
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, driver)
+		})
+	}
+}
+
 // ownName returns a name that no other test has, not even one of another process
 // on the same server.
 func ownName(prefix string) string { return prefix + "_" + strings.ToLower(rand.Text()[:12]) }

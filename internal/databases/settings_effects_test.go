@@ -18,18 +18,14 @@ import (
 // eachStage runs test on a stage of its own for each driver, under settings of
 // the role.
 func eachStage(t *testing.T, test func(t *testing.T, s stage), settings ...string) {
-	t.Parallel()
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t, pgtest.Database(t))
-			s.driver = driver
-			for _, setting := range settings {
-				s.set(t, "ALTER ROLE %r IN DATABASE %d SET "+setting)
-			}
-			test(t, s)
-		})
-	}
+	eachDriver(t, func(t *testing.T, driver string) {
+		s := newStage(t, pgtest.Database(t))
+		s.driver = driver
+		for _, setting := range settings {
+			s.set(t, "ALTER ROLE %r IN DATABASE %d SET "+setting)
+		}
+		test(t, s)
+	})
 }
 
 // awaitEnd waits until the server has ended the role's sessions that are not

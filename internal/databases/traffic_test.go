@@ -115,7 +115,9 @@ func (tr *traffic) end() {
 // losses returns the losses of all Sessions.
 func (tr *traffic) losses() (n uint64) {
 	for _, l := range tr.lockers {
-		n += l.(*sqllock.Session).Stats().Losses
+		if s, ok := l.(*sqllock.Session); ok {
+			n += s.Stats().Losses
+		}
 	}
 	return n
 }
