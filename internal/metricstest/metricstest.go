@@ -49,8 +49,6 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		{"RemovedLimiter", removedLimiter},
 		{"Session", session},
 		{"Idle", idle},
-		{"LockTable", lockTable},
-		{"WaitCycle", waitCycle},
 		{"Findings", findings},
 		{"Campaign", campaign},
 		{"Cardinality", cardinality},
