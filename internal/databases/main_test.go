@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"flag"
 	"log/slog"
 	"os"
@@ -123,6 +124,23 @@ func awaitLock(t *testing.T, l sqllock.Locker, key sqllock.Key) (lock *sqllock.L
 		return err == nil
 	})
 	return lock
+}
+
+// awaitError waits until s says why it does not grant key. The error must match
+// want.
+func awaitError(t *testing.T, s sqllock.Locker, key sqllock.Key, want error, says string) (err error) {
+	t.Helper()
+	lockertest.Eventually(t, "calls say "+says, func() bool {
+		var lock *sqllock.Lock
+		if lock, err = s.TryLock(t.Context(), key); err == nil {
+			_ = lock.Unlock()
+		}
+		return err != nil && strings.Contains(err.Error(), says)
+	})
+	if !errors.Is(err, want) {
+		t.Errorf("TryLock: %v, want %v", err, want)
+	}
+	return err
 }
 
 // awaitLoss waits until the holder of lock is told that it is lost.

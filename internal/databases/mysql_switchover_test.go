@@ -18,7 +18,7 @@ func newSwitchover(t *testing.T) (primary, replica *mariadbtest.Server) {
 	db := open(t, "mysql", primary.DSN("app"))
 	create(t, db, sqllock.Schema(sqllock.MySQL))
 	withWork(t, lockertest.Orders{Driver: "mysql"}, db)
-	follow(t, replica, primary, "")
+	must(t, replica.Follow(primary, ""))
 	awaitApp(t, replica)
 	awaitStatus(t, replica, "Slave_running", "ON")
 	run(t, replica, "SET GLOBAL read_only=ON")

@@ -163,10 +163,7 @@ func TestLongPoolExhausted(t *testing.T) {
 		// The Session loses its connection, and has no other.
 		s.endAll(t, "application_name LIKE '%latchkey'")
 		<-lock.Context().Done()
-		lockertest.Eventually(t, "calls of the Session fail", func() bool {
-			_, err = advisory.TryLock(t.Context(), userKey("held", 4))
-			return errors.Is(err, sqllock.ErrUnavailable)
-		})
+		awaitError(t, advisory, userKey("held", 4), sqllock.ErrUnavailable, "")
 		release()
 		for name, l := range map[string]sqllock.Locker{"Session": advisory, "lease table": table, "PerTx": sqllock.PerTx(db)} {
 			awaitGrant(t, name+" serves again", l, userKey("held", 6))
@@ -235,13 +232,7 @@ func TestLongPoolClosedAtWork(t *testing.T) {
 			}
 		}
 		lockertest.Eventually(t, "the holder of a row is told of its loss", func() bool { return held["lease table"].Err() != nil })
-		lockertest.Eventually(t, "the lease table says why it cannot write", func() bool { // at first that it does not answer
-			_, err = bounded(t, "TryLock", func() (*sqllock.Lock, error) { return table.TryLock(context.Background(), userKey("close", 2)) })
-			return !errors.Is(err, sqllock.ErrUnavailable) || strings.Contains(err.Error(), says)
-		})
-		if !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("lease table: %v, want ErrUnavailable", err)
-		}
+		awaitError(t, table, userKey("close", 2), sqllock.ErrUnavailable, says) // at first that it does not answer
 		if _, err := perTx.TryLock(t.Context(), userKey("close", 2)); !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), says) {
 			t.Errorf("PerTx: %v, want ErrUnavailable with %q", err, says)
 		}
@@ -254,10 +245,7 @@ func TestLongPoolClosedAtWork(t *testing.T) {
 		// The Session goes on, until it loses its connection.
 		awaitGrant(t, "a Session whose pool is closed serves", advisory, userKey("close", 2))
 		s.endAll(t, "application_name LIKE '%latchkey'")
-		lockertest.Eventually(t, "the Session says why it cannot connect", func() bool {
-			_, err = advisory.TryLock(t.Context(), userKey("close", 2))
-			return errors.Is(err, sqllock.ErrUnavailable) && strings.Contains(err.Error(), says)
-		})
+		awaitError(t, advisory, userKey("close", 2), sqllock.ErrUnavailable, says)
 		cancel()
 		if err := <-over; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)

@@ -100,14 +100,7 @@ func TestSQLiteReadOnly(t *testing.T) {
 	lock := awaitLock(t, s, sqllock.ID(1))
 	file.leadTo(connector(t, readOnly))
 	awaitLoss(t, lock)
-	var err error
-	lockertest.Eventually(t, "calls say why", func() bool {
-		_, err = s.TryLock(t.Context(), sqllock.ID(2))
-		return err != nil && strings.Contains(err.Error(), "can only read")
-	})
-	if !errors.Is(err, sqllock.ErrConfig) {
-		t.Errorf("TryLock: %v, want ErrConfig", err)
-	}
+	awaitError(t, s, sqllock.ID(2), sqllock.ErrConfig, "can only read")
 	file.leadTo(connector(t, o))
 	awaitGrant(t, "the Session serves again", s, sqllock.ID(1))
 }
