@@ -60,17 +60,15 @@ func TestLongFullDisk(t *testing.T) {
 	server := startSmall(t, 64, false, nil)
 	execute(t, server.admin, "CREATE TABLESPACE small LOCATION '"+server.cluster.SmallDisk()+"'")
 	all := parties(t, server, "ALTER DATABASE %[1]s SET TABLESPACE small")
-	shops := map[*party]*shop{}
 	for _, p := range all {
 		p.registered(p.lock)
-		shops[p] = p.shop(p.locks)
 	}
 	must(t, server.cluster.FillDisk())
 	for _, p := range all {
 		if err := p.fence(p.pool(), p.lock); err == nil || !strings.Contains(err.Error(), "disk is full") || errors.Is(err, sqllock.ErrFenced) {
 			t.Errorf("Fence on a full disk: %v, want an error that names the disk", err)
 		}
-		shops[p].isClosed("disk is full")
+		p.isClosed("is full")
 		var err error
 		for n := int64(0); err == nil && n < 10_000; n++ { // until the pages of the table are full
 			_, err = p.leases.TryLock(t.Context(), sqllock.ID(n))
@@ -89,7 +87,7 @@ func TestLongFullDisk(t *testing.T) {
 	must(t, server.cluster.MakeRoom())
 	for _, p := range all {
 		lockertest.Eventually(t, "the lock is fenced", func() bool { return p.fence(p.pool(), p.lock) == nil })
-		shops[p].isOpen()
+		p.isOpen()
 		mustUnlock(t, p.lock)
 		p.mustBeGranted(p.waiting)
 		mustUnlock(t, mustLock(t, p.leases, p.key(2)))

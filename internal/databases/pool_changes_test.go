@@ -102,27 +102,6 @@ func fill(t *testing.T, db *sql.DB) (release func()) {
 	}
 }
 
-// bounded fails the test unless call returns within soon.
-func bounded[T any](t *testing.T, what string, call func() (T, error)) (T, error) {
-	t.Helper()
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := call()
-		done <- result{value, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-time.After(soon):
-		t.Fatalf("%s hangs", what)
-		panic("unreachable")
-	}
-}
-
 // The work takes all connections of a pool that all share. What has its own
 // connection goes on. All others return, and say why.
 func TestLongPoolExhausted(t *testing.T) {
@@ -140,8 +119,7 @@ func TestLongPoolExhausted(t *testing.T) {
 		release := fill(t, db)
 		awaitGrant(t, "a Session serves on its own connection", advisory, userKey("held", 4))
 		lockertest.Eventually(t, "the holder of a row is told that its lease cannot be renewed", func() bool { return errors.Is(row.Err(), sqllock.ErrLost) })
-		_, err = bounded(t, "lease table", func() (*sqllock.Lock, error) { return table.TryLock(context.Background(), userKey("held", 5)) })
-		if !errors.Is(err, sqllock.ErrUnavailable) {
+		if _, err := table.TryLock(context.Background(), userKey("held", 5)); !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("lease table: %v, want ErrUnavailable", err)
 		}
 		if status, log, _ := once(); status != http.StatusServiceUnavailable || !strings.Contains(log, "all of its pool is in use") {
@@ -153,7 +131,7 @@ func TestLongPoolExhausted(t *testing.T) {
 			"PerTx":   func() error { _, err := sqllock.PerTx(db).TryLock(brief, userKey("held", 5)); return err },
 			"Inspect": func() error { _, err := lockwatch.Inspect(brief, db); return err },
 		} {
-			if _, err := bounded(t, name, func() (any, error) { return nil, call() }); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sqllock.ErrUnavailable) {
+			if err := call(); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sqllock.ErrUnavailable) {
 				t.Errorf("%s without a connection: %v, want the end of its context", name, err)
 			}
 		}
@@ -219,15 +197,12 @@ func TestLongPoolClosedAtWork(t *testing.T) {
 		lockertest.Eventually(t, "the pool is closed", func() bool { return db.PingContext(t.Context()) != nil })
 
 		for _, name := range []string{"Session", "PerTx", "OnConn"} {
-			if err := held[name].Err(); err != nil {
+			if err := errors.Join(held[name].Err(), held[name].Unlock()); err != nil {
 				t.Errorf("%s: a lock after db.Close: %v", name, err)
-			}
-			if _, err := bounded(t, name, func() (any, error) { return nil, held[name].Unlock() }); err != nil {
-				t.Errorf("%s: Unlock after db.Close: %v", name, err)
 			}
 		}
 		for _, name := range []string{"Session", "OnConn"} { // they need no other connection
-			if _, err := bounded(t, name, func() (any, error) { return nil, <-waited[name] }); err != nil {
+			if err := <-waited[name]; err != nil {
 				t.Errorf("%s: a caller who waited: %v", name, err)
 			}
 		}
@@ -250,15 +225,14 @@ func TestLongPoolClosedAtWork(t *testing.T) {
 		if err := <-over; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
 		}
-		_, _ = advisory.Close(), conn.Close()
-		_, _ = bounded(t, "Close of a lease table", func() (any, error) { return nil, table.Close() })
+		_, _, _ = advisory.Close(), conn.Close(), table.Close()
 		giveUp()
 		for _, name := range []string{"PerTx", "lease table"} {
-			if _, err := bounded(t, name, func() (any, error) { return nil, <-waited[name] }); err == nil {
+			if err := <-waited[name]; err == nil {
 				t.Errorf("%s: a caller got a key from a closed pool", name)
 			}
 		}
-		if _, err := bounded(t, "db.Close", func() (any, error) { return nil, <-closed }); err != nil {
+		if err := <-closed; err != nil {
 			t.Errorf("db.Close: %v", err)
 		}
 		s.leavesNothing(t)

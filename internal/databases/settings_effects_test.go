@@ -174,35 +174,3 @@ func TestLeaseTableUnderSerializable(t *testing.T) {
 		})
 	}
 }
-
-// Under repeatable read and serializable, a fence that has waited for an earlier
-// one fails. The error says that the transaction can be tried again.
-func TestFenceUnderSerializable(t *testing.T) {
-	eachStage(t, func(t *testing.T, s stage) {
-		lock := mustLock(t, session(t, s.pool(t)), userKey("fence", 1))
-		db := s.pool(t)
-		work := func(before func()) error {
-			tx, err := db.BeginTx(t.Context(), nil)
-			must(t, err)
-			defer tx.Rollback()
-			execute(t, tx, "SELECT count(*) FROM latchkey_fence")
-			before()
-			if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
-				return err
-			}
-			return tx.Commit()
-		}
-		err := work(func() {
-			if err := work(func() {}); err != nil {
-				t.Errorf("the first: %v", err)
-			}
-		})
-		var state interface{ SQLState() string }
-		if !errors.As(err, &state) || state.SQLState() != "40001" || !strings.Contains(err.Error(), "can be tried again") {
-			t.Errorf("Fence after a concurrent one: %v, want 40001 that can be tried again", err)
-		}
-		if err := work(func() {}); err != nil {
-			t.Errorf("the same work again: %v", err)
-		}
-	}, "default_transaction_isolation = 'serializable'")
-}

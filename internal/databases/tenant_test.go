@@ -57,6 +57,11 @@ func (p *tenant) open(l login) *sql.DB {
 	return db
 }
 
+// stage returns the stage of the role, with a pool of its own.
+func (p *tenant) stage() stage {
+	return stage{driver: p.driver, role: p.role, base: p.database, shared: p.pool()}
+}
+
 // key returns a key that no text may show.
 func (p *tenant) key(n int) sqllock.Key {
 	return sqllock.Namespace("tests").Key(fmt.Sprint("leaky-key-", n))
