@@ -43,6 +43,7 @@ var (
 	mustUnlock = dbtest.Unlock
 	mustConn   = dbtest.Conn
 	mustBegin  = dbtest.Transaction
+	execute    = dbtest.Execute
 )
 
 // must fails the test if a step that the test needs has failed.
@@ -89,16 +90,6 @@ func create(tb testing.TB, db *sql.DB, schemas ...[]string) {
 	tb.Helper()
 	for _, statement := range slices.Concat(schemas...) {
 		execute(tb, db, statement)
-	}
-}
-
-// execute runs a statement on a pool, on a connection or in a transaction.
-func execute(tb testing.TB, on interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}, query string, args ...any) {
-	tb.Helper()
-	if _, err := on.ExecContext(context.Background(), query, args...); err != nil {
-		tb.Fatalf("%.60s…: %v", query, err)
 	}
 }
 
