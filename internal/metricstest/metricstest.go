@@ -43,10 +43,8 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 	}{
 		{"Results", results},
 		{"Hold", hold},
-		{"OldestLease", oldest},
 		{"Queue", queue},
 		{"SameNamespace", sameNamespace},
-		{"RemovedLimiter", removedLimiter},
 		{"Session", session},
 		{"Idle", idle},
 		{"Findings", findings},
