@@ -244,50 +244,36 @@ func unlock(t *testing.T, fleet Fleet) {
 
 type valueKey struct{}
 
+// contexts: the work's context has the caller's values, outlives the caller's
+// context and ends with the lock. How a bound context ends is the same for all lockers.
 func contexts(t *testing.T, fleet Fleet) {
-	a := fleet.New(t)
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "value"))
-	lock, err := a.TryLock(ctx, newKey(t))
+	lock, err := fleet.New(t).TryLock(ctx, newKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	work := lock.Context()
-	bound, unbind := lock.Bind(ctx)
-	defer unbind()
 	cancel()
-	if err := work.Err(); err != nil {
-		t.Errorf("the work's context ended with the caller's: %v", err)
-	}
-	if bound.Err() == nil {
-		t.Error("the bound context did not end with the one it is bound to")
-	}
-	if err := lock.Err(); err != nil {
+	if err := errors.Join(work.Err(), lock.Err()); err != nil {
 		t.Errorf("the lock ended with the caller's context: %v", err)
 	}
-	if work.Value(valueKey{}) != "value" {
-		t.Error("the work's context lacks the caller's values")
-	}
+	bound, unbind := lock.Bind(ctx)
+	defer unbind()
 	for _, c := range []context.Context{work, bound} {
-		if found, ok := sqllock.FromContext(c); !ok || found != lock {
-			t.Error("the context does not carry the lock")
+		if found, ok := sqllock.FromContext(c); !ok || found != lock || c.Value(valueKey{}) != "value" {
+			t.Error("a context lacks the lock, or the caller's values")
 		}
 	}
-	other, unbindOther := lock.Bind(t.Context())
-	defer unbindOther()
 	release(t, lock)
-	if cause := context.Cause(work); cause != sqllock.ErrReleased {
-		t.Errorf("cause of the work's context after Unlock: %v, want ErrReleased", cause)
-	}
-	if other.Err() != nil {
-		t.Error("a bound context ended when the lock was released early")
+	for _, after := range []context.Context{work, lock.Context()} {
+		if cause := context.Cause(after); cause != sqllock.ErrReleased {
+			t.Errorf("cause of the work's context after Unlock: %v, want ErrReleased", cause)
+		}
 	}
 	late, unbindLate := lock.Bind(t.Context())
 	defer unbindLate()
 	if late.Err() != nil {
 		t.Error("a context bound after the release of the lock has ended")
-	}
-	if cause := context.Cause(lock.Context()); cause != sqllock.ErrReleased {
-		t.Errorf("cause of Context after Unlock: %v", cause)
 	}
 }
 
