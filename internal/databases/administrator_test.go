@@ -19,12 +19,7 @@ import (
 func eachTenant(t *testing.T, test func(t *testing.T, p *tenant), opts ...pgtest.Option) {
 	t.Parallel()
 	server := newSharedServer(t, opts...)
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			test(t, server.tenant(t, driver))
-		})
-	}
+	drivers(t, func(t *testing.T, driver string) { test(t, server.tenant(t, driver)) })
 }
 
 // An administrator's job ends the tenant's connections again and again. Each
@@ -93,45 +88,41 @@ func TestLongStatementsCancelledInALoop(t *testing.T) {
 // are told so, and the Session connects as soon as there is room. Ordinary roles
 // do not get the slots that are reserved for superusers.
 func TestLongServerOutOfConnections(t *testing.T) {
-	t.Parallel()
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			p := newSharedServer(t, pgtest.WithSettings(map[string]string{"max_connections": "12"})).tenant(t, driver)
-			s := p.session(sqllock.WithLease(20 * time.Second))
-			lock := mustLock(t, s, p.key(1))
-			var hog []*sql.Conn
-			crowd := p.pool()
-			crowd.SetMaxOpenConns(0)
-			fill := func() bool {
-				conn, err := crowd.Conn(t.Context())
-				if err == nil {
-					hog = append(hog, conn)
-				}
-				return err != nil
+	eachDriver(t, func(t *testing.T, driver string) {
+		p := newSharedServer(t, pgtest.WithSettings(map[string]string{"max_connections": "12"})).tenant(t, driver)
+		s := p.session(sqllock.WithLease(20 * time.Second))
+		lock := mustLock(t, s, p.key(1))
+		var hog []*sql.Conn
+		crowd := p.pool()
+		crowd.SetMaxOpenConns(0)
+		fill := func() bool {
+			conn, err := crowd.Conn(t.Context())
+			if err == nil {
+				hog = append(hog, conn)
 			}
-			lockertest.Eventually(t, "the server has no connection left", fill)
-			p.beats(s, lock)
-			losses := 0
-			lockertest.Eventually(t, "the crowd gets the Session's slot", func() bool { // or the Session gets it again
-				_, err := s.TryLock(t.Context(), p.key(2))
-				if err == nil || errors.Is(err, sqllock.ErrHeld) {
-					losses++
-					p.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%[2]s' AND application_name LIKE '%latchkey'")
-				}
-				fill()
-				return err != nil && strings.Contains(err.Error(), "no connection to spare")
-			})
-			awaitLoss(t, lock)
-			p.fails(s, sqllock.ErrUnavailable, "no connection to spare")
-			for _, conn := range hog {
-				_ = conn.Close()
+			return err != nil
+		}
+		lockertest.Eventually(t, "the server has no connection left", fill)
+		p.beats(s, lock)
+		losses := 0
+		lockertest.Eventually(t, "the crowd gets the Session's slot", func() bool { // or the Session gets it again
+			_, err := s.TryLock(t.Context(), p.key(2))
+			if err == nil || errors.Is(err, sqllock.ErrHeld) {
+				losses++
+				p.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%[2]s' AND application_name LIKE '%latchkey'")
 			}
-			_ = crowd.Close()
-			p.serves(s)
-			p.wantQuietLog(1 + losses)
+			fill()
+			return err != nil && strings.Contains(err.Error(), "no connection to spare")
 		})
-	}
+		awaitLoss(t, lock)
+		p.fails(s, sqllock.ErrUnavailable, "no connection to spare")
+		for _, conn := range hog {
+			_ = conn.Close()
+		}
+		_ = crowd.Close()
+		p.serves(s)
+		p.wantQuietLog(1 + losses)
+	})
 }
 
 // A role that may write no temporary files, with little memory to sort in, keeps

@@ -1,11 +1,9 @@
 package databases
 
 import (
-	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -103,21 +101,6 @@ func (s stage) unprepared(t *testing.T) *sql.DB {
 	return s.pool(t)
 }
 
-// pair opens two Sessions that stand for two processes.
-func (s stage) pair(t *testing.T, opts ...sqllock.Option) (a, b *sqllock.Session, err error) {
-	t.Helper()
-	var both []*sqllock.Session
-	for range 2 {
-		one, err := sqllock.Open(context.Background(), s.unprepared(t), opts...)
-		if err != nil {
-			return nil, nil, fmt.Errorf("Open: %w", err)
-		}
-		t.Cleanup(func() { _ = one.Close() })
-		both = append(both, one)
-	}
-	return both[0], both[1], nil
-}
-
 // advisoryLocks counts the advisory locks in the database of s.
 func (s stage) advisoryLocks(t *testing.T) int {
 	t.Helper()
@@ -151,24 +134,6 @@ func (s stage) saysNothingPrivate(t *testing.T, err error) {
 	}
 }
 
-// uses are what a service does with the kit. Each returns the error of the kit
-// that keeps it from working. A promise that is broken fails the test.
-var uses = []struct {
-	name string
-	use  func(t *testing.T, s stage) error
-}{
-	{"Session", useSession},
-	{"WithRegistry", useRegistry},
-	{"WithLeaseTable", useLeaseTable},
-	{"TryTx", useTryTx},
-	{"PerTx", usePerTx},
-	{"OnConn", useOnConn},
-	{"Fence", useFence},
-	{"watermark", useWatermark},
-	{"idempotency", useIdempotency},
-	{"election", useElection},
-}
-
 // An outcome says what a use meets under a condition: the sentence of its
 // error. "" means that it works.
 type outcome map[string]string
@@ -182,7 +147,7 @@ func (s stage) tryAll(t *testing.T, fails outcome, mayFail []string) {
 			continue
 		}
 		t.Run(u.name, func(t *testing.T) {
-			err := u.use(t, s)
+			err := s.try(t, u.use)
 			var own *ownError
 			if err != nil && !errors.As(err, &own) {
 				s.saysNothingPrivate(t, err)
@@ -200,19 +165,6 @@ func (s stage) tryAll(t *testing.T, fails outcome, mayFail []string) {
 		})
 	}
 	s.leavesNothing(t)
-}
-
-// An ownError is an error of a statement of the caller's, from the driver.
-type ownError struct{ error }
-
-func (e *ownError) Unwrap() error { return e.error }
-
-// own returns err of a step of the caller's.
-func own(step string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &ownError{at(step, err)}
 }
 
 // soon bounds what should take no time, on a server that other tests keep busy.

@@ -24,390 +24,318 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
+// uses are what a service does with the kit. A promise that is broken fails the
+// test.
+var uses = []struct {
+	name string
+	use  func(u user)
+}{
+	{"Session", useSession},
+	{"WithRegistry", useRegistry},
+	{"WithLeaseTable", useLeaseTable},
+	{"TryTx", useTryTx},
+	{"PerTx", usePerTx},
+	{"OnConn", useOnConn},
+	{"Fence", useFence},
+	{"watermark", useWatermark},
+	{"idempotency", useIdempotency},
+	{"election", useElection},
+}
+
+// A user is a service that uses the kit on a stage.
+type user struct {
+	*testing.T
+	stage
+	ctx context.Context // its end only ends a hang
+}
+
+// An endOfUse is the panic that ends a use at its first error.
+type endOfUse struct{ err error }
+
+// An ownError is an error of a statement of the caller's, from the driver.
+type ownError struct{ error }
+
+func (e *ownError) Unwrap() error { return e.error }
+
+// try carries out use, and returns the error that kept it from working.
+func (s stage) try(t *testing.T, use func(u user)) (err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*soon)
+	defer cancel()
+	defer func() {
+		r := recover()
+		end, ok := r.(endOfUse)
+		if r != nil && !ok {
+			panic(r)
+		}
+		err = end.err
+	}()
+	use(user{t, s, ctx})
+	return nil
+}
+
+// must ends the use if a step of the kit has failed.
+func (u user) must(step string, err error) {
+	if err != nil {
+		panic(endOfUse{fmt.Errorf("%s: %w", step, err)})
+	}
+}
+
+// own ends the use if a step of the caller's has failed.
+func (u user) own(step string, err error) {
+	if err != nil {
+		panic(endOfUse{&ownError{fmt.Errorf("%s: %w", step, err)}})
+	}
+}
+
+// rejected checks that err says that a key is held.
+func (u user) rejected(step string, err error) {
+	u.Helper()
+	if err == nil {
+		u.Errorf("%s: a held key is granted", step)
+	} else if !errors.Is(err, sqllock.ErrHeld) {
+		u.must(step, err)
+	}
+}
+
+// lock acquires key, which is free.
+func (u user) lock(l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
+	lock, err := l.TryLock(u.ctx, key)
+	u.must("TryLock", err)
+	return lock
+}
+
+// lockHeld tries for key, which is held.
+func (u user) lockHeld(l sqllock.Locker, key sqllock.Key) {
+	u.Helper()
+	_, err := l.TryLock(u.ctx, key)
+	u.rejected("TryLock of the other", err)
+}
+
+// open opens a Session on db.
+func (u user) open(db *sql.DB, opts ...sqllock.Option) *sqllock.Session {
+	locks, err := sqllock.Open(context.Background(), db, opts...)
+	u.must("Open", err)
+	u.Cleanup(func() { _ = locks.Close() })
+	return locks
+}
+
+// pair opens two Sessions that stand for two processes.
+func (u user) pair(opts ...sqllock.Option) (a, b *sqllock.Session) {
+	return u.open(u.unprepared(u.T), opts...), u.open(u.unprepared(u.T), opts...)
+}
+
+// begin begins a transaction of the caller's.
+func (u user) begin(db *sql.DB) *sql.Tx {
+	tx, err := db.BeginTx(u.ctx, nil)
+	u.own("BeginTx", err)
+	u.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
 // userKey is the i-th key of a use.
 func userKey(use string, i int) sqllock.Key {
 	return sqllock.Namespace("conditions").Key(fmt.Sprint("user-1 ", use, i))
 }
 
-// at returns err with the step at which it happened.
-func at(step string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", step, err)
-}
-
-// busy checks that err says that a key is held. Another error is returned.
-func busy(t *testing.T, step string, err error) error {
-	t.Helper()
-	if err == nil {
-		t.Errorf("%s: a held key is granted", step)
-	}
-	if errors.Is(err, sqllock.ErrHeld) {
-		return nil
-	}
-	return at(step, err)
-}
-
 // useSession goes through what a Session promises, and ends with a loss.
-func useSession(t *testing.T, s stage) error {
-	a, b, err := s.pair(t)
-	if err != nil {
-		return err
+func useSession(u user) {
+	a, b := u.pair()
+	useBoth(u, "session", a, b)
+	secrets := sqllock.Namespace("secrets")
+	lock := u.lock(a, secrets.Keyed([]byte("one")).Key("user-1"))
+	if _, err := b.TryLock(u.ctx, secrets.Keyed([]byte("two")).Key("user-1")); err == nil {
+		u.Error("two secrets of one namespace are not noticed")
 	}
-	if err := useBoth(t, "session", a, b); err != nil {
-		return err
+	u.must("Unlock", lock.Unlock())
+	var readers sqllock.Locks
+	for _, l := range []*sqllock.Session{a, b} {
+		lock, err := l.RLock(u.ctx, userKey("readers", 1))
+		u.must("RLock", err)
+		readers = append(readers, lock)
 	}
-	if err := useTwoSecrets(t, a, b); err != nil {
-		return err
+	u.lockHeld(b, userKey("readers", 1))
+	u.must("Unlock of readers", readers.Unlock())
+
+	lost := u.lock(a, userKey("lost", 1))
+	if n := u.endAll(u.T, "application_name LIKE '%latchkey'"); n < 2 {
+		u.Errorf("%d connections of two Sessions", n)
 	}
-	return useReaders(t, s, a, b)
+	awaitLoss(u.T, lost)
+	awaitGrant(u.T, "the Session serves again", a, userKey("lost", 1))
 }
 
 // useBoth goes through what Sessions of every kind promise.
-func useBoth(t *testing.T, name string, a, b *sqllock.Session) error {
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
+func useBoth(u user, name string, a, b *sqllock.Session) {
 	key := func(i int) sqllock.Key { return userKey(name, i) }
-	lock, err := a.TryLock(ctx, key(1))
-	if err != nil {
-		return at("TryLock", err)
-	}
-	if _, err := b.TryLock(ctx, key(1)); err != nil {
-		if err := busy(t, "TryLock of the other", err); err != nil {
-			return err
-		}
-	} else {
-		t.Error("two Sessions hold a key")
-	}
-	if token, err := lock.Token(ctx); err != nil || token == "" {
-		return at("Token", err)
-	}
+	lock := u.lock(a, key(1))
+	u.lockHeld(b, key(1))
+	_, err := lock.Token(u.ctx)
+	u.must("Token", err)
 	waited := make(chan error, 1)
 	go func() {
-		next, err := b.Lock(ctx, key(1))
+		next, err := b.Lock(u.ctx, key(1))
 		if err == nil {
 			err = next.Unlock()
 		}
 		waited <- err
 	}()
-	lockertest.Eventually(t, "a caller waits", func() bool { return b.Stats().Waiting == 1 || len(waited) == 1 })
-	if err := lock.Unlock(); err != nil {
-		return at("Unlock", err)
-	}
-	if err := <-waited; err != nil {
-		return at("Lock", err)
-	}
-	return useSets(ctx, t, key, a, b)
-}
+	lockertest.Eventually(u.T, "a caller waits", func() bool { return b.Stats().Waiting == 1 || len(waited) == 1 })
+	u.must("Unlock", lock.Unlock())
+	u.must("Lock", <-waited)
 
-// useSets takes several keys at once, and keys under a secret.
-func useSets(ctx context.Context, t *testing.T, key func(int) sqllock.Key, a, b *sqllock.Session) error {
-	all, err := a.TryLockAll(ctx, key(2), key(3))
-	if err != nil {
-		return at("TryLockAll", err)
-	}
-	_, err = b.TryLockAll(ctx, key(3), key(4))
-	if err := busy(t, "TryLockAll of the other", err); err != nil {
-		return err
-	}
-	each, err := lockertest.TryEach(ctx, b, [][]sqllock.Key{{key(5), key(6)}, {key(2), key(7)}})
-	if err != nil {
-		return at("TryEach", err)
-	}
-	_, err = lockertest.TryEach(ctx, a, [][]sqllock.Key{{key(8)}, {key(2), key(7)}})
-	if err := busy(t, "TryEach of the other", err); err != nil {
-		return err
-	}
+	all, err := a.TryLockAll(u.ctx, key(2), key(3))
+	u.must("TryLockAll", err)
+	_, err = b.TryLockAll(u.ctx, key(3), key(4))
+	u.rejected("TryLockAll of the other", err)
+	each, err := lockertest.TryEach(u.ctx, b, [][]sqllock.Key{{key(5), key(6)}, {key(2), key(7)}})
+	u.must("TryEach", err)
+	_, err = lockertest.TryEach(u.ctx, a, [][]sqllock.Key{{key(8)}, {key(2), key(7)}})
+	u.rejected("TryEach of the other", err)
 	secret := key(0).Namespace().Keyed([]byte("one"))
-	keyed, err := a.TryLock(ctx, secret.Key("user-1"))
-	if err != nil {
-		return at("TryLock under a secret", err)
-	}
-	_, err = b.TryLock(ctx, secret.Key("user-1"))
-	if err := busy(t, "TryLock under the same secret", err); err != nil {
-		return err
-	}
-	return errors.Join(all.Unlock(), each.Unlock(), keyed.Unlock())
-}
-
-// useTwoSecrets takes keys of one namespace under two secrets.
-func useTwoSecrets(t *testing.T, a, b *sqllock.Session) error {
-	namespace := sqllock.Namespace("secrets")
-	lock, err := a.TryLock(t.Context(), namespace.Keyed([]byte("one")).Key("user-1"))
-	if err != nil {
-		return at("TryLock under a secret", err)
-	}
-	if _, err := b.TryLock(t.Context(), namespace.Keyed([]byte("two")).Key("user-1")); err == nil {
-		t.Error("two secrets of one namespace are not noticed")
-	}
-	return lock.Unlock()
-}
-
-// useReaders takes readers' locks, and then loses a lock with its connection.
-func useReaders(t *testing.T, s stage, a, b *sqllock.Session) error {
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
-	var readers sqllock.Locks
-	for _, l := range []*sqllock.Session{a, b} {
-		lock, err := l.RLock(ctx, userKey("readers", 1))
-		if err != nil {
-			return at("RLock", err)
-		}
-		readers = append(readers, lock)
-	}
-	_, err := b.TryLock(ctx, userKey("readers", 1))
-	if err := busy(t, "TryLock beside readers", err); err != nil {
-		return err
-	}
-	for _, lock := range readers {
-		if err := lock.Unlock(); err != nil {
-			return at("Unlock of a reader", err)
-		}
-	}
-	lock, err := a.TryLock(ctx, userKey("lost", 1))
-	if err != nil {
-		return at("TryLock", err)
-	}
-	if n := s.endAll(t, "application_name LIKE '%latchkey'"); n < 2 {
-		t.Errorf("%d connections of two Sessions", n)
-	}
-	select {
-	case <-lock.Context().Done():
-	case <-ctx.Done():
-		t.Error("the holder is not told of the loss")
-	}
-	if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
-		t.Errorf("Unlock of a lost lock: %v", err)
-	}
-	lockertest.Eventually(t, "the Session serves again", func() bool {
-		again, err := a.TryLock(ctx, userKey("lost", 1))
-		return err == nil && again.Unlock() == nil
-	})
-	return nil
+	keyed := u.lock(a, secret.Key("user-1"))
+	u.lockHeld(b, secret.Key("user-1"))
+	u.must("Unlock", errors.Join(all.Unlock(), each.Unlock(), keyed.Unlock()))
 }
 
 // useRegistry has a Session write down its lock, and lockwatch show it.
-func useRegistry(t *testing.T, s stage) error {
-	registry := new(httptesting.Logbook)
-	locks, err := sqllock.Open(context.Background(), s.pool(t), sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond), sqllock.WithHolder("Zoë"),
-		sqllock.WithLogger(registry.Logger()))
-	if err != nil {
-		return at("Open", err)
-	}
-	defer locks.Close()
-	lock, err := locks.TryLock(t.Context(), userKey("registry", 1))
-	if err != nil {
-		return at("TryLock", err)
-	}
+func useRegistry(u user) {
+	log := new(httptesting.Logbook)
+	locks := u.open(u.pool(u.T), sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond), sqllock.WithHolder("Zoë"), sqllock.WithLogger(log.Logger()))
+	lock := u.lock(locks, userKey("registry", 1))
 	lock.SetName("Zoë's \\ export'")
-	db := s.pool(t)
+	db := u.pool(u.T)
 	until := time.Now().Add(soon)
 	for shown := false; !shown; time.Sleep(5 * time.Millisecond) {
-		snapshot, err := lockwatch.Inspect(t.Context(), db)
-		if err != nil {
-			return at("Inspect", err)
-		}
+		snapshot, err := lockwatch.Inspect(u.ctx, db)
+		u.must("Inspect", err)
 		for _, h := range snapshot.Holders {
 			shown = shown || h.Registration != nil && h.Registration.Name != ""
 		}
-		for line := range strings.Lines(registry.String()) {
+		for line := range strings.Lines(log.String()) {
 			// A write that took too long is made again, with the next heartbeat.
 			if strings.Contains(line, "cannot be written") && !strings.Contains(line, "(statement_timeout)") {
-				return fmt.Errorf("the log: %s", line)
+				u.must("the log", errors.New(line))
 			}
 		}
 		if time.Now().After(until) {
-			t.Fatal("the registry does not show the lock")
+			u.Fatal("the registry does not show the lock")
 		}
 	}
-	return at("Unlock", lock.Unlock())
+	u.must("Unlock", lock.Unlock())
 }
 
 // useLeaseTable goes through what a Session with a lease table promises.
-func useLeaseTable(t *testing.T, s stage) error {
-	a, b, err := s.pair(t, sqllock.WithLeaseTable())
-	if err != nil {
-		return err
-	}
-	if err := useBoth(t, "lease table", a, b); err != nil {
-		return err
-	}
-	lock, err := a.TryLock(t.Context(), userKey("lease fence", 1))
-	if err != nil {
-		return at("TryLock", err)
-	}
-	if _, err := lockwatch.Inspect(t.Context(), s.unprepared(t)); err != nil {
-		return at("Inspect", err)
-	}
-	if err := fenced(t, s, lock); err != nil {
-		return err
-	}
-	return errors.Join(lock.Unlock(), a.Close(), b.Close())
+func useLeaseTable(u user) {
+	a, b := u.pair(sqllock.WithLeaseTable())
+	useBoth(u, "lease table", a, b)
+	lock := u.lock(a, userKey("lease fence", 1))
+	_, err := lockwatch.Inspect(u.ctx, u.unprepared(u.T))
+	u.must("Inspect", err)
+	fenced(u, lock)
+	u.must("Close", errors.Join(lock.Unlock(), a.Close(), b.Close()))
 }
 
 // useTryTx takes keys in transactions of the caller.
-func useTryTx(t *testing.T, s stage) error {
-	db := s.pool(t)
-	one, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		return own("BeginTx", err)
-	}
-	defer one.Rollback()
-	two, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		return own("BeginTx", err)
-	}
-	defer two.Rollback()
-	if err := sqllock.TryTx(t.Context(), one, userKey("tx", 1)); err != nil {
-		return at("TryTx", err)
-	}
-	err = sqllock.TryTx(t.Context(), two, userKey("tx", 1))
-	if err := busy(t, "TryTx of the other", err); err != nil {
-		return err
-	}
-	err = sqllock.LockTx(t.Context(), two, userKey("tx", 1), 5*time.Millisecond)
-	if err := busy(t, "LockTx of the other", err); err != nil {
-		return err
-	}
-	if err := sqllock.RLockTx(t.Context(), one, userKey("tx", 2), time.Second); err != nil {
-		return at("RLockTx", err)
-	}
-	if err := one.Commit(); err != nil {
-		return own("Commit", err)
-	}
-	if err := sqllock.LockTx(t.Context(), two, userKey("tx", 1), soon); err != nil {
-		return at("LockTx", err)
-	}
-	return own("Commit", two.Commit())
+func useTryTx(u user) {
+	db := u.pool(u.T)
+	one, two := u.begin(db), u.begin(db)
+	u.must("TryTx", sqllock.TryTx(u.ctx, one, userKey("tx", 1)))
+	u.rejected("TryTx of the other", sqllock.TryTx(u.ctx, two, userKey("tx", 1)))
+	u.rejected("LockTx of the other", sqllock.LockTx(u.ctx, two, userKey("tx", 1), 5*time.Millisecond))
+	u.must("RLockTx", sqllock.RLockTx(u.ctx, one, userKey("tx", 2), time.Second))
+	u.own("Commit", one.Commit())
+	u.must("LockTx", sqllock.LockTx(u.ctx, two, userKey("tx", 1), soon))
+	u.own("Commit", two.Commit())
 }
 
 // usePerTx takes a key on a transaction for each lock.
-func usePerTx(t *testing.T, s stage) error {
-	db := s.pool(t)
-	locks := sqllock.PerTx(db)
-	lock, err := locks.TryLock(t.Context(), userKey("pertx", 1))
-	if err != nil {
-		return at("TryLock", err)
-	}
+func usePerTx(u user) {
+	db := u.pool(u.T)
+	lock := u.lock(sqllock.PerTx(db), userKey("pertx", 1))
 	defer lock.Unlock()
-	other, err := sqllock.PerTx(db, sqllock.WithLease(time.Minute)).TryLock(t.Context(), userKey("pertx", 1))
+	other, err := sqllock.PerTx(db, sqllock.WithLease(time.Minute)).TryLock(u.ctx, userKey("pertx", 1))
 	if err != nil && !errors.Is(err, sqllock.ErrHeld) {
-		return at("TryLock of the other", err)
+		u.must("TryLock of the other", err)
 	}
 	lost := lock.Unlock()
 	if err == nil {
 		if lost == nil {
-			t.Error("two transactions hold a key")
+			u.Error("two transactions hold a key")
 		}
 		_ = other.Unlock()
 	}
-	return at("Unlock", lost)
+	u.must("Unlock", lost)
 }
 
 // useOnConn takes a key on connections of the caller.
-func useOnConn(t *testing.T, s stage) error {
-	db := s.pool(t)
+func useOnConn(u user) {
+	db := u.pool(u.T)
 	var lockers []*sqllock.ConnLocker
 	for range 2 {
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			return own("Conn", err)
-		}
+		conn, err := db.Conn(u.ctx)
+		u.own("Conn", err)
 		defer conn.Close()
 		lockers = append(lockers, sqllock.OnConn(conn))
 	}
-	lock, err := lockers[0].TryLock(t.Context(), userKey("conn", 1))
-	if err != nil {
-		return at("TryLock", err)
-	}
-	_, err = lockers[1].TryLock(t.Context(), userKey("conn", 1))
-	if err := busy(t, "TryLock of the other", err); err != nil {
-		return errors.Join(err, lock.Unlock())
-	}
-	return at("Unlock", lock.Unlock())
+	lock := u.lock(lockers[0], userKey("conn", 1))
+	defer lock.Unlock()
+	u.lockHeld(lockers[1], userKey("conn", 1))
+	u.must("Unlock", lock.Unlock())
 }
 
 // useFence fences a transaction for a lock of a Session.
-func useFence(t *testing.T, s stage) error {
-	locks, err := sqllock.Open(context.Background(), s.pool(t))
-	if err != nil {
-		return at("Open", err)
-	}
-	defer locks.Close()
-	lock, err := locks.TryLock(t.Context(), userKey("fence", 1))
-	if err != nil {
-		return at("TryLock", err)
-	}
-	defer lock.Unlock()
-	return fenced(t, s, lock)
-}
+func useFence(u user) { fenced(u, u.lock(u.open(u.pool(u.T)), userKey("fence", 1))) }
 
 // fenced commits work under a fence, and sees that the work of a stale lock is
 // rejected.
-func fenced(t *testing.T, s stage, lock *sqllock.Lock) error {
+func fenced(u user, lock *sqllock.Lock) {
 	work := func() error {
-		return transact(t, s.pool(t), func(tx *sql.Tx) error {
-			if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
-				return at("Fence", err)
-			}
-			_, err := tx.ExecContext(t.Context(), "INSERT INTO effects VALUES ('fenced')")
-			return own("INSERT", err)
-		})
+		tx := u.begin(u.pool(u.T))
+		defer tx.Rollback()
+		if err := sqllock.Fence(u.ctx, tx, lock); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(u.ctx, "INSERT INTO effects VALUES ('fenced')")
+		u.own("INSERT", err)
+		u.own("Commit", tx.Commit())
+		return nil
 	}
-	if err := work(); err != nil {
-		return err
+	u.must("Fence", work())
+	execute(u.T, u.admin, "UPDATE latchkey_fence SET lsn = lsn + 1000000000")
+	defer execute(u.T, u.admin, "DELETE FROM latchkey_fence")
+	if err := work(); err == nil {
+		u.Error("a stale lock passes the fence")
+	} else if !errors.Is(err, sqllock.ErrFenced) {
+		u.must("Fence", err)
 	}
-	execute(t, s.admin, "UPDATE latchkey_fence SET lsn = lsn + 1000000000")
-	defer execute(t, s.admin, "DELETE FROM latchkey_fence")
-	if err := work(); err != nil && !errors.Is(err, sqllock.ErrFenced) {
-		return err
-	} else if err == nil {
-		t.Error("a stale lock passes the fence")
-	}
-	return nil
-}
-
-// transact carries out work in a transaction of the caller.
-func transact(t *testing.T, db *sql.DB, work func(tx *sql.Tx) error) error {
-	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		return own("BeginTx", err)
-	}
-	defer tx.Rollback()
-	if err := work(tx); err != nil {
-		return err
-	}
-	return own("Commit", tx.Commit())
 }
 
 // useWatermark raises a watermark.
-func useWatermark(t *testing.T, s stage) error {
-	db := s.pool(t)
+func useWatermark(u user) {
+	db, key := u.pool(u.T), userKey("mark", 1)
 	advance := func(to int64) error {
-		return transact(t, db, func(tx *sql.Tx) error {
-			return at("Advance", watermark.Advance(t.Context(), tx, userKey("mark", 1), to))
-		})
-	}
-	before, _, err := watermark.Get(t.Context(), db, userKey("mark", 1))
-	if err != nil {
-		return at("Get", err)
-	}
-	if err := advance(before + 2); err != nil {
-		return err
-	}
-	if err := advance(before + 1); !errors.Is(err, watermark.ErrPassed) {
-		if err == nil {
-			t.Error("a watermark goes back")
+		tx := u.begin(db)
+		defer tx.Rollback()
+		if err := watermark.Advance(u.ctx, tx, key, to); err != nil {
+			return err
 		}
-		return err
+		u.own("Commit", tx.Commit())
+		return nil
 	}
-	mark, ok, err := watermark.Get(t.Context(), db, userKey("mark", 1))
-	if err == nil && (!ok || mark != before+2) {
-		t.Errorf("watermark %d, %t", mark, ok)
+	before, _, err := watermark.Get(u.ctx, db, key)
+	u.must("Get", err)
+	u.must("Advance", advance(before+2))
+	if err := advance(before + 1); err == nil {
+		u.Error("a watermark goes back")
+	} else if !errors.Is(err, watermark.ErrPassed) {
+		u.must("Advance", err)
 	}
-	return at("Get", err)
+	mark, ok, err := watermark.Get(u.ctx, db, key)
+	u.must("Get", err)
+	if !ok || mark != before+2 {
+		u.Errorf("watermark %d, %t", mark, ok)
+	}
 }
 
 // idempotencyStatus returns a function that posts a request with a key of its
@@ -423,8 +351,7 @@ func idempotencyStatus(t *testing.T, s stage) func() (int, string, error) {
 	pay := once.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		runs++
 		tx, _ := idempotency.Tx(r.Context())
-		if _, err := tx.ExecContext(r.Context(), "INSERT INTO effects VALUES ('paid')"); err != nil {
-			failed = own("INSERT", err)
+		if _, failed = tx.ExecContext(r.Context(), "INSERT INTO effects VALUES ('paid')"); failed != nil {
 			http.Error(w, "INSERT", http.StatusInternalServerError)
 			return
 		}
@@ -449,23 +376,18 @@ func idempotencyStatus(t *testing.T, s stage) func() (int, string, error) {
 }
 
 // useIdempotency posts a request twice.
-func useIdempotency(t *testing.T, s stage) error {
-	switch status, log, failed := idempotencyStatus(t, s)(); {
-	case failed != nil:
-		return failed
-	case status != http.StatusOK:
-		return fmt.Errorf("status %d, log %s", status, log)
+func useIdempotency(u user) {
+	status, log, failed := idempotencyStatus(u.T, u.stage)()
+	u.own("INSERT", failed)
+	if status != http.StatusOK {
+		u.must("idempotency", fmt.Errorf("status %d, log %s", status, log))
 	}
-	return nil
 }
 
 // useElection has two processes campaign: one leads at a time.
-func useElection(t *testing.T, s stage) error {
-	a, b, err := s.pair(t)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(t.Context())
+func useElection(u user) {
+	a, b := u.pair()
+	ctx, cancel := context.WithCancel(u.ctx)
 	defer cancel()
 	var (
 		wg             sync.WaitGroup
@@ -476,7 +398,7 @@ func useElection(t *testing.T, s stage) error {
 		wg.Go(func() {
 			_ = c.Run(ctx, func(context.Context) error {
 				if leaders.Add(1) > 1 {
-					t.Error("two lead")
+					u.Error("two lead")
 				}
 				if terms.Add(1) == 4 {
 					cancel()
@@ -487,5 +409,5 @@ func useElection(t *testing.T, s stage) error {
 		})
 	}
 	wg.Wait()
-	return errors.Join(a.Close(), b.Close())
+	u.must("Close", errors.Join(a.Close(), b.Close()))
 }

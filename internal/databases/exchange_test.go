@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -69,180 +68,122 @@ func mustHold(t *testing.T, s dialect.Session, want []dialect.Key) {
 	}
 }
 
-// Releases come before tries. A batch names the keys that the session did not
-// hold and those that another session holds.
-func TestReleaseAndTry(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
+// stack returns a stack that takes one key of each level.
+func stack(levels ...[]dialect.Key) dialect.Stack { return dialect.Stack{Levels: levels} }
+
+// An exchangeTest is a batch that a session exchanges while another one has
+// theirs.
+type exchangeTest struct {
+	name          string
+	had           []dialect.Key // by the session, before the batch
+	batch         dialect.Batch
+	others        bool // the batch is the other session's
+	notHeld, busy []dialect.Key
+	won           [][]int // of each look, then of each stack
+	failed        []int   // of each stack: the level, or -1
+	held          []dialect.Key
+}
+
+var theirs = append(big(1, 3, 4, 20), pairs(7, 9)...)
+
+const many = 4000
+
+func exchangeTests() []exchangeTest {
+	mine := append(big(2, -2, 1<<62), pairs(5, -6)...)
+	var thousands []dialect.Key
+	for i := range int64(many) {
+		thousands = append(thousands, big(i*7919-16_000_000)...)
+	}
+	look := func(want int, keys ...dialect.Key) dialect.Look { return dialect.Look{Keys: keys, Want: want} }
+	looks := func(looks ...dialect.Look) dialect.Batch { return dialect.Batch{Looks: looks} }
+	stacks := func(stacks ...dialect.Stack) dialect.Batch { return dialect.Batch{Stacks: stacks} }
+	full, free := stack(big(5), big(6, 7), big(1)), stack(big(8), big(10))
+	return []exchangeTest{
+		{name: "free keys", batch: dialect.Batch{Try: mine}, held: mine},
+		{name: "some are held", batch: dialect.Batch{Try: append(big(1, 2), pairs(9, 5)...)}, busy: append(big(1), pairs(9)...), held: append(big(2), pairs(5)...)},
+		{name: "all are held", had: mine, batch: dialect.Batch{Try: mine}, others: true, busy: mine, held: mine},
+		{name: "release and try of one key", had: mine, batch: dialect.Batch{Release: mine, Try: mine}, held: mine},
+		{name: "release of another's keys", had: mine, batch: dialect.Batch{Release: mine}, others: true, notHeld: mine, held: mine},
+		{name: "release of one that is held and one that is not", had: big(2, 5), batch: dialect.Batch{Release: big(2, 3)}, notHeld: big(3), held: big(5)},
+		{name: "release of a free key", batch: dialect.Batch{Release: big(2)}, notHeld: big(2)},
+		{name: "release and try of a key that is not held", batch: dialect.Batch{Release: pairs(32), Try: pairs(32)}, notHeld: pairs(32), held: pairs(32)},
+		{name: "a heartbeat", had: mine, held: mine},
+		{name: "thousands", batch: dialect.Batch{Try: thousands}, held: thousands},
+		{name: "thousands that are held", had: thousands, batch: dialect.Batch{Try: thousands}, others: true, busy: thousands, held: thousands},
+
+		{name: "one of two that are free", batch: looks(look(1, big(1, 2, 3, 5)...)), won: [][]int{{1}}, held: big(2)},
+		{name: "as many as are free", batch: looks(look(2, big(1, 2, 3, 5)...)), won: [][]int{{1, 3}}, held: big(2, 5)},
+		{name: "more than are free", batch: looks(look(3, big(5, 3, 2, 1)...)), won: [][]int{{0, 2}}, held: big(2, 5)},
+		{name: "none is free", batch: looks(look(2, big(1, 3)...)), won: [][]int{nil}},
+		{name: "several looks", batch: looks(look(1, big(1, 2)...), look(1, big(20)...), look(3, big(5, 6, 3, 8)...)), won: [][]int{{1}, nil, {0, 1, 3}}, held: big(2, 5, 6, 8)},
+		{name: "both spaces", batch: looks(look(3, append(pairs(7, -12), big(8, 10)...)...)), won: [][]int{{1, 2, 3}}, held: append(big(8, 10), pairs(-12)...)},
+		{name: "a look at what the batch gives back", had: big(30), batch: dialect.Batch{Release: big(30), Looks: []dialect.Look{look(2, big(3, 31, 30)...)}}, won: [][]int{{1, 2}}, held: big(30, 31)},
+
+		{name: "the first key of each level", batch: stacks(stack(big(2), big(5))), failed: []int{-1}, won: [][]int{{0, 0}}, held: big(2, 5)},
+		{name: "the first free key of each", batch: stacks(stack(big(1, 2), big(4, 20, 5))), failed: []int{-1}, won: [][]int{{1, 2}}, held: big(2, 5)},
+		{name: "the first level is full", batch: stacks(stack(big(1, 4), big(2))), failed: []int{0}, won: [][]int{nil}},
+		{name: "the last level is full", batch: stacks(stack(big(2, 3), big(5), big(4, 1))), failed: []int{2}, won: [][]int{nil}},
+		{name: "one fails among others", batch: stacks(free, full, stack(big(11, 12), big(13))), failed: []int{-1, 2, -1}, won: [][]int{{0, 0}, nil, {0, 0}}, held: big(8, 10, 11, 13)},
+		{name: "many levels", batch: stacks(stack(big(31), big(32), big(33), big(34), pairs(35), big(36))), failed: []int{-1}, won: [][]int{{0, 0, 0, 0, 0, 0}}, held: append(big(31, 32, 33, 34, 36), pairs(35)...)},
+		{name: "many levels, of which one is full", batch: stacks(stack(big(31), pairs(32), big(33), big(34), pairs(9), big(36))), failed: []int{4}, won: [][]int{nil}},
+		{name: "many levels with several keys", batch: stacks(stack(big(31), big(32), big(1, 33), big(34), big(35))), failed: []int{-1}, won: [][]int{{0, 0, 1, 0, 0}}, held: big(31, 32, 33, 34, 35)},
+		{name: "many levels with several keys, of which one is full", batch: stacks(stack(big(31), big(32), big(1, 33), big(34), big(4, 20)), free), failed: []int{4, -1}, won: [][]int{nil, {0, 0}}, held: big(8, 10)},
+		{name: "a stack of what the batch gives back", had: big(40), batch: dialect.Batch{Release: big(40), Stacks: []dialect.Stack{stack(big(40), big(41))}}, failed: []int{-1}, won: [][]int{{0, 0}}, held: big(40, 41)},
+		{name: "what the batch gives back for nothing", had: big(40), batch: dialect.Batch{Release: big(40), Stacks: []dialect.Stack{stack(big(40), big(20))}}, failed: []int{1}, won: [][]int{nil}},
+
+		{
+			name: "all parts", had: big(10),
+			batch: dialect.Batch{
+				Release: big(10, 11), Try: big(1, 12), Looks: []dialect.Look{look(3, big(3, 13, 14)...)},
+				Stacks: []dialect.Stack{stack(big(15), big(4, 16)), stack(big(17), big(20))},
+			},
+			notHeld: big(11), busy: big(1), won: [][]int{{1, 2}, {0, 1}, nil}, failed: []int{-1, 1}, held: big(12, 13, 14, 15, 16),
+		},
+	}
+}
+
+// A batch carries out its releases first, then its tries, looks and stacks. A
+// try names the keys that are held. A look takes the first keys that are free,
+// as many as it wants or as there are. A stack takes one key of each level, or
+// names a level that is full and leaves nothing behind.
+func TestExchange(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
 		a, b := connect(t, o), connect(t, o)
-		mine, theirs := append(big(1, -2, 1<<62), pairs(5, -6)...), append(big(3), pairs(7)...)
-		for _, tt := range []struct {
-			name          string
-			s             dialect.Session
-			batch         dialect.Batch
-			notHeld, busy []dialect.Key
-		}{
-			{"free keys", a, dialect.Batch{Try: mine}, nil, nil},
-			{"some are held", b, dialect.Batch{Try: append(append(big(1), pairs(5)...), theirs...)}, nil, append(big(1), pairs(5)...)},
-			{"all are held", b, dialect.Batch{Try: mine}, nil, mine},
-			{"release and try of one key", a, dialect.Batch{Release: mine, Try: mine}, nil, nil},
-			{"release of another's keys", a, dialect.Batch{Release: theirs}, theirs, nil},
-			{"release of one that is held and one that is not", a, dialect.Batch{Release: big(1, 3)}, big(3), nil},
-			{"release of a free key", a, dialect.Batch{Release: big(1)}, big(1), nil},
-			{"one free key", b, dialect.Batch{Try: big(1)}, nil, nil},
-			{"one key that is held", a, dialect.Batch{Try: big(1)}, nil, big(1)},
-			{"release and try of a key that is not held", a, dialect.Batch{Release: pairs(32), Try: pairs(32)}, pairs(32), nil},
-			{"it is held then", a, dialect.Batch{Release: pairs(32)}, nil, nil},
-			{"a heartbeat", a, dialect.Batch{}, nil, nil},
-		} {
-			got := exchange(t, tt.s, tt.batch)
-			if !reflect.DeepEqual(got.NotHeld, tt.notHeld) || !reflect.DeepEqual(got.Busy, tt.busy) {
+		exchange(t, b, dialect.Batch{Try: theirs})
+		for _, tt := range exchangeTests() {
+			if len(tt.held) == many && k.locks == "" {
+				continue // the server's lock table is for all tests
+			}
+			exchange(t, a, dialect.Batch{Try: tt.had})
+			s := a
+			if tt.others {
+				s = b
+			}
+			got := exchange(t, s, tt.batch)
+			if !slices.Equal(got.NotHeld, tt.notHeld) || !slices.Equal(got.Busy, tt.busy) {
 				t.Errorf("%s: not held %v, busy %v, want %v, %v", tt.name, got.NotHeld, got.Busy, tt.notHeld, tt.busy)
 			}
+			for i, l := range got.Looks {
+				if !slices.Equal(l.Won, tt.won[i]) {
+					t.Errorf("%s: look %d won %v, want %v", tt.name, i, l.Won, tt.won[i])
+				}
+			}
+			for i, s := range got.Stacks {
+				if won := tt.won[len(got.Looks)+i]; s.Failed != tt.failed[i] || s.Failed < 0 && !slices.Equal(s.Won, won) {
+					t.Errorf("%s: stack %d: failed %d, won %v, want %d, %v", tt.name, i, s.Failed, s.Won, tt.failed[i], won)
+				}
+			}
+			mustHold(t, a, tt.held)
+			exchange(t, a, dialect.Batch{Release: tt.held})
 		}
-		mustHold(t, a, append(big(-2, 1<<62), pairs(5, -6)...))
-		mustHold(t, b, append(big(1), theirs...))
-		// The keys of a session that ends are free.
-		a.Destroy()
-		for _, key := range append(big(-2), pairs(5)...) {
+		mustHold(t, b, theirs)
+		b.Destroy() // its keys are free then
+		for _, key := range theirs {
 			lockertest.Eventually(t, "the keys of the other session are free", func() bool {
-				return len(exchange(t, b, dialect.Batch{Try: []dialect.Key{key}}).Busy) == 0
+				return len(exchange(t, a, dialect.Batch{Try: []dialect.Key{key}}).Busy) == 0
 			})
 		}
 	}, advisoryKinds...)
-}
-
-// A look takes the first keys that are free, as many as it wants or as there
-// are.
-func TestLooks(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		a, b := connect(t, o), connect(t, o)
-		exchange(t, b, dialect.Batch{Try: append(big(1, 3, 20), pairs(11)...)})
-		for _, tt := range []struct {
-			name    string
-			release []dialect.Key
-			looks   []dialect.Look
-			won     [][]int
-			held    []dialect.Key
-		}{
-			{"one of two that are free", nil, []dialect.Look{{Keys: big(1, 2, 3, 4), Want: 1}}, [][]int{{1}}, big(2)},
-			{"as many as are free", nil, []dialect.Look{{Keys: big(1, 2, 3, 4), Want: 2}}, [][]int{{1, 3}}, big(2, 4)},
-			{"more than are free", nil, []dialect.Look{{Keys: big(4, 3, 2, 1), Want: 3}}, [][]int{{0, 2}}, big(2, 4)},
-			{"none is free", nil, []dialect.Look{{Keys: big(1, 3), Want: 2}}, [][]int{nil}, nil},
-			{"several looks", nil, []dialect.Look{{Keys: big(1, 2), Want: 1}, {Keys: big(20), Want: 1}, {Keys: big(5, 6, 3, 7), Want: 3}},
-				[][]int{{1}, nil, {0, 1, 3}}, big(2, 5, 6, 7)},
-			{"both spaces", nil, []dialect.Look{{Keys: append(pairs(11, -12), big(8, 9)...), Want: 3}}, [][]int{{1, 2, 3}}, append(big(8, 9), pairs(-12)...)},
-			{"what the batch gives back", big(30), []dialect.Look{{Keys: big(3, 31, 30), Want: 2}}, [][]int{{1, 2}}, big(30, 31)},
-		} {
-			exchange(t, a, dialect.Batch{Try: tt.release})
-			got := exchange(t, a, dialect.Batch{Release: tt.release, Looks: tt.looks})
-			for i, l := range got.Looks {
-				if !slices.Equal(l.Won, tt.won[i]) {
-					t.Errorf("%s: look %d: won %v, want %v", tt.name, i, l.Won, tt.won[i])
-				}
-			}
-			mustHold(t, a, tt.held)
-			exchange(t, a, dialect.Batch{Release: tt.held})
-		}
-	}, advisoryKinds...)
-}
-
-// A stack takes one key of each level. If a level has none, the stack names it
-// and leaves nothing behind.
-func TestStacks(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		a, b := connect(t, o), connect(t, o)
-		exchange(t, b, dialect.Batch{Try: append(big(1, 4, 20), pairs(9)...)})
-		full, free := dialect.Stack{Levels: [][]dialect.Key{big(5), big(6, 7), big(1)}}, dialect.Stack{Levels: [][]dialect.Key{big(8), big(10)}}
-		for _, tt := range []struct {
-			name    string
-			release []dialect.Key
-			stacks  []dialect.Stack
-			failed  []int
-			won     [][]int
-			held    []dialect.Key
-		}{
-			{"the first key of each level", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(2), big(3)}}}, []int{-1}, [][]int{{0, 0}}, big(2, 3)},
-			{"the first free key of each", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(1, 2), big(4, 20, 3)}}}, []int{-1}, [][]int{{1, 2}}, big(2, 3)},
-			{"the first level is full", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(1, 4), big(2)}}}, []int{0}, [][]int{nil}, nil},
-			{"the last level is full", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(2, 3), big(5), big(4, 1)}}}, []int{2}, [][]int{nil}, nil},
-			{"one fails among others", nil, []dialect.Stack{free, full, {Levels: [][]dialect.Key{big(11, 12), big(13)}}}, []int{-1, 2, -1}, [][]int{{0, 0}, nil, {0, 0}}, big(8, 10, 11, 13)},
-			{"many levels", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(31), big(32), big(33), big(34), pairs(35), big(36)}}},
-				[]int{-1}, [][]int{{0, 0, 0, 0, 0, 0}}, append(big(31, 32, 33, 34, 36), pairs(35)...)},
-			{"many levels, of which one is full", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(31), pairs(32), big(33), big(34), pairs(9), big(36)}}}, []int{4}, [][]int{nil}, nil},
-			{"many levels with several keys", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(31), big(32), big(1, 33), big(34), big(35)}}},
-				[]int{-1}, [][]int{{0, 0, 1, 0, 0}}, big(31, 32, 33, 34, 35)},
-			{"many levels with several keys, of which one is full", nil, []dialect.Stack{{Levels: [][]dialect.Key{big(31), big(32), big(1, 33), big(34), big(4, 20)}}, free},
-				[]int{4, -1}, [][]int{nil, {0, 0}}, big(8, 10)},
-			{"what the batch gives back", big(40), []dialect.Stack{{Levels: [][]dialect.Key{big(40), big(41)}}}, []int{-1}, [][]int{{0, 0}}, big(40, 41)},
-			{"what the batch gives back for nothing", big(40), []dialect.Stack{{Levels: [][]dialect.Key{big(40), big(20)}}}, []int{1}, [][]int{nil}, nil},
-		} {
-			exchange(t, a, dialect.Batch{Try: tt.release})
-			got := exchange(t, a, dialect.Batch{Release: tt.release, Stacks: tt.stacks})
-			for i, s := range got.Stacks {
-				if s.Failed != tt.failed[i] || s.Failed < 0 && !slices.Equal(s.Won, tt.won[i]) {
-					t.Errorf("%s: stack %d: failed %d, won %v, want %d, %v", tt.name, i, s.Failed, s.Won, tt.failed[i], tt.won[i])
-				}
-			}
-			mustHold(t, a, tt.held)
-			exchange(t, a, dialect.Batch{Release: tt.held})
-		}
-	}, advisoryKinds...)
-}
-
-// All parts of a batch are carried out, and each has its own response.
-func TestBatchOfAllParts(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		a, b := connect(t, o), connect(t, o)
-		exchange(t, b, dialect.Batch{Try: big(1, 2, 3, 4)})
-		exchange(t, a, dialect.Batch{Try: big(10)})
-		got := exchange(t, a, dialect.Batch{
-			Release: big(10, 11), Try: big(1, 12),
-			Looks:  []dialect.Look{{Keys: big(2, 13, 14), Want: 3}},
-			Stacks: []dialect.Stack{{Levels: [][]dialect.Key{big(15), big(3, 16)}}, {Levels: [][]dialect.Key{big(17), big(4)}}},
-		})
-		if !reflect.DeepEqual(got.NotHeld, big(11)) || !reflect.DeepEqual(got.Busy, big(1)) {
-			t.Errorf("not held %v, busy %v", got.NotHeld, got.Busy)
-		}
-		if won := got.Looks[0].Won; !slices.Equal(won, []int{1, 2}) {
-			t.Errorf("the look won %v", won)
-		}
-		if s := got.Stacks; s[0].Failed >= 0 || !slices.Equal(s[0].Won, []int{0, 1}) || s[1].Failed != 1 {
-			t.Errorf("stacks %+v", s)
-		}
-		mustHold(t, a, big(12, 13, 14, 15, 16))
-	}, advisoryKinds...)
-}
-
-// Looks and stacks of one batch that share keys get different ones. Advisory
-// locks are no part of this test, since PostgreSQL grants them to their session
-// again: the key table puts each key in one place of a batch.
-func TestSharedKeys(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		s := connect(t, o)
-		stack := dialect.Stack{Levels: [][]dialect.Key{big(1, 2), big(11, 12, 13)}}
-		look := dialect.Look{Keys: big(21, 22, 23), Want: 2}
-		got := exchange(t, s, dialect.Batch{Looks: []dialect.Look{look, look}, Stacks: []dialect.Stack{stack, stack, stack}})
-		var won []dialect.Key
-		for _, l := range got.Looks {
-			for _, place := range l.Won {
-				won = append(won, l.Keys[place])
-			}
-		}
-		failed := 0
-		for _, of := range got.Stacks {
-			if of.Failed >= 0 {
-				failed++
-				continue
-			}
-			for level, place := range of.Won {
-				won = append(won, of.Levels[level][place])
-			}
-		}
-		if failed != 1 || len(won) != 7 {
-			t.Errorf("%d stacks failed, want 1; won %v", failed, won)
-		}
-		mustHold(t, s, won)
-	})
 }
 
 // A session whose socket was closed has ended, and each call says so.
@@ -258,29 +199,6 @@ func TestAbort(t *testing.T) {
 			if err := call(s); !isOfKind(err, dialect.Gone) {
 				t.Errorf("%s: %v, want a Failure of Kind Gone", name, err)
 			}
-		}
-	})
-}
-
-// A batch of thousands of keys is taken, rejected and released.
-func TestThousandsOfKeys(t *testing.T) {
-	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
-		a, b := connect(t, o), connect(t, o)
-		var ids []int64
-		for i := range int64(4000) {
-			ids = append(ids, i*7919-16_000_000)
-		}
-		if got := exchange(t, a, dialect.Batch{Try: big(ids...)}); len(got.Busy) != 0 {
-			t.Fatalf("%d of 4000 free keys are busy", len(got.Busy))
-		}
-		if got := exchange(t, b, dialect.Batch{Try: big(ids...)}); len(got.Busy) != 4000 {
-			t.Fatalf("%d of 4000 held keys are busy", len(got.Busy))
-		}
-		if n := len(held(t, a)); n != 4000 {
-			t.Errorf("%d keys are held, want 4000", n)
-		}
-		if got := exchange(t, a, dialect.Batch{Release: big(ids...)}); len(got.NotHeld) != 0 {
-			t.Errorf("%d of 4000 were not held", len(got.NotHeld))
 		}
 	})
 }

@@ -27,10 +27,29 @@ func startSmall(t *testing.T, megabytes int, wal bool, settings map[string]strin
 	return newSharedServerOn(t, c)
 }
 
-// step fails the test if a step on the server fails.
-func step(t *testing.T, do func() error) {
+// A party is a tenant on a small disk, with a Session that holds a lock, another
+// one that waits for it, and a lock in a lease table.
+type party struct {
+	*tenant
+	locks, leases *sqllock.Session
+	lock, row     *sqllock.Lock
+	waiting       <-chan grant
+}
+
+// parties makes a party for each driver. move puts its database on the disk.
+func parties(t *testing.T, server *sharedServer, move string) (all []*party) {
 	t.Helper()
-	must(t, do())
+	for _, driver := range pgtest.Drivers() {
+		p := &party{tenant: server.tenant(t, driver)}
+		if move != "" {
+			p.exec(move)
+		}
+		p.locks, p.leases = p.session(), p.leaseSession()
+		p.lock, p.row = mustLock(t, p.locks, p.key(1)), mustLock(t, p.leases, p.key(1))
+		p.waiting = p.await(p.session(), p.key(1))
+		all = append(all, p)
+	}
+	return all
 }
 
 // While the disk of a database is full, advisory locks are granted, kept and
@@ -40,31 +59,16 @@ func TestLongFullDisk(t *testing.T) {
 	t.Parallel()
 	server := startSmall(t, 64, false, nil)
 	execute(t, server.admin, "CREATE TABLESPACE small LOCATION '"+server.cluster.SmallDisk()+"'")
-	type party struct {
-		*tenant
-		locks, leases *sqllock.Session
-		lock, row     *sqllock.Lock
-		shop          *shop
-		waiting       <-chan grant
-	}
-	var parties []*party
-	for _, driver := range pgtest.Drivers() {
-		p := &party{tenant: server.tenant(t, driver)}
-		p.exec("ALTER DATABASE %[1]s SET TABLESPACE small")
-		p.locks, p.leases = p.session(), p.leaseSession()
-		p.lock, p.row = mustLock(t, p.locks, p.key(1)), mustLock(t, p.leases, p.key(1))
-		p.waiting = p.await(p.session(), p.key(1))
+	all := parties(t, server, "ALTER DATABASE %[1]s SET TABLESPACE small")
+	for _, p := range all {
 		p.registered(p.lock)
-		p.shop = p.tenant.shop(p.locks)
-		parties = append(parties, p)
 	}
-
-	step(t, server.cluster.FillDisk)
-	for _, p := range parties {
+	must(t, server.cluster.FillDisk())
+	for _, p := range all {
 		if err := p.fence(p.pool(), p.lock); err == nil || !strings.Contains(err.Error(), "disk is full") || errors.Is(err, sqllock.ErrFenced) {
 			t.Errorf("Fence on a full disk: %v, want an error that names the disk", err)
 		}
-		p.shop.isClosed("disk is full")
+		p.isClosed("is full")
 		var err error
 		for n := int64(0); err == nil && n < 10_000; n++ { // until the pages of the table are full
 			_, err = p.leases.TryLock(t.Context(), sqllock.ID(n))
@@ -76,20 +80,14 @@ func TestLongFullDisk(t *testing.T) {
 		mustUnlock(t, mustLock(t, p.locks, p.key(2)))
 		p.beats(p.locks, p.lock)
 		p.beats(p.leases, p.row)
-		for what, lock := range map[string]*sqllock.Lock{"the advisory lock": p.lock, "the row": p.row} {
-			if err := lock.Err(); err != nil {
-				t.Errorf("%s on a full disk: %v", what, err)
-			}
-		}
-		if len(p.waiting) != 0 {
-			t.Error("the waiter got a key that is held")
+		if err := errors.Join(p.lock.Err(), p.row.Err()); err != nil || len(p.waiting) != 0 {
+			t.Errorf("locks on a full disk: %v; %d waiters were served", err, len(p.waiting))
 		}
 	}
-
-	step(t, server.cluster.MakeRoom)
-	for _, p := range parties {
+	must(t, server.cluster.MakeRoom())
+	for _, p := range all {
 		lockertest.Eventually(t, "the lock is fenced", func() bool { return p.fence(p.pool(), p.lock) == nil })
-		p.shop.isOpen()
+		p.isOpen()
 		mustUnlock(t, p.lock)
 		p.mustBeGranted(p.waiting)
 		mustUnlock(t, mustLock(t, p.leases, p.key(2)))
@@ -103,48 +101,33 @@ func TestLongFullDisk(t *testing.T) {
 func TestLongFullWriteAheadLog(t *testing.T) {
 	t.Parallel()
 	server := startSmall(t, 64, true, map[string]string{"wal_keep_size": "0", "max_wal_size": "32MB", "min_wal_size": "32MB"})
-	var parties []*tenant
-	var locks, rows []*sqllock.Lock
-	var sessions, leases []*sqllock.Session
-	var waiting []<-chan grant
-	for _, driver := range pgtest.Drivers() {
-		p := server.tenant(t, driver)
-		parties = append(parties, p)
-		sessions, leases = append(sessions, p.session()), append(leases, p.leaseSession())
-		i := len(parties) - 1
-		locks, rows = append(locks, mustLock(t, sessions[i], p.key(1))), append(rows, mustLock(t, leases[i], p.key(1)))
-		waiting = append(waiting, p.await(p.session(), p.key(1)))
-	}
-	step(t, server.cluster.FillDisk)
+	all := parties(t, server, "")
+	must(t, server.cluster.FillDisk())
 	lockertest.Eventually(t, "the server ends itself", func() bool {
 		_, err := server.admin.Exec("SELECT pg_logical_emit_message(false, '', repeat('x', 1000000)) FROM generate_series(1, 40); SELECT pg_switch_wal()")
 		return err != nil
 	})
-	for i := range parties {
-		lockertest.Eventually(t, "the holder is told", func() bool { return locks[i].Err() != nil })
+	for _, p := range all {
+		lockertest.Eventually(t, "the holder is told", func() bool { return p.lock.Err() != nil })
 	}
-	step(t, server.cluster.Kill) // it may have recovered by itself, for a while
-	for i, p := range parties {
-		p.fails(sessions[i], sqllock.ErrUnavailable, "")
+	must(t, server.cluster.Kill()) // it may have recovered by itself, for a while
+	for _, p := range all {
+		p.fails(p.locks, sqllock.ErrUnavailable, "")
 	}
-	step(t, server.cluster.MakeRoom)
-	step(t, server.cluster.StartAgain)
-	for i, p := range parties {
-		p.serves(sessions[i])
-		lockertest.Eventually(t, "the waiter gets the key", func() bool { return len(waiting[i]) == 1 })
-		g := <-waiting[i]
-		if g.err != nil {
-			t.Fatalf("Lock: %v", g.err)
-		}
+	must(t, server.cluster.MakeRoom())
+	must(t, server.cluster.StartAgain())
+	for _, p := range all {
+		p.serves(p.locks)
+		lockertest.Eventually(t, "the waiter gets the key", func() bool { return len(p.waiting) == 1 })
+		g := <-p.waiting
+		must(t, g.err)
 		if err := g.lock.Unlock(); err != nil && !errors.Is(err, sqllock.ErrLost) { // lost if it is of the recovered server
 			t.Errorf("Unlock: %v", err)
 		}
-		p.serves(leases[i])
-		lock := mustLock(t, sessions[i], p.key(1))
+		p.serves(p.leases)
+		lock := mustLock(t, p.locks, p.key(1))
 		lockertest.Eventually(t, "the lock is fenced", func() bool { return p.fence(p.pool(), lock) == nil })
-		if err := rows[i].Err(); err == nil { // its row has outlived the server
-			mustUnlock(t, rows[i])
-		} else if !errors.Is(err, sqllock.ErrLost) {
+		if err := p.row.Unlock(); err != nil && !errors.Is(err, sqllock.ErrLost) { // its row may have outlived the server
 			t.Errorf("the row: %v", err)
 		}
 		p.wantQuietLog(6) // the server may have started and ended once more

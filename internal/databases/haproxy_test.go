@@ -30,27 +30,23 @@ func started(t *testing.T, f *pgtest.Front, err error) *pgtest.Front {
 // HAProxy in front of one primary disturbs no lock when it is reloaded. When it
 // dies, holders are told, and callers are served once it is back.
 func TestLongHAProxy(t *testing.T) {
-	t.Parallel()
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			front, err := pgtest.New(t).HAProxy(nil)
-			front = started(t, front, err)
-			o := lockertest.Orders{Driver: driver, DSN: front.DSN(""), Lease: time.Minute}
-			tr := startTraffic(t, true, process(t, o), process(t, o))
-			held := mustLock(t, process(t, o), sqllock.ID(1))
-			must(t, front.Reload())
-			tr.flows("after the reload")
-			if err := held.Err(); err != nil || tr.losses() > 0 {
-				t.Errorf("after the reload: %v, %d losses", err, tr.losses())
-			}
-			must(t, front.Kill())
-			awaitLoss(t, held)
-			must(t, front.StartAgain())
-			tr.flows("after a new start")
-			tr.end()
-		})
-	}
+	eachDriver(t, func(t *testing.T, driver string) {
+		front, err := pgtest.New(t).HAProxy(nil)
+		front = started(t, front, err)
+		o := lockertest.Orders{Driver: driver, DSN: front.DSN(""), Lease: time.Minute}
+		tr := startTraffic(t, true, process(t, o), process(t, o))
+		held := mustLock(t, process(t, o), sqllock.ID(1))
+		must(t, front.Reload())
+		tr.flows("after the reload")
+		if err := held.Err(); err != nil || tr.losses() > 0 {
+			t.Errorf("after the reload: %v, %d losses", err, tr.losses())
+		}
+		must(t, front.Kill())
+		awaitLoss(t, held)
+		must(t, front.StartAgain())
+		tr.flows("after a new start")
+		tr.end()
+	})
 }
 
 // HAProxy closes a connection that is silent for longer than its timeout. So

@@ -31,38 +31,28 @@ type bank struct {
 	runs    atomic.Int32 // of the handler
 }
 
-// bankDatabases are the databases that can keep an idempotency table.
-var bankDatabases = []struct {
-	name    string
-	dialect sqllock.Dialect
-	driver  string
-	dsn     func(t *testing.T) string
-}{
-	{"pgx", sqllock.PostgreSQL, "pgx", func(t *testing.T) string { return pgtest.Database(t) }},
-	{"MariaDB", sqllock.MySQL, "mysql", func(t *testing.T) string { return mariadbtest.Database(t) }},
-	{"SQLite", sqllock.SQLite, "sqlite", file},
-	{"SQLite, WAL", sqllock.SQLite, "sqlite", func(t *testing.T) string { return file(t) + "&_pragma=journal_mode(WAL)" }},
+// bankDatabases are databases that can keep an idempotency table.
+// The tests of package idempotency run on PostgreSQL.
+var bankDatabases = map[string]func(t *testing.T) *bank{
+	"MariaDB": func(t *testing.T) *bank { return newBank(t, sqllock.MySQL, "mysql", mariadbtest.Database(t)) },
+	"SQLite":  func(t *testing.T) *bank { return newBank(t, sqllock.SQLite, "sqlite", file(t)) },
+	"SQLite, WAL": func(t *testing.T) *bank {
+		return newBank(t, sqllock.SQLite, "sqlite", file(t)+"&_pragma=journal_mode(WAL)")
+	},
 }
 
-// bankOn returns a bank on a fresh database of this name.
-func bankOn(t *testing.T, database string) *bank {
-	t.Helper()
-	for _, k := range bankDatabases {
-		if k.name == database {
-			return newBank(t, k.dialect, k.driver, k.dsn(t))
-		}
-	}
-	t.Fatalf("no database is called %q", database)
-	return nil
+func bankOnPostgreSQL(t *testing.T) *bank {
+	return newBank(t, sqllock.PostgreSQL, "pgx", pgtest.Database(t))
 }
 
 // eachBank runs test on a fresh database of each kind, with the tables.
 func eachBank(t *testing.T, test func(t *testing.T, b *bank)) {
+	t.Helper()
 	t.Parallel()
-	for _, k := range bankDatabases {
-		t.Run(k.name, func(t *testing.T) {
+	for name, open := range bankDatabases {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, newBank(t, k.dialect, k.driver, k.dsn(t)))
+			test(t, open(t))
 		})
 	}
 }
@@ -75,11 +65,7 @@ func newBank(t *testing.T, d sqllock.Dialect, driver, dsn string) *bank {
 		engine = " ENGINE = InnoDB"
 	}
 	execute(t, b.db, "CREATE TABLE ledger (account VARCHAR(20) NOT NULL, note VARCHAR(200) NOT NULL)"+engine)
-	for range 2 { // the statements can be repeated
-		for _, statement := range idempotency.Schema(d) {
-			execute(t, b.db, statement)
-		}
-	}
+	create(t, b.db, idempotency.Schema(d), idempotency.Schema(d)) // the statements can be repeated
 	return b
 }
 
@@ -127,13 +113,20 @@ func posting(t *testing.T, h http.Handler, key, body string) <-chan *httptest.Re
 
 // pay returns a handler that books what it is sent, and responds with status.
 func (b *bank) pay(status int) http.Handler {
+	return b.then(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Receipt", "r-1")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "paid\x00\xff")
+	})
+}
+
+// then returns a handler that books what it is sent, and calls next.
+func (b *bank) then(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := b.book(r); err != nil {
 			b.t.Errorf("book: %v", err)
 		}
-		w.Header().Set("X-Receipt", "r-1")
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, "paid\x00\xff")
+		next(w, r)
 	})
 }
 

@@ -58,7 +58,7 @@ type storm struct {
 // success. Every effect has its stored response, and none is incomplete. All
 // successful responses for a key are equal.
 func TestLongIdempotencyStorm(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
+	storm := func(t *testing.T, b *bank) {
 		seed := *stormSeed
 		if seed == 0 {
 			seed = rand.Uint64() //nolint:gosec // a test's
@@ -71,6 +71,11 @@ func TestLongIdempotencyStorm(t *testing.T) {
 			s.calm(wave)
 		}
 		s.check()
+	}
+	eachBank(t, storm)
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		storm(t, bankOnPostgreSQL(t))
 	})
 }
 
@@ -265,11 +270,10 @@ func (s *storm) check() {
 		}
 	}
 	s.wantEffects(len(s.seen))
-	if n := number(s.t, s.db, "SELECT count(*) FROM latchkey_responses WHERE status = 201"); n != len(s.seen) {
-		s.t.Errorf("%d responses are stored, want those of %d keys", n, len(s.seen))
-	}
-	if n := number(s.t, s.db, "SELECT count(*) FROM latchkey_responses WHERE status IS NULL OR status <> 201"); n != 0 {
-		s.t.Errorf("%d responses other than successes are stored", n)
+	for condition, want := range map[string]int{"status = 201": len(s.seen), "status IS NULL OR status <> 201": 0} {
+		if n := number(s.t, s.db, "SELECT count(*) FROM latchkey_responses WHERE "+condition); n != want {
+			s.t.Errorf("%d responses with %s are stored, want %d", n, condition, want)
+		}
 	}
 	if !s.complete() {
 		s.t.Error("a fault never reached a handler")

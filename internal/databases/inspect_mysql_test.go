@@ -3,7 +3,6 @@ package databases
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"strings"
 	"testing"
 
@@ -85,25 +84,17 @@ func connectionID(t *testing.T, db *sql.DB, name string, key, pid int) int {
 }
 
 // An ordinary user sees who holds which key, and nothing of other users'
-// connections. Without MariaDB's plugin it is told what to install.
+// connections.
 func TestInspectMySQLOrdinaryUser(t *testing.T) {
 	t.Parallel()
-	for list, options := range lockLists {
-		server := mariadbtest.New(t, options...)
-		dsn := server.Database(t)
-		name := dsn[strings.LastIndexByte(dsn, '/')+1:]
-		must(t, server.Execute("CREATE USER plain; GRANT SELECT ON "+name+".* TO plain"))
-		mustLock(t, session(t, open(t, "mysql", dsn)), sqllock.ID(1))
-		s, err := lockwatch.Inspect(t.Context(), open(t, "mysql", server.DSNOf("plain", name)))
-		if list == "performance_schema" {
-			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "INSTALL SONAME") {
-				t.Errorf("%s: %v", list, err)
-			}
-			continue
-		}
-		if err != nil || len(s.Holders) != 1 || s.Holders[0].Process.PID == 0 || s.Holders[0].Process.State != "" {
-			t.Errorf("%s: %v, %v", list, s, err)
-		}
+	server := mariadbtest.New(t, lockLists["metadata_lock_info"]...)
+	dsn := server.Database(t)
+	name := dsn[strings.LastIndexByte(dsn, '/')+1:]
+	must(t, server.Execute("CREATE USER plain; GRANT SELECT ON "+name+".* TO plain"))
+	mustLock(t, session(t, open(t, "mysql", dsn)), sqllock.ID(1))
+	s := inspect(t, open(t, "mysql", server.DSNOf("plain", name)))
+	if len(s.Holders) != 1 || s.Holders[0].Process.PID == 0 || s.Holders[0].Process.State != "" {
+		t.Errorf("%v", s)
 	}
 }
 

@@ -114,10 +114,12 @@ func TestInspectSQLiteReads(t *testing.T) {
 // PostgreSQL itself, and say what is missing where the locks cannot be seen.
 func TestInspectSeesNothing(t *testing.T) {
 	t.Parallel()
-	hidden := mariadbtest.New(t, "--metadata-lock-info=OFF")
+	hidden, other := mariadbtest.New(t, "--metadata-lock-info=OFF"), mariadbtest.New(t, lockLists["performance_schema"]...)
+	must(t, other.Execute("CREATE DATABASE app; CREATE USER plain; GRANT SELECT ON app.* TO plain"))
 	for _, tt := range []struct{ name, driver, dsn, says string }{
 		{"an unknown server", "pgx", inExecMode(unknownServer(t)), "no lease tables"},
 		{"MariaDB without the plugin", "mysql", hidden.Database(t), "INSTALL SONAME 'metadata_lock_info'"},
+		{"an ordinary user without the plugin", "mysql", other.DSNOf("plain", "app"), "INSTALL SONAME"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			db := open(t, tt.driver, tt.dsn)

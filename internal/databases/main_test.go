@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"flag"
 	"log/slog"
 	"os"
@@ -42,6 +43,7 @@ var (
 	mustUnlock = dbtest.Unlock
 	mustConn   = dbtest.Conn
 	mustBegin  = dbtest.Transaction
+	execute    = dbtest.Execute
 )
 
 // must fails the test if a step that the test needs has failed.
@@ -61,6 +63,24 @@ func session(tb testing.TB, db *sql.DB, opts ...sqllock.Option) *sqllock.Session
 	return s
 }
 
+// eachDriver runs test for each driver of PostgreSQL.
+func eachDriver(t *testing.T, test func(t *testing.T, driver string)) {
+	t.Helper()
+	t.Parallel()
+	drivers(t, test)
+}
+
+// drivers is eachDriver for a test that is parallel to others already.
+func drivers(t *testing.T, test func(t *testing.T, driver string)) {
+	t.Helper()
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, driver)
+		})
+	}
+}
+
 // ownName returns a name that no other test has, not even one of another process
 // on the same server.
 func ownName(prefix string) string { return prefix + "_" + strings.ToLower(rand.Text()[:12]) }
@@ -70,16 +90,6 @@ func create(tb testing.TB, db *sql.DB, schemas ...[]string) {
 	tb.Helper()
 	for _, statement := range slices.Concat(schemas...) {
 		execute(tb, db, statement)
-	}
-}
-
-// execute runs a statement on a pool, on a connection or in a transaction.
-func execute(tb testing.TB, on interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}, query string, args ...any) {
-	tb.Helper()
-	if _, err := on.ExecContext(context.Background(), query, args...); err != nil {
-		tb.Fatalf("%.60s…: %v", query, err)
 	}
 }
 
@@ -105,6 +115,23 @@ func awaitLock(t *testing.T, l sqllock.Locker, key sqllock.Key) (lock *sqllock.L
 		return err == nil
 	})
 	return lock
+}
+
+// awaitError waits until s says why it does not grant key. The error must match
+// want.
+func awaitError(t *testing.T, s sqllock.Locker, key sqllock.Key, want error, says string) (err error) {
+	t.Helper()
+	lockertest.Eventually(t, "calls say "+says, func() bool {
+		var lock *sqllock.Lock
+		if lock, err = s.TryLock(t.Context(), key); err == nil {
+			_ = lock.Unlock()
+		}
+		return err != nil && strings.Contains(err.Error(), says)
+	})
+	if !errors.Is(err, want) {
+		t.Errorf("TryLock: %v, want %v", err, want)
+	}
+	return err
 }
 
 // awaitLoss waits until the holder of lock is told that it is lost.

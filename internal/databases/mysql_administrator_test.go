@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -96,15 +95,7 @@ func TestLongMySQLServerFaults(t *testing.T) {
 			}
 			p.endConnections()
 			lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
-			var err error
-			lockertest.Eventually(t, "calls say "+f.says, func() bool {
-				_, err = s.TryLock(t.Context(), key)
-				return err != nil && strings.Contains(err.Error(), f.says)
-			})
-			if !errors.Is(err, f.refused) {
-				t.Errorf("TryLock: %v, want %v", err, f.refused)
-			}
-			t.Log(err)
+			err := awaitError(t, s, key, f.refused, f.says)
 			f.undo(p)
 			awaitGrant(t, "the Session serves again", s, key)
 			for _, text := range []string{err.Error(), p.log.String()} {

@@ -32,23 +32,30 @@ func galeraNode(t *testing.T, other *mariadbtest.GaleraNode) *mariadbtest.Galera
 // that has the word says, and the doctor gives the same reason.
 func refuses(t *testing.T, state, dsn, says string) {
 	t.Helper()
-	opened(t, state, dsn, says)
-	r := doctor(t, open(t, "mysql", dsn))
-	if c, _ := r.Find("exclusion"); c.State != lockdoctor.Error || !strings.Contains(c.Reason, says) || c.Fix == "" {
-		t.Errorf("%s: the doctor says of exclusion: %q, %q, %q", state, c.State, c.Reason, c.Fix)
-	}
-}
-
-// opened is refuses without the doctor.
-func opened(t *testing.T, state, dsn, says string) {
-	t.Helper()
-	s, err := sqllock.Open(t.Context(), open(t, "mysql", dsn))
+	db := open(t, "mysql", dsn)
+	s, err := sqllock.Open(t.Context(), db)
 	if err == nil {
 		_ = s.Close()
 	}
 	if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), says) {
 		t.Errorf("%s: Open: %v, want ErrNotExclusive that says %q", state, err, says)
 	}
+	if c, _ := doctor(t, db).Find("exclusion"); c.State != lockdoctor.Error || !strings.Contains(c.Reason, says) || c.Fix == "" {
+		t.Errorf("%s: the doctor says of exclusion: %q, %q, %q", state, c.State, c.Reason, c.Fix)
+	}
+}
+
+// awaitRefusal waits until s, whose server has become another one, is refused
+// with a reason that has the word says.
+func awaitRefusal(t *testing.T, s *sqllock.Session, key sqllock.Key, says string) {
+	t.Helper()
+	lockertest.Eventually(t, "the Session is refused, with the reason", func() bool {
+		_, err := s.TryLock(t.Context(), key)
+		if err == nil {
+			t.Fatal("TryLock was granted")
+		}
+		return errors.Is(err, sqllock.ErrNotExclusive) && strings.Contains(err.Error(), says)
+	})
 }
 
 // Open and the doctor reject each node of a cluster of Galera, in every state
@@ -61,7 +68,7 @@ func TestLongGaleraIsRefused(t *testing.T) {
 	refuses(t, "a cluster of one node", first.DSN("app"), galera)
 
 	second := galeraNode(t, first)
-	opened(t, "a node that has just joined", second.DSN("app"), galera)
+	refuses(t, "a node that has just joined", second.DSN("app"), galera)
 
 	awaitStatus(t, first.Server, "wsrep_cluster_size", "2")
 	awaitStatus(t, second.Server, "wsrep_local_state_comment", "Synced")
@@ -105,11 +112,5 @@ func TestLongServerBecomesGaleraNode(t *testing.T) {
 		"--wsrep-node-address=127.0.0.1", "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:0")...)
 	must(t, server.StartAgain())
 	awaitLoss(t, lock)
-	lockertest.Eventually(t, "the Session is refused, with the reason", func() bool {
-		_, err := s.TryLock(t.Context(), sqllock.ID(1))
-		if err == nil {
-			t.Fatal("TryLock was granted on a node of Galera")
-		}
-		return errors.Is(err, sqllock.ErrNotExclusive) && strings.Contains(err.Error(), "Galera cluster")
-	})
+	awaitRefusal(t, s, sqllock.ID(1), "Galera cluster")
 }

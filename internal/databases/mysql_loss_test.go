@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,26 +31,23 @@ func TestMySQLLossIsToldAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lossIsToldAtOnce(t, mariadb(t), options)
+			o := mariadb(t)
+			db := open(t, o.Driver, o.DSN)
+			o.DSN += options
+			s := process(t, o, sqllock.WithLease(10*time.Minute))
+			if !s.Stats().Watched {
+				t.Error("the socket is not watched")
+			}
+			for range 3 {
+				lock := mustLock(t, s, sqllock.ID(1))
+				execute(t, db, fmt.Sprintf("KILL CONNECTION %d", holder(t, db)))
+				awaitLoss(t, lock)
+				if cause := context.Cause(lock.Context()); cause != sqllock.ErrLost {
+					t.Errorf("cause: %v, want ErrLost", cause)
+				}
+				awaitGrant(t, "the Session serves again", s, sqllock.ID(1))
+			}
 		})
-	}
-}
-
-func lossIsToldAtOnce(t *testing.T, o lockertest.Orders, options string) {
-	db := open(t, o.Driver, o.DSN)
-	o.DSN += options
-	s := process(t, o, sqllock.WithLease(10*time.Minute))
-	if !s.Stats().Watched {
-		t.Error("the socket is not watched")
-	}
-	for range 3 {
-		lock := mustLock(t, s, sqllock.ID(1))
-		execute(t, db, fmt.Sprintf("KILL CONNECTION %d", holder(t, db)))
-		awaitLoss(t, lock)
-		if cause := context.Cause(lock.Context()); cause != sqllock.ErrLost {
-			t.Errorf("cause: %v, want ErrLost", cause)
-		}
-		awaitGrant(t, "the Session serves again", s, sqllock.ID(1))
 	}
 }
 
@@ -107,38 +103,4 @@ func TestMySQLReadOnly(t *testing.T) {
 	}
 	must(t, server.Execute("SET GLOBAL read_only = 0"))
 	awaitGrant(t, "the Session serves again", s, sqllock.ID(1))
-}
-
-// A waiting call whose statement is lost with its connection waits on. It gets
-// the key by another connection, although no other call brings a statement.
-func TestWaiterWhoseStatementIsLost(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	var losing atomic.Bool
-	db := intercepted(t, o, func(query string, carryOut func() error) error {
-		if strings.Contains(query, "GET_LOCK") && losing.Swap(false) {
-			return errBroken
-		}
-		return carryOut()
-	})
-	s := session(t, db, sqllock.WithLease(time.Hour)) // no heartbeat helps
-	held := mustLock(t, process(t, o), sqllock.ID(1))
-	granted := make(chan error, 1)
-	go func() {
-		_, err := s.Lock(t.Context(), sqllock.ID(1))
-		granted <- err
-	}()
-	lockertest.Eventually(t, "a caller waits", func() bool { return s.Stats().Waiting == 1 })
-	losing.Store(true)
-	lockertest.Eventually(t, "the connection is lost, and there is another", func() bool {
-		stats := s.Stats()
-		return stats.Losses == 1 && stats.Connections == 1
-	})
-	mustUnlock(t, held)
-	select {
-	case err := <-granted:
-		must(t, err)
-	case <-time.After(30 * time.Second):
-		t.Fatal("the waiting call does not get the key")
-	}
 }

@@ -1,9 +1,7 @@
 package databases
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -28,11 +26,6 @@ func withApp(t *testing.T, s *mariadbtest.Server) {
 func run(t *testing.T, s *mariadbtest.Server, statements string) {
 	t.Helper()
 	must(t, s.Execute(statements))
-}
-
-func follow(t *testing.T, s, primary *mariadbtest.Server, name string) {
-	t.Helper()
-	must(t, s.Follow(primary, name))
 }
 
 // awaitStatus waits until a status variable of s has a value.
@@ -82,7 +75,7 @@ func TestLongMySQLReplica(t *testing.T) {
 	t.Parallel()
 	primary, replica := replicating(t, 1), replicating(t, 2)
 	withApp(t, primary)
-	follow(t, replica, primary, "")
+	must(t, replica.Follow(primary, ""))
 	awaitApp(t, replica)
 	awaitStatus(t, replica, "Slave_running", "ON")
 	dsn := replica.DSNOf("app", "app")
@@ -109,13 +102,7 @@ func TestLongMySQLReplica(t *testing.T) {
 	awaitStatus(t, replica, "Slave_running", "ON")
 	run(t, replica, fmt.Sprintf("KILL %d", moved.Connections()[0].PID))
 	awaitLoss(t, lock)
-	lockertest.Eventually(t, "the Session is refused, with the reason", func() bool {
-		_, err := moved.TryLock(t.Context(), sqllock.ID(2))
-		if err == nil {
-			t.Fatal("TryLock was granted on a replica")
-		}
-		return errors.Is(err, sqllock.ErrNotExclusive) && strings.Contains(err.Error(), saysFed)
-	})
+	awaitRefusal(t, moved, sqllock.ID(2), saysFed)
 	run(t, replica, "STOP SLAVE")
 	awaitGrant(t, "the Session serves on the promoted replica", moved, sqllock.ID(2))
 
@@ -134,7 +121,7 @@ func TestLongMySQLPrimaryWithReplication(t *testing.T) {
 		t.Parallel()
 		one, two := replicating(t, 1), replicating(t, 2)
 		withApp(t, one)
-		follow(t, two, one, "")
+		must(t, two.Follow(one, ""))
 		awaitApp(t, two)
 		// Follow would write on the second server, to which the account is replicated.
 		run(t, one, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='replicator', MASTER_USE_GTID=slave_pos; START SLAVE", two.Port()))
@@ -154,11 +141,11 @@ func TestLongMySQLPrimaryWithReplication(t *testing.T) {
 		one, two, sink := replicating(t, 1), replicating(t, 2), replicating(t, 3)
 		run(t, two, "SET GLOBAL gtid_domain_id=2")
 		withApp(t, one)
-		follow(t, sink, one, "")
+		must(t, sink.Follow(one, ""))
 		awaitApp(t, sink)
 		awaitStatus(t, sink, "Slave_running", "ON")
 		refuses(t, "one source", sink.DSNOf("app", "app"), saysFed)
-		follow(t, sink, two, "second")
+		must(t, sink.Follow(two, "second"))
 		awaitStatus(t, sink, "Slaves_running", "2")
 		serves(t, "one source with a name and one without", sink)
 		run(t, sink, "STOP SLAVE; RESET SLAVE ALL")

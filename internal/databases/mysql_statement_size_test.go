@@ -1,11 +1,15 @@
 package databases
 
 import (
+	"cmp"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -71,4 +75,32 @@ func TestMySQLTooLongForTheDriver(t *testing.T) {
 	if err := lock.Err(); err != nil {
 		t.Errorf("another lock: %v", err)
 	}
+}
+
+// A wide limit that no one statement of the server carries is looked at by a few
+// of them.
+func TestMySQLSmallPackets(t *testing.T) {
+	t.Parallel()
+	const n = 900
+	o := lockertest.Orders{Driver: "mysql", DSN: mariadbtest.New(t, "--max-allowed-packet=65536").Database(t)}
+	full := ratelimit.AtMost(n, process(t, o), "exports")
+	var first *sqllock.Lock
+	for range n {
+		lock, err := full.Acquire(t.Context(), "ada")
+		must(t, err)
+		first = cmp.Or(first, lock)
+	}
+	s := process(t, o)
+	l := ratelimit.AtMost(n, s, "exports")
+	before := s.Stats().Exchanges
+	if _, err := l.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
+		t.Errorf("a full limit: %v, want ErrBusy", err)
+	}
+	if n := s.Stats().Exchanges - before; n > 8 {
+		t.Errorf("one rejection took %d statements", n)
+	}
+	mustUnlock(t, first)
+	lock, err := l.Acquire(t.Context(), "ada")
+	must(t, err)
+	mustUnlock(t, lock)
 }

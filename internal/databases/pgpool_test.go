@@ -14,29 +14,25 @@ import (
 // Pgpool-II in front of one server serves Sessions: it keeps a server process for
 // each client. It resets the process when the client leaves.
 func TestLongPgpool(t *testing.T) {
-	t.Parallel()
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			cluster := pgtest.New(t)
-			front, err := cluster.Pgpool(nil)
-			front = started(t, front, err)
-			o := lockertest.Orders{Driver: driver, DSN: front.DSN(""), Lease: time.Minute}
-			tr := startTraffic(t, true, process(t, o), process(t, o))
-			holder := lockertest.StartHolder(t, lockertest.Orders{Driver: driver, DSN: o.DSN, Lease: time.Minute, Locks: 1})
-			rival := process(t, o)
-			if _, err := rival.TryLock(t.Context(), lockertest.WorkerKey(0)); !errors.Is(err, sqllock.ErrHeld) {
-				t.Errorf("TryLock of a key that another process holds: %v", err)
-			}
-			must(t, holder.Kill())
-			awaitGrant(t, "the key of a killed process is free", rival, lockertest.WorkerKey(0))
-			tr.flows("after the death of a client")
-			if n := tr.losses(); n > 0 {
-				t.Errorf("%d losses", n)
-			}
-			tr.end()
-		})
-	}
+	eachDriver(t, func(t *testing.T, driver string) {
+		cluster := pgtest.New(t)
+		front, err := cluster.Pgpool(nil)
+		front = started(t, front, err)
+		o := lockertest.Orders{Driver: driver, DSN: front.DSN(""), Lease: time.Minute}
+		tr := startTraffic(t, true, process(t, o), process(t, o))
+		holder := lockertest.StartHolder(t, lockertest.Orders{Driver: driver, DSN: o.DSN, Lease: time.Minute, Locks: 1})
+		rival := process(t, o)
+		if _, err := rival.TryLock(t.Context(), lockertest.WorkerKey(0)); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("TryLock of a key that another process holds: %v", err)
+		}
+		must(t, holder.Kill())
+		awaitGrant(t, "the key of a killed process is free", rival, lockertest.WorkerKey(0))
+		tr.flows("after the death of a client")
+		if n := tr.losses(); n > 0 {
+			t.Errorf("%d losses", n)
+		}
+		tr.end()
+	})
 }
 
 // How many attempts of TestPgpoolInFrontOfStandby are rejected.

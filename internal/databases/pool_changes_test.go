@@ -6,8 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,52 +56,24 @@ func TestLongPoolSettings(t *testing.T) {
 func TestLongPoolSettingsChangeAtWork(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
 		s, db := s.shares(t, 10)
-		advisory := session(t, db)
-		table := session(t, db, sqllock.WithLeaseTable())
+		advisory, table := session(t, db), session(t, db, sqllock.WithLeaseTable())
 		kept := sqllock.Locks{mustLock(t, advisory, userKey("kept", 1)), mustLock(t, table, userKey("kept", 2))}
-		ctx, stop := context.WithCancel(t.Context())
-		var (
-			callers, changes sync.WaitGroup
-			inside           [3]atomic.Int32
-		)
-		changes.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				poolSettings[i%len(poolSettings)].set(db)
-				db.SetMaxOpenConns([]int{2, 10, 3, 0}[i%4])
-				db.SetMaxIdleConns(i % 3)
-				db.SetConnMaxLifetime(time.Duration(i%2) * time.Millisecond)
-				time.Sleep(time.Millisecond) // a service changes its pool now and then
-			}
-		})
-		for i := range 9 {
-			kind := i % 3
-			l := []sqllock.Locker{advisory, table, sqllock.PerTx(db)}[kind]
-			callers.Go(func() {
-				for range 10 {
-					bounded, cancel := context.WithTimeout(ctx, soon)
-					lock, err := l.Lock(bounded, userKey("work", kind))
-					cancel()
-					if errors.Is(err, sqllock.ErrUnavailable) && kind > 0 {
-						continue // the pool was too small for a moment
-					}
-					if err != nil {
-						t.Errorf("Lock %d: %v", kind, err)
-						return
-					}
-					if inside[kind].Add(1) > 1 && lock.Err() == nil {
-						t.Error("a key is held twice")
-					}
-					inside[kind].Add(-1)
-					if err := lock.Unlock(); err != nil && !(errors.Is(err, sqllock.ErrUnavailable) && kind > 0) {
-						t.Errorf("Unlock %d: %v", kind, err)
-					}
-				}
-			})
+		tr, rows := startTraffic(t, false, advisory, sqllock.PerTx(db)), startTraffic(t, false, table)
+		for i := range 500 {
+			poolSettings[i%len(poolSettings)].set(db)
+			db.SetMaxOpenConns([]int{2, 10, 3, 0}[i%4])
+			db.SetMaxIdleConns(i % 3)
+			db.SetConnMaxLifetime(time.Duration(i%2) * time.Millisecond)
+			time.Sleep(time.Millisecond) // a service changes its pool now and then
 		}
-		callers.Wait()
-		stop()
-		changes.Wait()
 		db.SetMaxOpenConns(0)
+		tr.flows("after the changes")
+		rows.flows("after the changes")
+		tr.end()
+		rows.end()
+		if n := tr.failed[0].Load(); n > 0 { // the others may have had no connection for a moment
+			t.Errorf("%d calls of the Session have failed", n)
+		}
 		if err := kept[0].Err(); err != nil {
 			t.Errorf("a lock of a Session: %v", err)
 		}
@@ -132,27 +102,6 @@ func fill(t *testing.T, db *sql.DB) (release func()) {
 	}
 }
 
-// bounded fails the test unless call returns within soon.
-func bounded[T any](t *testing.T, what string, call func() (T, error)) (T, error) {
-	t.Helper()
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := call()
-		done <- result{value, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-time.After(soon):
-		t.Fatalf("%s hangs", what)
-		panic("unreachable")
-	}
-}
-
 // The work takes all connections of a pool that all share. What has its own
 // connection goes on. All others return, and say why.
 func TestLongPoolExhausted(t *testing.T) {
@@ -170,8 +119,7 @@ func TestLongPoolExhausted(t *testing.T) {
 		release := fill(t, db)
 		awaitGrant(t, "a Session serves on its own connection", advisory, userKey("held", 4))
 		lockertest.Eventually(t, "the holder of a row is told that its lease cannot be renewed", func() bool { return errors.Is(row.Err(), sqllock.ErrLost) })
-		_, err = bounded(t, "lease table", func() (*sqllock.Lock, error) { return table.TryLock(context.Background(), userKey("held", 5)) })
-		if !errors.Is(err, sqllock.ErrUnavailable) {
+		if _, err := table.TryLock(context.Background(), userKey("held", 5)); !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("lease table: %v, want ErrUnavailable", err)
 		}
 		if status, log, _ := once(); status != http.StatusServiceUnavailable || !strings.Contains(log, "all of its pool is in use") {
@@ -183,7 +131,7 @@ func TestLongPoolExhausted(t *testing.T) {
 			"PerTx":   func() error { _, err := sqllock.PerTx(db).TryLock(brief, userKey("held", 5)); return err },
 			"Inspect": func() error { _, err := lockwatch.Inspect(brief, db); return err },
 		} {
-			if _, err := bounded(t, name, func() (any, error) { return nil, call() }); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sqllock.ErrUnavailable) {
+			if err := call(); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sqllock.ErrUnavailable) {
 				t.Errorf("%s without a connection: %v, want the end of its context", name, err)
 			}
 		}
@@ -193,10 +141,7 @@ func TestLongPoolExhausted(t *testing.T) {
 		// The Session loses its connection, and has no other.
 		s.endAll(t, "application_name LIKE '%latchkey'")
 		<-lock.Context().Done()
-		lockertest.Eventually(t, "calls of the Session fail", func() bool {
-			_, err = advisory.TryLock(t.Context(), userKey("held", 4))
-			return errors.Is(err, sqllock.ErrUnavailable)
-		})
+		awaitError(t, advisory, userKey("held", 4), sqllock.ErrUnavailable, "")
 		release()
 		for name, l := range map[string]sqllock.Locker{"Session": advisory, "lease table": table, "PerTx": sqllock.PerTx(db)} {
 			awaitGrant(t, name+" serves again", l, userKey("held", 6))
@@ -252,26 +197,17 @@ func TestLongPoolClosedAtWork(t *testing.T) {
 		lockertest.Eventually(t, "the pool is closed", func() bool { return db.PingContext(t.Context()) != nil })
 
 		for _, name := range []string{"Session", "PerTx", "OnConn"} {
-			if err := held[name].Err(); err != nil {
+			if err := errors.Join(held[name].Err(), held[name].Unlock()); err != nil {
 				t.Errorf("%s: a lock after db.Close: %v", name, err)
-			}
-			if _, err := bounded(t, name, func() (any, error) { return nil, held[name].Unlock() }); err != nil {
-				t.Errorf("%s: Unlock after db.Close: %v", name, err)
 			}
 		}
 		for _, name := range []string{"Session", "OnConn"} { // they need no other connection
-			if _, err := bounded(t, name, func() (any, error) { return nil, <-waited[name] }); err != nil {
+			if err := <-waited[name]; err != nil {
 				t.Errorf("%s: a caller who waited: %v", name, err)
 			}
 		}
 		lockertest.Eventually(t, "the holder of a row is told of its loss", func() bool { return held["lease table"].Err() != nil })
-		lockertest.Eventually(t, "the lease table says why it cannot write", func() bool { // at first that it does not answer
-			_, err = bounded(t, "TryLock", func() (*sqllock.Lock, error) { return table.TryLock(context.Background(), userKey("close", 2)) })
-			return !errors.Is(err, sqllock.ErrUnavailable) || strings.Contains(err.Error(), says)
-		})
-		if !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("lease table: %v, want ErrUnavailable", err)
-		}
+		awaitError(t, table, userKey("close", 2), sqllock.ErrUnavailable, says) // at first that it does not answer
 		if _, err := perTx.TryLock(t.Context(), userKey("close", 2)); !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), says) {
 			t.Errorf("PerTx: %v, want ErrUnavailable with %q", err, says)
 		}
@@ -284,23 +220,19 @@ func TestLongPoolClosedAtWork(t *testing.T) {
 		// The Session goes on, until it loses its connection.
 		awaitGrant(t, "a Session whose pool is closed serves", advisory, userKey("close", 2))
 		s.endAll(t, "application_name LIKE '%latchkey'")
-		lockertest.Eventually(t, "the Session says why it cannot connect", func() bool {
-			_, err = advisory.TryLock(t.Context(), userKey("close", 2))
-			return errors.Is(err, sqllock.ErrUnavailable) && strings.Contains(err.Error(), says)
-		})
+		awaitError(t, advisory, userKey("close", 2), sqllock.ErrUnavailable, says)
 		cancel()
 		if err := <-over; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
 		}
-		_, _ = advisory.Close(), conn.Close()
-		_, _ = bounded(t, "Close of a lease table", func() (any, error) { return nil, table.Close() })
+		_, _, _ = advisory.Close(), conn.Close(), table.Close()
 		giveUp()
 		for _, name := range []string{"PerTx", "lease table"} {
-			if _, err := bounded(t, name, func() (any, error) { return nil, <-waited[name] }); err == nil {
+			if err := <-waited[name]; err == nil {
 				t.Errorf("%s: a caller got a key from a closed pool", name)
 			}
 		}
-		if _, err := bounded(t, "db.Close", func() (any, error) { return nil, <-closed }); err != nil {
+		if err := <-closed; err != nil {
 			t.Errorf("db.Close: %v", err)
 		}
 		s.leavesNothing(t)

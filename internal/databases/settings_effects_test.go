@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,18 +18,14 @@ import (
 // eachStage runs test on a stage of its own for each driver, under settings of
 // the role.
 func eachStage(t *testing.T, test func(t *testing.T, s stage), settings ...string) {
-	t.Parallel()
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t, pgtest.Database(t))
-			s.driver = driver
-			for _, setting := range settings {
-				s.set(t, "ALTER ROLE %r IN DATABASE %d SET "+setting)
-			}
-			test(t, s)
-		})
-	}
+	eachDriver(t, func(t *testing.T, driver string) {
+		s := newStage(t, pgtest.Database(t))
+		s.driver = driver
+		for _, setting := range settings {
+			s.set(t, "ALTER ROLE %r IN DATABASE %d SET "+setting)
+		}
+		test(t, s)
+	})
 }
 
 // awaitEnd waits until the server has ended the role's sessions that are not
@@ -81,7 +75,7 @@ func TestLongIdleSessionTimeout(t *testing.T) {
 				t.Errorf("Unlock: %v", err)
 			}
 			s.awaitEnd(t)
-			if err := useIdempotency(t, s.on(db)); err != nil {
+			if err := s.on(db).try(t, useIdempotency); err != nil {
 				t.Errorf("idempotency: %v", err)
 			}
 		}
@@ -166,67 +160,17 @@ func TestLeaseTableUnderSerializable(t *testing.T) {
 	for _, level := range []string{"serializable", "repeatable read"} {
 		t.Run(level, func(t *testing.T) {
 			eachStage(t, func(t *testing.T, s stage) {
-				const callers, keys, rounds = 16, 3, 8
-				a, b, err := s.pair(t, sqllock.WithLeaseTable())
-				must(t, err)
-				var (
-					wg     sync.WaitGroup
-					inside [keys]atomic.Int32
-				)
-				for i := range callers {
-					l := []*sqllock.Session{a, b}[i%2]
-					wg.Go(func() {
-						for round := range rounds {
-							k := (i + round) % keys
-							lock, err := l.Lock(context.Background(), userKey("ssi", k))
-							if err != nil {
-								t.Errorf("Lock: %v", err)
-								return
-							}
-							if inside[k].Add(1) > 1 && lock.Err() == nil {
-								t.Error("a key is held twice")
-							}
-							inside[k].Add(-1)
-							if err := lock.Unlock(); err != nil {
-								t.Errorf("Unlock: %v", err)
-							}
-						}
-					})
+				tr := startTraffic(t, false, session(t, s.unprepared(t), sqllock.WithLeaseTable()), session(t, s.unprepared(t), sqllock.WithLeaseTable()))
+				for range 10 {
+					tr.flows("again")
 				}
-				wg.Wait()
+				tr.end()
+				for l := range tr.failed {
+					if n := tr.failed[l].Load(); n > 0 {
+						t.Errorf("%d calls have failed", n)
+					}
+				}
 			}, "default_transaction_isolation = '"+level+"'")
 		})
 	}
-}
-
-// Under repeatable read and serializable, a fence that has waited for an earlier
-// one fails. The error says that the transaction can be tried again.
-func TestFenceUnderSerializable(t *testing.T) {
-	eachStage(t, func(t *testing.T, s stage) {
-		lock := mustLock(t, session(t, s.pool(t)), userKey("fence", 1))
-		db := s.pool(t)
-		work := func(before func()) error {
-			tx, err := db.BeginTx(t.Context(), nil)
-			must(t, err)
-			defer tx.Rollback()
-			execute(t, tx, "SELECT count(*) FROM latchkey_fence")
-			before()
-			if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
-				return err
-			}
-			return tx.Commit()
-		}
-		err := work(func() {
-			if err := work(func() {}); err != nil {
-				t.Errorf("the first: %v", err)
-			}
-		})
-		var state interface{ SQLState() string }
-		if !errors.As(err, &state) || state.SQLState() != "40001" || !strings.Contains(err.Error(), "can be tried again") {
-			t.Errorf("Fence after a concurrent one: %v, want 40001 that can be tried again", err)
-		}
-		if err := work(func() {}); err != nil {
-			t.Errorf("the same work again: %v", err)
-		}
-	}, "default_transaction_isolation = 'serializable'")
 }

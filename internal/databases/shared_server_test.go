@@ -123,7 +123,7 @@ func (p *tenant) createDatabase() {
 	p.exec("CREATE DATABASE %[1]s TEMPLATE template0")
 	p.inDatabase("CREATE SCHEMA kit; SET search_path = kit; " + strings.Join(slices.Concat(
 		lockwatch.Schema(sqllock.PostgreSQL), sqllock.FenceSchema(sqllock.PostgreSQL), sqllock.Schema(sqllock.PostgreSQL),
-		watermark.Schema(sqllock.PostgreSQL), idempotency.Schema(sqllock.PostgreSQL)), ";\n"))
+		watermark.Schema(sqllock.PostgreSQL), idempotency.Schema(sqllock.PostgreSQL), []string{"CREATE TABLE effects (what text)"}), ";\n"))
 	p.grant()
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -56,6 +55,11 @@ func (p *tenant) open(l login) *sql.DB {
 	p.t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxOpenConns(5)
 	return db
+}
+
+// stage returns the stage of the role, with a pool of its own.
+func (p *tenant) stage() stage {
+	return stage{driver: p.driver, role: p.role, base: p.database, shared: p.pool()}
 }
 
 // key returns a key that no text may show.
@@ -120,19 +124,7 @@ func (p *tenant) beats(s *sqllock.Session, lock *sqllock.Lock) {
 // fails waits until TryLock of s returns want with a text that contains says.
 func (p *tenant) fails(s *sqllock.Session, want error, says string) {
 	p.t.Helper()
-	var err error
-	lockertest.Eventually(p.t, "calls say "+says, func() bool {
-		var lock *sqllock.Lock
-		if lock, err = s.TryLock(p.t.Context(), p.key(3)); err == nil {
-			_ = lock.Unlock()
-		}
-		return err != nil && strings.Contains(err.Error(), says)
-	})
-	if !errors.Is(err, want) {
-		p.t.Errorf("TryLock: %v, want %v", err, want)
-	}
-	p.t.Logf("TryLock: %v", err)
-	p.wantDiscreet(err.Error())
+	p.wantDiscreet(awaitError(p.t, s, p.key(3), want, says).Error())
 }
 
 // serves waits until s grants locks.

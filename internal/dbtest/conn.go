@@ -21,12 +21,10 @@ func Conn(tb testing.TB, db *sql.DB) *sql.Conn {
 	return conn
 }
 
-// ExecuteOn runs a statement on conn.
+// ExecuteOn is [Execute] on a connection.
 func ExecuteOn(tb testing.TB, conn *sql.Conn, query string) {
 	tb.Helper()
-	if _, err := conn.ExecContext(context.Background(), query); err != nil {
-		tb.Fatalf("%.60s…: %v", query, err)
-	}
+	Execute(tb, conn, query)
 }
 
 // ExpectBool runs a query that returns true or false on conn, and checks that

@@ -32,11 +32,13 @@ func Create(tb testing.TB, db *sql.DB, schema []string) {
 	}
 }
 
-// Execute runs a statement.
-func Execute(tb testing.TB, db *sql.DB, query string, args ...any) {
+// Execute runs a statement on a pool, on a connection or in a transaction.
+func Execute(tb testing.TB, on interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}, query string, args ...any) {
 	tb.Helper()
-	if _, err := db.ExecContext(context.Background(), query, args...); err != nil {
-		tb.Fatalf("%.40s…: %v", query, err)
+	if _, err := on.ExecContext(context.Background(), query, args...); err != nil {
+		tb.Fatalf("%.60s…: %v", query, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,63 +55,52 @@ type conformanceTest struct {
 	run  func(*testing.T, Fleet)
 }
 
+// crowds are the tests in which callers contend.
+var crowds = []conformanceTest{
+	{"Cancelled", cancelled},
+	{"Contention", contention},
+	{"AnyContention", anyContention},
+	{"EachContention", eachContention},
+	{"EachLimitContention", eachLimitContention},
+	{"AnyWaits", anyWaits},
+}
+
 // Run runs the suite, with a few rounds of each test in which callers contend.
 func Run(t *testing.T, fleet Fleet) {
-	fleet.run(t, []conformanceTest{
+	fleet.run(t, append([]conformanceTest{
 		{"Exclusion", exclusion},
 		{"KeySpaces", keySpaces},
 		{"Unlock", unlock},
 		{"Context", contexts},
 		{"Ended", endedContext},
-		{"WaitInProcess", waitInProcess},
-		{"WaitAcrossProcesses", waitAcrossProcesses},
+		{"Waits", waits},
 		{"FirstComeFirstServed", firstComeFirstServed},
 		{"WaitEnds", waitEnds},
-		{"Cancelled", cancelled},
-		{"Contention", contention},
 		{"Do", do},
 		{"Any", tryAny},
-		{"AnyContention", anyContention},
 		{"Each", tryEach},
-		{"EachContention", eachContention},
-		{"EachLimitContention", eachLimitContention},
-		{"AnyWaits", anyWaits},
-	})
+	}, crowds...))
 }
 
 // RunLong runs the tests in which callers contend, with many rounds of each.
 func RunLong(t *testing.T, fleet Fleet) {
 	fleet.long = true
-	fleet.run(t, []conformanceTest{
-		{"ThousandRounds", thousandRounds},
-		{"Cancelled", cancelled},
-		{"Contention", contention},
-		{"AnyContention", anyContention},
-		{"EachContention", eachContention},
-		{"EachLimitContention", eachLimitContention},
-		{"AnyWaits", anyWaits},
-	})
+	fleet.run(t, append([]conformanceTest{{"ThousandRounds", thousandRounds}}, crowds...))
 }
 
 func (f Fleet) run(t *testing.T, tests []conformanceTest) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(t, f)
-			noLeftovers(t, f)
+			if f.Leftovers != nil {
+				Eventually(t, "no lock remains in the database", func() bool { return f.Leftovers(t) == 0 })
+			}
 		})
 	}
 }
 
 // timeout bounds every wait. No test asserts that a wait is shorter.
 const timeout = 30 * time.Second
-
-func noLeftovers(t *testing.T, fleet Fleet) {
-	t.Helper()
-	if fleet.Leftovers == nil {
-		return
-	}
-	Eventually(t, "no lock remains in the database", func() bool { return fleet.Leftovers(t) == 0 })
-}
 
 // Eventually polls until ok returns true, and fails the test if that takes too
 // long.
@@ -130,6 +120,14 @@ var keys atomic.Int64
 // newKey returns a key that no other test uses.
 func newKey(t *testing.T) sqllock.Key {
 	return sqllock.Namespace("lockertest").Key(t.Name() + strconv.FormatInt(keys.Add(1), 10))
+}
+
+// newKeys returns n keys that no other test uses.
+func newKeys(t *testing.T, n int) (keys []sqllock.Key) {
+	for range n {
+		keys = append(keys, newKey(t))
+	}
+	return keys
 }
 
 func try(t *testing.T, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
@@ -226,29 +224,17 @@ func thousandRounds(t *testing.T, fleet Fleet) {
 func unlock(t *testing.T, fleet Fleet) {
 	a, key := fleet.New(t), newKey(t)
 	lock := try(t, a, key)
-	var results [8]error
-	done := make(chan struct{})
-	for i := range results {
-		go func() {
-			results[i] = lock.Unlock()
-			done <- struct{}{}
-		}()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := lock.Unlock(); err != nil {
+				t.Errorf("Unlock at once with others: %v", err)
+			}
+		})
 	}
-	for range results {
-		<-done
-	}
-	for i, err := range results {
-		if err != nil {
-			t.Errorf("Unlock %d at once with others: %v", i, err)
-		}
-	}
-	if err := lock.Unlock(); err != nil {
-		t.Errorf("Unlock again: %v", err)
-	}
+	wg.Wait()
 	next := try(t, a, key)
-	if err := lock.Unlock(); err != nil {
-		t.Errorf("Unlock while the next caller holds the key: %v", err)
-	}
+	release(t, lock) // again, while the next caller holds the key
 	reject(t, a, key)
 	release(t, next)
 	if err := lock.Err(); !errors.Is(err, sqllock.ErrReleased) {
@@ -258,50 +244,36 @@ func unlock(t *testing.T, fleet Fleet) {
 
 type valueKey struct{}
 
+// contexts: the work's context has the caller's values, outlives the caller's
+// context and ends with the lock. How a bound context ends is the same for all lockers.
 func contexts(t *testing.T, fleet Fleet) {
-	a := fleet.New(t)
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "value"))
-	lock, err := a.TryLock(ctx, newKey(t))
+	lock, err := fleet.New(t).TryLock(ctx, newKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	work := lock.Context()
-	bound, unbind := lock.Bind(ctx)
-	defer unbind()
 	cancel()
-	if err := work.Err(); err != nil {
-		t.Errorf("the work's context ended with the caller's: %v", err)
-	}
-	if bound.Err() == nil {
-		t.Error("the bound context did not end with the one it is bound to")
-	}
-	if err := lock.Err(); err != nil {
+	if err := errors.Join(work.Err(), lock.Err()); err != nil {
 		t.Errorf("the lock ended with the caller's context: %v", err)
 	}
-	if work.Value(valueKey{}) != "value" {
-		t.Error("the work's context lacks the caller's values")
-	}
+	bound, unbind := lock.Bind(ctx)
+	defer unbind()
 	for _, c := range []context.Context{work, bound} {
-		if found, ok := sqllock.FromContext(c); !ok || found != lock {
-			t.Error("the context does not carry the lock")
+		if found, ok := sqllock.FromContext(c); !ok || found != lock || c.Value(valueKey{}) != "value" {
+			t.Error("a context lacks the lock, or the caller's values")
 		}
 	}
-	other, unbindOther := lock.Bind(t.Context())
-	defer unbindOther()
 	release(t, lock)
-	if cause := context.Cause(work); cause != sqllock.ErrReleased {
-		t.Errorf("cause of the work's context after Unlock: %v, want ErrReleased", cause)
-	}
-	if other.Err() != nil {
-		t.Error("a bound context ended when the lock was released early")
+	for _, after := range []context.Context{work, lock.Context()} {
+		if cause := context.Cause(after); cause != sqllock.ErrReleased {
+			t.Errorf("cause of the work's context after Unlock: %v, want ErrReleased", cause)
+		}
 	}
 	late, unbindLate := lock.Bind(t.Context())
 	defer unbindLate()
 	if late.Err() != nil {
 		t.Error("a context bound after the release of the lock has ended")
-	}
-	if cause := context.Cause(lock.Context()); cause != sqllock.ErrReleased {
-		t.Errorf("cause of Context after Unlock: %v", cause)
 	}
 }
 

@@ -3,14 +3,14 @@ package lockertest
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// anyLocker is a locker that acquires one of several keys.
+// An anyLocker is a locker that acquires one of several keys.
 type anyLocker interface {
 	sqllock.Locker
 	TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
@@ -19,21 +19,38 @@ type anyLocker interface {
 
 // twoAny returns two lockers of the fleet that can acquire one of several keys.
 // ok is false if the kind under test cannot, which is not a failure.
-func twoAny(t *testing.T, fleet Fleet) (a, b anyLocker, ok bool) {
-	a, ok = fleet.New(t).(anyLocker)
-	if !ok {
-		return nil, nil, false
+func twoAny(t *testing.T, fleet Fleet) (two [2]anyLocker, ok bool) {
+	if two[0], ok = fleet.New(t).(anyLocker); ok {
+		two[1] = fleet.New(t).(anyLocker)
 	}
-	return a, fleet.New(t).(anyLocker), true
+	return two, ok
 }
 
+// twoEach is twoAny for groups. Those of a sharded locker need all keys on one
+// shard.
+func twoEach(t *testing.T, fleet Fleet) (two [2]sqllock.Locker, ok bool) {
+	two[0] = fleet.New(t)
+	if _, isSharded := two[0].(interface{ Index(sqllock.Key) int }); inside.GroupsOf(two[0]) == nil || isSharded {
+		return two, false
+	}
+	two[1] = fleet.New(t)
+	return two, true
+}
+
+// TryEach is [inside.TryEach] of locks.
+func TryEach(ctx context.Context, locks sqllock.Locker, groups [][]sqllock.Key) (sqllock.Locks, error) {
+	return inside.TryEach[sqllock.Key, sqllock.Locks](ctx, inside.GroupsOf(locks), groups)
+}
+
+// tryAny: each call acquires the first key that is free, whichever locker has
+// the others.
 func tryAny(t *testing.T, fleet Fleet) {
-	a, b, ok := twoAny(t, fleet)
+	lockers, ok := twoAny(t, fleet)
 	if !ok {
 		return
 	}
-	ctx := t.Context()
-	keys := []sqllock.Key{newKey(t), newKey(t), newKey(t), sqllock.Pair(9, 1), sqllock.Pair(9, 2)}
+	ctx, a := t.Context(), lockers[0]
+	keys := append(newKeys(t, 3), sqllock.Pair(9, 1), sqllock.Pair(9, 2))
 	if _, err := a.TryAny(ctx); err == nil || errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("TryAny without keys: %v", err)
 	}
@@ -42,29 +59,24 @@ func tryAny(t *testing.T, fleet Fleet) {
 		t.Fatalf("TryAny with a key named twice: %v", err)
 	}
 	release(t, twice)
-	var locks []*sqllock.Lock
+	var locks sqllock.Locks
 	taken := make(map[sqllock.Key]bool)
 	for i := range keys {
-		l := []anyLocker{a, b}[i%2]
-		lock, err := l.TryAny(ctx, keys...)
+		lock, err := lockers[i%2].TryAny(ctx, keys...)
 		if err != nil {
 			t.Fatalf("TryAny with %d of %d keys free: %v", len(keys)-i, len(keys), err)
 		}
-		if taken[lock.Key()] {
-			t.Fatal("TryAny took a key twice")
-		}
-		if !fleet.AnyOrder && lock.Key() != keys[i] {
-			t.Errorf("TryAny %d did not take the first free key", i)
+		if taken[lock.Key()] || !fleet.AnyOrder && lock.Key() != keys[i] {
+			t.Fatalf("TryAny %d did not take the first free key", i)
 		}
 		taken[lock.Key()] = true
 		locks = append(locks, lock)
 	}
-	for _, l := range []anyLocker{a, b} {
-		if _, err := l.TryAny(ctx, keys...); !errors.Is(err, sqllock.ErrHeld) {
-			t.Errorf("TryAny with no key free: %v", err)
-		}
-		if _, err := l.TryAny(ctx, keys[0], keys[0]); !errors.Is(err, sqllock.ErrHeld) {
-			t.Errorf("TryAny of one held key, named twice: %v", err)
+	for _, l := range lockers {
+		for _, held := range [][]sqllock.Key{keys, {keys[0], keys[0]}} {
+			if _, err := l.TryAny(ctx, held...); !errors.Is(err, sqllock.ErrHeld) {
+				t.Errorf("TryAny with no key free: %v", err)
+			}
 		}
 	}
 	release(t, locks[1])
@@ -72,97 +84,76 @@ func tryAny(t *testing.T, fleet Fleet) {
 	if err != nil || lock.Key() != locks[1].Key() {
 		t.Fatalf("TryAny with one key free: %v", err)
 	}
-	release(t, lock)
-	for _, i := range []int{0, 2, 3, 4} {
-		release(t, locks[i])
-	}
+	locks[1] = lock
+	mustUnlockAll(t, locks)
 }
 
-// anyContention: n slots never admit more than n callers at once, and no caller
-// is rejected while a slot is free.
-func anyContention(t *testing.T, fleet Fleet) {
-	const slots, callers = 5, 32
-	a, b, ok := twoAny(t, fleet)
+// tryEach: one key of each group is acquired, or none, whichever locker has the
+// others. The error names the group that is full.
+func tryEach(t *testing.T, fleet Fleet) {
+	lockers, ok := twoEach(t, fleet)
 	if !ok {
 		return
 	}
-	keys := make([]sqllock.Key, slots)
-	for i := range keys {
-		keys[i] = newKey(t)
+	a, b := lockers[0], lockers[1]
+	tenant, all := newKeys(t, 2), newKeys(t, 40)
+	groups := [][]sqllock.Key{newKeys(t, 1), tenant, all}
+	first := mustEach(t, a, groups)
+	rejected(t, b, groups, 0)
+	rejected(t, a, groups, 0)
+	taken := []sqllock.Locks{mustEach(t, b, [][]sqllock.Key{newKeys(t, 1), tenant, all})}
+	for _, l := range lockers {
+		rejected(t, l, [][]sqllock.Key{newKeys(t, 1), tenant, all}, 1)
 	}
-	for range fleet.rounds(3, 30) {
-		var (
-			wg     sync.WaitGroup
-			gate   = make(chan struct{})
-			inside atomic.Int32
-			mu     sync.Mutex
-			locks  []*sqllock.Lock
-		)
-		for i := range callers {
-			l := []anyLocker{a, b}[i%2]
-			wg.Go(func() {
-				<-gate
-				lock, err := l.TryAny(t.Context(), keys...)
-				if errors.Is(err, sqllock.ErrHeld) {
-					return
-				}
-				if err != nil {
-					t.Errorf("TryAny: %v", err)
-					return
-				}
-				if n := inside.Add(1); n > slots {
-					t.Errorf("%d hold %d slots", n, slots)
-				}
-				mu.Lock()
-				locks = append(locks, lock)
-				mu.Unlock()
-			})
-		}
-		close(gate)
-		wg.Wait()
-		if len(locks) != slots {
-			t.Errorf("%d of %d slots were taken by %d callers", len(locks), slots, callers)
-		}
-		for _, lock := range locks {
-			release(t, lock)
-		}
+	mustUnlockAll(t, first)
+	mustUnlockAll(t, mustEach(t, b, groups)) // a rejection has left nothing behind
+	for len(taken) < len(all) {
+		taken = append(taken, mustEach(t, lockers[len(taken)%2], [][]sqllock.Key{all, newKeys(t, 1)}))
 	}
-}
-
-// anyWaits: every caller that waits for one of several keys gets one.
-func anyWaits(t *testing.T, fleet Fleet) {
-	a, b, ok := twoAny(t, fleet)
-	if !ok {
-		return
+	for _, l := range lockers {
+		rejected(t, l, [][]sqllock.Key{newKeys(t, 1), all}, 1)
 	}
-	keys := []sqllock.Key{newKey(t), newKey(t), newKey(t)}
-	var (
-		wg     sync.WaitGroup
-		inside atomic.Int32
-	)
-	for i := range 24 {
-		l := []anyLocker{a, b}[i%2]
-		wg.Go(func() {
-			for range fleet.rounds(2, 10) {
-				lock, err := l.LockAny(t.Context(), keys...)
-				if err != nil {
-					t.Errorf("LockAny: %v", err)
-					return
-				}
-				if n := inside.Add(1); int(n) > len(keys) {
-					t.Errorf("%d hold %d keys", n, len(keys))
-				}
-				inside.Add(-1)
-				if err := lock.Unlock(); err != nil {
-					t.Errorf("Unlock: %v", err)
-				}
-			}
-		})
+	for _, locks := range taken {
+		mustUnlockAll(t, locks)
 	}
-	wg.Wait()
+	if _, err := TryEach(t.Context(), a, nil); err == nil || errors.Is(err, sqllock.ErrHeld) {
+		t.Errorf("TryEach without groups: %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := a.LockAny(ctx, keys...); !errors.Is(err, context.Canceled) {
-		t.Errorf("LockAny with an ended context: %v", err)
+	if _, err := TryEach(ctx, a, groups); !errors.Is(err, context.Canceled) {
+		t.Errorf("TryEach with an ended context: %v", err)
+	}
+}
+
+// mustEach acquires one key of each group.
+func mustEach(t *testing.T, l sqllock.Locker, groups [][]sqllock.Key) sqllock.Locks {
+	t.Helper()
+	locks, err := TryEach(t.Context(), l, groups)
+	if err != nil || len(locks) != len(groups) {
+		t.Fatalf("TryEach of free groups: %d locks, %v", len(locks), err)
+	}
+	for i, lock := range locks {
+		if !slices.Contains(groups[i], lock.Key()) {
+			t.Errorf("lock %d is not of its group", i)
+		}
+	}
+	return locks
+}
+
+// rejected fails the test unless TryEach reports that group full is full.
+func rejected(t *testing.T, l sqllock.Locker, groups [][]sqllock.Key, full int) {
+	t.Helper()
+	locks, err := TryEach(t.Context(), l, groups)
+	var group *inside.FullError
+	if !errors.As(err, &group) || group.Level != full || !errors.Is(err, sqllock.ErrHeld) {
+		t.Errorf("TryEach with group %d full: %d locks, %v", full, len(locks), err)
+	}
+}
+
+func mustUnlockAll(t *testing.T, locks sqllock.Locks) {
+	t.Helper()
+	if err := locks.Unlock(); err != nil {
+		t.Errorf("Unlock: %v", err)
 	}
 }

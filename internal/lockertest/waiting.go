@@ -3,9 +3,7 @@ package lockertest
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,30 +39,22 @@ func await(t *testing.T, c <-chan granted) *sqllock.Lock {
 	}
 }
 
-func waitInProcess(t *testing.T, fleet Fleet) {
-	a := fleet.New(t)
-	waits(t, a, a, fleet.InLine)
-}
-
-func waitAcrossProcesses(t *testing.T, fleet Fleet) {
-	waits(t, fleet.New(t), fleet.New(t), fleet.InLine)
-}
-
-// waits: a call that waits in waiter gets the key when holder releases it.
-func waits(t *testing.T, holder, waiter sqllock.Locker, inLine func(sqllock.Locker) int) {
-	t.Helper()
-	key := newKey(t)
-	lock := try(t, holder, key)
-	waiting := lockLater(t.Context(), waiter, key)
-	Eventually(t, "the waiter is in line", func() bool { return inLine(waiter) == 1 })
-	select {
-	case g := <-waiting:
-		t.Fatalf("Lock of a held key returned: %v, %v", g.lock, g.err)
-	default:
+// waits: a call that waits gets the key when its holder releases it, in the
+// same process and in another one.
+func waits(t *testing.T, fleet Fleet) {
+	holder := fleet.New(t)
+	for _, waiter := range []sqllock.Locker{holder, fleet.New(t)} {
+		key := newKey(t)
+		lock := try(t, holder, key)
+		waiting := lockLater(t.Context(), waiter, key)
+		Eventually(t, "the waiter is in line", func() bool { return fleet.InLine(waiter) == 1 })
+		if len(waiting) != 0 {
+			t.Fatal("Lock of a held key returned")
+		}
+		release(t, lock)
+		release(t, await(t, waiting))
+		release(t, try(t, holder, key))
 	}
-	release(t, lock)
-	release(t, await(t, waiting))
-	release(t, try(t, holder, key))
 }
 
 // firstComeFirstServed: the waiters of one process get the key in the order of
@@ -91,13 +81,18 @@ func firstComeFirstServed(t *testing.T, fleet Fleet) {
 	reject(t, a, key)
 	release(t, lock)
 	wg.Wait()
-	for i := range n {
-		if got := <-order; got != i {
-			t.Fatalf("waiter %d was served in place %d", got, i)
+	close(order)
+	want := 0
+	for got := range order {
+		if got != want {
+			t.Fatalf("waiter %d was served in place %d", got, want)
 		}
+		want++
 	}
 }
 
+// waitEnds: a call that waits returns when its context ends, and leaves nothing
+// behind.
 func waitEnds(t *testing.T, fleet Fleet) {
 	a, b := fleet.New(t), fleet.New(t)
 	key := newKey(t)
@@ -117,78 +112,4 @@ func waitEnds(t *testing.T, fleet Fleet) {
 	}
 	release(t, lock)
 	release(t, try(t, b, key))
-}
-
-// cancelled: callers that give up at any moment leave no lock behind, and do
-// not end the locks of other callers.
-func cancelled(t *testing.T, fleet Fleet) {
-	a, b := fleet.New(t), fleet.New(t)
-	bystander := try(t, a, newKey(t))
-	keys := []sqllock.Key{newKey(t), newKey(t), newKey(t)}
-	var wg sync.WaitGroup
-	for i := range fleet.rounds(100, 1000) {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*time.Millisecond))
-			defer cancel()
-			take := a.TryLock
-			if i%2 == 0 {
-				take = a.Lock
-			}
-			if lock, err := take(ctx, keys[i%len(keys)]); err == nil {
-				_ = lock.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	for _, key := range keys {
-		release(t, await(t, lockLater(t.Context(), b, key)))
-	}
-	if err := bystander.Err(); err != nil {
-		t.Errorf("a lock that cancelled calls had nothing to do with: %v", err)
-	}
-	release(t, bystander)
-}
-
-// contention: many callers of several processes contend for one key. The
-// counter that checks them does not rely on the lock.
-func contention(t *testing.T, fleet Fleet) {
-	key, rounds := newKey(t), fleet.rounds(3, 30)
-	var (
-		wg     sync.WaitGroup
-		inside atomic.Int32
-		grants atomic.Int32
-	)
-	for i := range 3 {
-		l := fleet.New(t)
-		for j := range 8 {
-			wg.Go(func() {
-				for range rounds {
-					take := l.TryLock
-					if (i+j)%2 == 0 {
-						take = l.Lock
-					}
-					lock, err := take(t.Context(), key)
-					if errors.Is(err, sqllock.ErrHeld) {
-						continue
-					}
-					if err != nil {
-						t.Errorf("taking: %v", err)
-						return
-					}
-					if n := inside.Add(1); n != 1 {
-						t.Errorf("%d hold one key", n)
-					}
-					grants.Add(1)
-					inside.Add(-1)
-					if err := lock.Unlock(); err != nil {
-						t.Errorf("Unlock: %v", err)
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	if int(grants.Load()) < 12*rounds { // every call that waits gets it
-		t.Errorf("%d grants", grants.Load())
-	}
 }

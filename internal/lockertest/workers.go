@@ -1,14 +1,13 @@
 package lockertest
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"sync"
-	"sync/atomic"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,14 +21,13 @@ const workerRole = "worker"
 
 // Orders tell a worker what to do.
 type Orders struct {
-	Job         string // "hold" or "contend"
 	Driver, DSN string
 	LeaseTable  bool          // sqllock.WithLeaseTable
 	Lease       time.Duration // sqllock.WithLease; 0 is the default
-	Counter     string        // contend: where to report
-	Rounds      int           // contend: grants for each of 64 callers, or of Callers
-	Callers     int           // contend; 0 is 64
-	Locks       int           // hold: how many
+	Locks       int           // how many it holds until it ends; if 0, its callers contend
+	Rounds      int           // grants for each of 64 callers, or of Callers
+	Callers     int           // 0 is 64
+	Inside      string        // the file that exists while a caller is inside
 }
 
 // Options returns the options of the worker's Session.
@@ -43,9 +41,8 @@ func (o Orders) Options() (opts []sqllock.Option) {
 	return opts
 }
 
-// StartWorker starts this test binary again with orders, until the end of the
-// test.
-func StartWorker(t *testing.T, o Orders) *subprocess.Process {
+// start starts this test binary again with orders, until the end of the test.
+func start(t *testing.T, o Orders) *subprocess.Process {
 	t.Helper()
 	p, err := subprocess.Start(workerRole, o)
 	if err != nil {
@@ -58,20 +55,20 @@ func StartWorker(t *testing.T, o Orders) *subprocess.Process {
 	return p
 }
 
-// StartHolder starts a worker that holds WorkerKey(0) to WorkerKey(n-1) until it
-// ends. StartHolder returns when the worker holds them.
+// StartHolder starts a process that holds WorkerKey(0) to WorkerKey(o.Locks-1)
+// until it ends. StartHolder returns when the process holds them.
 func StartHolder(t *testing.T, o Orders) *subprocess.Process {
 	t.Helper()
-	o.Job = "hold"
-	p := StartWorker(t, o)
+	p := start(t, o)
 	if line, err := p.ReadLine(); err != nil {
-		t.Fatalf("worker said %q: %v", line, err)
+		t.Fatalf("the holder said %q: %v", line, err)
 	}
 	return p
 }
 
-// Worker carries out the orders of StartWorker, and does not return then. In a
-// process without orders it does nothing. A TestMain begins with it.
+// Worker carries out the orders of StartHolder and Processes, and does not
+// return then. In a process without orders it does nothing. A TestMain begins
+// with it.
 func Worker() { subprocess.Main(workerRole, carryOut) }
 
 // carryOut carries out o until that is done or ctx ends.
@@ -84,7 +81,7 @@ func carryOut(ctx context.Context, o Orders) error {
 	if err != nil {
 		return err
 	}
-	if o.Job == "hold" {
+	if o.Locks > 0 {
 		return hold(ctx, s, o.Locks)
 	}
 	if err := contend(s, o); err != nil {
@@ -109,32 +106,22 @@ func hold(ctx context.Context, s *sqllock.Session, n int) error {
 	return nil
 }
 
-// contend makes many goroutines contend for one key. Each holder reports to the
-// counter.
+// contend makes many goroutines contend for one key.
 func contend(s *sqllock.Session, o Orders) error {
-	if o.Callers == 0 {
-		o.Callers = 64
-	}
-	var wg sync.WaitGroup
 	failed := make(chan error, o.Callers)
 	for i := range o.Callers {
-		wg.Go(func() {
-			if err := contender(s, o, i); err != nil {
-				failed <- err
-			}
-		})
+		go func() { failed <- contender(s, o, i) }()
 	}
-	wg.Wait()
-	close(failed)
-	return <-failed
+	var err error
+	for range o.Callers {
+		err = errors.Join(err, <-failed)
+	}
+	return err
 }
 
+// contender is granted the key as often as o says. While it holds the key it
+// has made a file that no other caller of any process can make.
 func contender(s *sqllock.Session, o Orders, i int) error {
-	counter, err := net.Dial("tcp", o.Counter) //nolint:noctx // loopback
-	if err != nil {
-		return err
-	}
-	defer counter.Close()
 	for grants := 0; grants < o.Rounds; {
 		take := s.TryLock
 		if i%2 == 0 {
@@ -149,101 +136,31 @@ func contender(s *sqllock.Session, o Orders, i int) error {
 			return err
 		}
 		grants++
-		for _, report := range []byte{'+', '-'} {
-			if _, err := counter.Write([]byte{report}); err != nil {
-				return err
-			}
-			if _, err := io.ReadFull(counter, make([]byte, 1)); err != nil {
-				return err
-			}
+		inside, err := os.OpenFile(o.Inside, os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return fmt.Errorf("two callers hold one key: %w", err)
 		}
-		if err := lock.Unlock(); err != nil {
+		if err := errors.Join(inside.Close(), os.Remove(o.Inside), lock.Unlock()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// A counter counts the holders that report to be inside. It knows nothing of
-// locks. A holder goes on only when the counter has confirmed its report.
-type counter struct {
-	listener net.Listener
-	inside   atomic.Int32
-	overlaps atomic.Int32
-	entries  atomic.Int32
-}
-
-func newCounter(t *testing.T) *counter {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &counter{listener: listener}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() { c.listen(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		wg.Wait()
-	})
-	return c
-}
-
-func (c *counter) listen(conn net.Conn) {
-	defer conn.Close()
-	report := make([]byte, 1)
-	for {
-		if _, err := io.ReadFull(conn, report); err != nil {
-			return
-		}
-		if report[0] == '+' {
-			c.entries.Add(1)
-			if c.inside.Add(1) > 1 {
-				c.overlaps.Add(1)
-			}
-		} else {
-			c.inside.Add(-1)
-		}
-		if _, err := conn.Write(report); err != nil {
-			return
-		}
-	}
-}
-
-// Processes starts a process for each of orders. They contend for one key, with
-// 64 callers in each. It checks that two callers are never inside at once.
+// Processes starts a process for each of orders. They contend for one key, and
+// each of their callers is granted it as often as the orders say. It checks that
+// two callers are never inside at once.
 func Processes(t *testing.T, orders ...Orders) {
 	t.Helper()
-	c := newCounter(t)
+	inside := filepath.Join(t.TempDir(), "inside")
 	var workers []*subprocess.Process
-	want := 0
 	for _, o := range orders {
-		o.Job, o.Counter = "contend", c.listener.Addr().String()
-		workers = append(workers, StartWorker(t, o))
-		callers := o.Callers
-		if callers == 0 {
-			callers = 64
-		}
-		want += callers * o.Rounds
+		o.Inside, o.Callers = inside, cmp.Or(o.Callers, 64)
+		workers = append(workers, start(t, o))
 	}
 	for i, worker := range workers {
 		if err := worker.Wait(); err != nil {
 			t.Errorf("worker %d: %v", i, err)
 		}
 	}
-	if n := c.overlaps.Load(); n > 0 {
-		t.Errorf("two callers held one key %d times", n)
-	}
-	if got := int(c.entries.Load()); got != want {
-		t.Errorf("%d grants, want %d", got, want)
-	}
-	t.Logf("%d grants in %d processes, %d overlaps", c.entries.Load(), len(workers), c.overlaps.Load())
 }

@@ -1,19 +1,14 @@
 package mariadbtest
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/leaktest"
-	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 func TestMain(m *testing.M) {
-	subprocess.Main(orphanRole, startAndWaitForDeath)
 	os.Exit(leaktest.Check(Main(m)))
 }
 
@@ -22,40 +17,6 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// A server keeps its data when it is stopped, killed or frozen, and leaves no file.
-func TestLongServer(t *testing.T) {
-	t.Parallel()
-	began := time.Now()
-	s, err := Start()
-	must(t, err)
-	defer s.Close()
-	t.Logf("started after %v", time.Since(began).Round(time.Millisecond))
-	must(t, s.Execute("CREATE DATABASE kept"))
-	for name, end := range map[string]func() error{"Stop": s.Stop, "Kill": s.Kill} {
-		must(t, end())
-		if greets("unix", socket(s.Dir())) {
-			t.Errorf("after %s the server responds", name)
-		}
-		must(t, s.StartAgain())
-		if err := s.StartAgain(); err == nil {
-			t.Error("StartAgain of a server that runs succeeded")
-		}
-		must(t, s.Execute("USE kept"))
-	}
-	must(t, s.Freeze())
-	if greets("unix", socket(s.Dir())) {
-		t.Error("a frozen server responds")
-	}
-	must(t, s.Thaw())
-	must(t, s.Execute("USE kept"))
-	must(t, s.Freeze()) // Close must end it all the same
-	must(t, s.Close())
-	if _, err := os.Stat(s.Dir()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("after Close the directory is there: %v", err)
-	}
-	must(t, s.Close())
 }
 
 func TestExecuteFails(t *testing.T) {

@@ -2,10 +2,7 @@ package metricstest
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"log/slog"
-	"strconv"
 	"testing"
 	"time"
 
@@ -14,76 +11,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
-
-const (
-	cycleBegun = `latchkey_watch_findings_total{kind="wait_cycle",state="begun"}`
-	cycleOver  = `latchkey_watch_findings_total{kind="wait_cycle",state="over"}`
-)
-
-// Two server processes wait for each other, until one gives up. Watch reports it
-// to s.
-func waitCycle(t *testing.T, start func(*testing.T) Subject) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		s := start(t)
-		db := dbtest.Open(t, driver, dsn)
-		dbtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
-		ctx, cancel := context.WithCancel(context.Background())
-		watched := make(chan error, 1)
-		go func() {
-			watched <- lockwatch.Watch(ctx, db, s.Finding, lockwatch.WithInterval(time.Millisecond), lockwatch.WithLogger(slog.New(slog.DiscardHandler)))
-		}()
-		t.Cleanup(func() { cancel(); <-watched })
-		want(t, s, figures{cycleBegun: 0, cycleOver: 0})
-
-		one, two := holder(t, db, 1), holder(t, db, 2)
-		one.wait(2)
-		two.wait(1)
-		eventually(t, s, cycleBegun, 1)
-		want(t, s, figures{cycleOver: 0})
-		two.leave()
-		eventually(t, s, cycleOver, 1)
-		want(t, s, figures{cycleBegun: 1})
-	})
-}
-
-// A client is a transaction in which PostgreSQL does not look for deadlocks.
-type client struct {
-	t      *testing.T
-	tx     *sql.Tx
-	cancel func()
-	waited chan struct{}
-}
-
-// holder returns a client that holds key.
-func holder(t *testing.T, db *sql.DB, key int) *client {
-	t.Helper()
-	c := &client{t: t, tx: dbtest.Transaction(t, db)}
-	if _, err := c.tx.Exec("SET LOCAL deadlock_timeout = '1h'"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.tx.Exec("SELECT pg_advisory_xact_lock(" + strconv.Itoa(key) + ")"); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// wait makes c wait for key, until it leaves or the test ends.
-func (c *client) wait(key int) {
-	ctx, cancel := context.WithCancel(context.Background())
-	waited := make(chan struct{})
-	go func() {
-		defer close(waited)
-		_, _ = c.tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock("+strconv.Itoa(key)+")")
-	}()
-	c.cancel, c.waited = cancel, waited
-	c.t.Cleanup(c.leave)
-}
-
-// leave ends the wait, and with it the transaction.
-func (c *client) leave() {
-	c.cancel()
-	<-c.waited
-}
 
 // A Finding counts by its kind and by what is reported of it.
 func findings(t *testing.T, start func(*testing.T) Subject) {

@@ -72,20 +72,17 @@ func results(t *testing.T, start func(*testing.T) Subject) {
 				locker = httptesting.Failing{Err: sqllock.ErrUnavailable}
 			}
 			l := limit(s, locker, sqllock.Namespace(tt.result), tt.opts...)
+			counts := figures{}
 			for _, word := range words {
-				want(t, s, figures{requests(tt.result, word): 0})
+				counts[requests(tt.result, word)] = 0
 			}
+			want(t, s, counts)
 			if tt.busy {
 				dbtest.Lock(t, elsewhere, l.Namespace().Key(tt.id))
 			}
 			_, _ = l.Acquire(t.Context(), tt.id) // the figures say how it ended
-			for _, word := range words {
-				n := 0.
-				if word == tt.result {
-					n = 1
-				}
-				want(t, s, figures{requests(tt.result, word): n})
-			}
+			counts[requests(tt.result, tt.result)] = 1
+			want(t, s, counts)
 		}
 	})
 }
@@ -109,25 +106,6 @@ func hold(t *testing.T, start func(*testing.T) Subject) {
 			t.Errorf("both locks were held for %v s", sum)
 		}
 	})
-}
-
-// The oldest lease is that of any limiter of the namespace, while it is held.
-func oldest(t *testing.T, start func(*testing.T) Subject) {
-	const name = "latchkey_limiter_oldest_lease_seconds"
-	s := start(t)
-	locks := sqllock.NewMemory()
-	one, two := limit(s, locks, "export"), limit(s, locks, "export")
-	want(t, s, figures{of(name, "export"): 0})
-	first, second := acquire(t, one, "ada"), acquire(t, two, "bob")
-	for _, lock := range []*sqllock.Lock{first, second} {
-		before := max(one.Stats().Oldest, two.Stats().Oldest).Seconds()
-		got := read(t, s)[of(name, "export")]
-		if after := max(one.Stats().Oldest, two.Stats().Oldest).Seconds(); got < before || got > after {
-			t.Errorf("the oldest lease is %v s old, want %v to %v", got, before, after)
-		}
-		dbtest.Unlock(t, lock)
-	}
-	want(t, s, figures{of(name, "export"): 0})
 }
 
 // A request that waits is queued, and has a time in the queue at its end.
@@ -163,46 +141,44 @@ func queue(t *testing.T, start func(*testing.T) Subject) {
 	})
 }
 
-// The figures of limiters of one namespace are added up. One that is given twice
-// counts once.
+// The figures of limiters of one namespace are added up, and one that is given
+// twice counts once. The oldest lease is that of any of them. A counter never
+// falls while its series is shown: a reader would take the rest for an increase.
 func sameNamespace(t *testing.T, start func(*testing.T) Subject) {
 	s := start(t)
 	locks := sqllock.NewMemory()
-	one, two := limit(s, locks, "export"), limit(s, locks, "export")
-	s.Limiter(one)
-	dbtest.Unlock(t, acquire(t, one, "ada"))
-	acquire(t, two, "ada")
-	if _, err := one.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
-		t.Fatalf("Acquire: %v", err)
-	}
-	want(t, s, figures{
-		requests("export", "admitted"):                                2,
-		requests("export", "busy"):                                    1,
-		of("latchkey_limiter_active_leases", "export"):                1,
-		of("latchkey_limiter_lease_duration_seconds_count", "export"): 1,
-	})
-}
-
-// A counter never falls while its series is shown: a reader would take the rest
-// for an increase.
-func removedLimiter(t *testing.T, start func(*testing.T) Subject) {
-	s := start(t)
-	locks := sqllock.NewMemory()
 	one := ratelimit.OneAtATime(locks, "export", s.LimiterOptions()...)
-	limit(s, locks, "export")
 	remove := s.Limiter(one)
+	two := limit(s, locks, "export")
+	s.Limiter(two)
+	active, age := of("latchkey_limiter_active_leases", "export"), of("latchkey_limiter_oldest_lease_seconds", "export")
+	want(t, s, figures{active: 0, age: 0})
 	for range 3 {
 		dbtest.Unlock(t, acquire(t, one, "ada"))
 	}
 	acquire(t, one, "eve")
+	second := acquire(t, two, "bob")
+	if _, err := two.Acquire(t.Context(), "eve"); !errors.Is(err, ratelimit.ErrBusy) {
+		t.Fatalf("Acquire: %v", err)
+	}
 	counters := figures{
-		requests("export", "admitted"):                                4,
-		of("latchkey_limiter_active_leases", "export"):                1,
+		requests("export", "admitted"):                                5,
+		requests("export", "busy"):                                    1,
 		of("latchkey_limiter_lease_duration_seconds_count", "export"): 3,
+		active: 2,
 	}
 	want(t, s, counters)
+	oldest := func() float64 { return max(one.Stats().Oldest, two.Stats().Oldest).Seconds() }
+	before := oldest()
+	got := read(t, s)[age]
+	if after := oldest(); got < before || got > after {
+		t.Errorf("the oldest lease is %v s old, want %v to %v", got, before, after)
+	}
 	remove()
-	counters[of("latchkey_limiter_active_leases", "export")] = 0
-	counters[of("latchkey_limiter_oldest_lease_seconds", "export")] = 0
+	counters[active] = 1
+	want(t, s, counters)
+	dbtest.Unlock(t, second)
+	counters[active], counters[age] = 0, 0
+	counters[of("latchkey_limiter_lease_duration_seconds_count", "export")]++
 	want(t, s, counters)
 }

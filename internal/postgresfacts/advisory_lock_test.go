@@ -1,12 +1,9 @@
 package postgresfacts
 
 import (
-	"context"
-	"errors"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // This file tests common misconceptions about PostgreSQL's advisory locks, on
@@ -110,8 +107,7 @@ func TestSetLocalWithoutBeginDoesNothing(t *testing.T) {
 
 // A session may acquire its own lock again, and then needs as many unlocks. On
 // a connection from a pool, a second request's try-lock therefore returns true.
-// A Session of package sqllock rejects the second request, or lets it wait
-// until its context ends.
+// A Session of package sqllock rejects it: see package lockertest.
 func TestOwnSessionMayTakeAgain(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -122,22 +118,5 @@ func TestOwnSessionMayTakeAgain(t *testing.T) {
 		expectBool(t, other, "SELECT pg_try_advisory_lock(1)", false)
 		expectBool(t, conn, "SELECT pg_advisory_unlock(1)", true)
 		expectBool(t, other, "SELECT pg_try_advisory_lock(1)", true)
-		s := session(t, driver, dsn)
-		lock := mustLock(t, s, sqllock.ID(2))
-		if _, err := s.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrHeld) {
-			t.Errorf("TryLock again in a Session: %v, want ErrHeld", err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		waited := make(chan error, 1)
-		go func() {
-			_, err := s.Lock(ctx, sqllock.ID(2))
-			waited <- err
-		}()
-		lockertest.Eventually(t, "the call waits for a lock of its own Session", func() bool { return s.Stats().Waiting == 1 })
-		cancel()
-		if err := <-waited; !errors.Is(err, context.Canceled) {
-			t.Errorf("Lock again in a Session: %v, want the end of its context", err)
-		}
-		unlock(t, lock)
 	})
 }

@@ -1,57 +1,28 @@
 package main
 
-import (
-	"io"
-	"os"
-	"os/exec"
-	"sync/atomic"
-)
+import "os/exec"
 
-// Processes that take processor time away from the tests.
-
-const busyCommand = "stay-busy"
+// busyLoop keeps a processor busy until its parent has ended.
+const busyLoop = `while kill -0 "$PPID"; do :; done`
 
 // startBusy starts n processes that each keep a processor busy, until the
 // returned function is called or this process ends.
 func startBusy(n int) (stop func(), err error) {
-	var stops []func()
+	var started []*exec.Cmd
 	stop = func() {
-		for _, s := range stops {
-			s()
+		for _, c := range started {
+			_ = c.Process.Kill()
+			_ = c.Wait()
 		}
-	}
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
 	}
 	for range n {
-		c := exec.Command(program, busyCommand)
+		c := exec.Command("sh", "-c", busyLoop)
 		inSession(c)
-		alive, err := c.StdinPipe()
-		if err == nil {
-			err = c.Start()
-		}
-		if err != nil {
+		if err := c.Start(); err != nil {
 			stop()
 			return nil, err
 		}
-		stops = append(stops, func() {
-			_ = alive.Close()
-			_ = c.Wait()
-		})
+		started = append(started, c)
 	}
 	return stop, nil
-}
-
-// stayBusy takes all of a processor until the parent closes the standard input
-// or ends.
-func stayBusy() {
-	var ended atomic.Bool
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		ended.Store(true)
-	}()
-	for !ended.Load() {
-	}
-	os.Exit(0)
 }

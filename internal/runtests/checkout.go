@@ -30,7 +30,7 @@ func testedCommit(ctx context.Context) (string, error) {
 // checkOut returns a checkout of commit in dir. One that is there from an
 // earlier call is made anew.
 func checkOut(ctx context.Context, commit, dir string) (string, error) {
-	if err := errors.Join(removeCheckout(dir), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
 		return "", err
 	}
 	top, err := git(ctx, "rev-parse", "--show-toplevel")
@@ -43,8 +43,6 @@ func checkOut(ctx context.Context, commit, dir string) (string, error) {
 	_, err = git(ctx, "-C", dir, "checkout", "--quiet", "--detach", commit)
 	return dir, err
 }
-
-func removeCheckout(dir string) error { return os.RemoveAll(dir) }
 
 // git runs git and returns what it prints.
 func git(ctx context.Context, args ...string) (string, error) {

@@ -27,9 +27,6 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == busyCommand {
-		stayBusy()
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
@@ -75,21 +72,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		extra = extra[1:]
 	}
-	if command == "verify" {
-		match, err := regexp.Compile(*steps)
-		if err != nil {
+	patterns := map[*string]*regexp.Regexp{only: nil, without: nil, steps: nil}
+	for text := range patterns {
+		var err error
+		if patterns[text], err = regexp.Compile(*text); err != nil {
 			return err
 		}
-		return verify(ctx, match, *again, out)
 	}
-	p := plan{goVersion: *goVersion, extra: extra, out: out}
-	var err error
-	if p.only, err = regexp.Compile(*only); err != nil {
-		return err
+	if command == "verify" {
+		return verify(ctx, patterns[steps], *again, out)
 	}
-	if p.without, err = regexp.Compile(*without); err != nil {
-		return err
-	}
+	p := plan{only: patterns[only], without: patterns[without], goVersion: *goVersion, extra: extra, out: out}
 	switch command {
 	case "test":
 	case "long":

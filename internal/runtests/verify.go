@@ -75,7 +75,7 @@ func verify(ctx context.Context, match *regexp.Regexp, again bool, out io.Writer
 		return c.Run()
 	}
 	err = v.steps(ctx, chosen, page.results, again)
-	return errors.Join(err, removeCheckout(tree))
+	return errors.Join(err, os.RemoveAll(tree))
 }
 
 // steps runs those of chosen that have no result yet.
