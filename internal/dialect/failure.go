@@ -157,6 +157,9 @@ func reason(err error) string {
 	if strings.HasSuffix(strings.TrimRight(err.Error(), ")"), "server refused TLS connection") || strings.Contains(err.Error(), "SSL is not enabled") {
 		return NoTLS
 	}
+	if strings.Contains(err.Error(), "ValidateConnect failed") { // pgx
+		return NoSuchServer
+	}
 	if strings.HasPrefix(err.Error(), "cannot use QueryExecMode") && strings.Contains(err.Error(), pgxNoCache) {
 		return "pgx sends no statement in this default_query_exec_mode without its cache: set default_query_exec_mode=exec, or leave out the cache's capacity of 0"
 	}
@@ -174,6 +177,10 @@ const (
 	NoTLS         = "the server does not offer TLS, which the connection string demands (sslmode)"
 	NoDriver      = "the driver could not connect"
 	NoCertificate = "the server's certificate was not accepted"
+	NoSuchServer  = "no server that answers is what target_session_attrs of the connection string demands"
+	NoFile        = "the database file could not be opened"
+	BadFile       = "the database file is damaged, or is not one of SQLite"
+	BusyFile      = "the database file is locked by another connection's transaction"
 )
 
 // AsStatement returns err as a failure that the session survives. A full lock

@@ -3,9 +3,10 @@
 //
 //   - how its advisory locks wait, time out and end;
 //   - which deadlocks it detects;
-//   - what pg_locks shows to which role.
+//   - what pg_locks shows to which role;
+//   - what a step of its clock does to a lease: see docs/safety.md.
 //
-// docs/deadlocks.md names each of these tests. A failure means that this
+// docs/deadlocks.md names the other tests. A failure means that this
 // version of PostgreSQL behaves differently. The page, or the code that relies
 // on it, has to change then.
 package postgresfacts

@@ -126,6 +126,11 @@ var fixes = []struct{ state, reason, fix string }{
 	{reason: dbconn.ErrNoServer.Error(), fix: "Check that the server responds, and that the scheme, the host and the port of the connection string lead to it."},
 	{reason: dialect.NoCertificate, fix: "Name the authority that has signed it with sslrootcert, and the host that it was issued for."},
 	{reason: dialect.NoTLS, fix: "Let the server offer TLS (ssl = on), or set sslmode=disable if the network between is to be trusted."},
+	{reason: dialect.NoSuchServer, fix: "Check which servers are up and which of them is the primary, or correct target_session_attrs."},
+	{reason: dialect.NoFile, fix: "Correct the path, or the rights of the file and its directory."},
+	{reason: dialect.BadFile, fix: "Correct the path, or restore the file from a backup."},
+	{reason: dialect.BusyFile, fix: "Wait until that transaction has ended, or end its process."},
+	{state: "57014", fix: "Raise statement_timeout of the role, the database or the server, if it is short."},
 	{reason: dialect.NoDriver, fix: "Check that the scheme of the connection string is that of the server at this port, and its parameters for TLS."},
 }
 

@@ -155,16 +155,54 @@ func (s *sweep) leaks(r *record) {
 		return
 	}
 	free := s.freed(r)
+	m := monopoly{}
 	for _, t := range r.tries {
 		i := r.after(t.End)
 		if t.Result != history.Held || free[i] >= t.Begin || i < len(r.locks) && r.locks[i].asked <= t.End {
 			continue
+		}
+		if i > 0 && s.monopolized(&m, r, i, t) {
+			s.report.found(ErrLeaked, t.Begin, "process %d alone is granted key %d since %d: %+v", m.process, r.key, m.since, t)
 		}
 		since := max(free[i], s.troubled.latest(free[i], t.End))
 		if time.Duration(t.Begin-since) > s.Free {
 			s.report.found(ErrLeaked, t.Begin, "key %d is free since %d: %+v", r.key, since, t)
 		}
 	}
+}
+
+// inexplicable is how often other processes must be refused a free key before it
+// counts as leaked to one process. Calls that give up can cause a few such
+// refusals.
+const inexplicable = 20
+
+// A monopoly is a time without trouble in which all grants of a key go to one
+// process, while others are refused although no lock is held. It shows a session
+// that holds the key once more than its process knows.
+type monopoly struct {
+	process  int
+	granted  int // locks of the key that were looked at
+	since    history.Moment
+	before   int // locks of the key by then
+	refusals int
+}
+
+// monopolized counts t, a refusal after the first n locks of r had ended. It
+// reports whether there are enough.
+func (s *sweep) monopolized(m *monopoly, r *record, n int, t history.Try) bool {
+	for ; m.granted < n; m.granted++ {
+		if process := r.locks[m.granted].Process; process != m.process {
+			m.process, m.refusals = process, 0
+		}
+	}
+	if t.Process == m.process {
+		return false
+	}
+	if end := s.troubled.latest(m.since, t.End); m.refusals == 0 || end != 0 {
+		m.since, m.before, m.refusals = max(t.Begin, end+1), n, 0
+	}
+	m.refusals++
+	return m.refusals >= inexplicable && n > m.before && time.Duration(t.Begin-m.since) > s.Free
 }
 
 // freed returns, for each i, when the first i locks of r had ended as far as any

@@ -119,12 +119,26 @@ func TestLeaks(t *testing.T) {
 		{"refused while a process listens that is killed then", join(heard, often(1, 21)), trouble(99, 99), 0},
 		{"refused while a process that looks at its lock is killed later", join(cut, often(1, 21)), trouble(99, 99), 1},
 		{"refused while another process is killed later", join(heard[:2], list(fault(kill, 2, 20, 20)), often(1, 21)), trouble(99, 99), 1},
+		{"granted to one process alone, which gives up at times", alone(1, 1), trouble(99, 99), 1},
+		{"granted to two processes, of which one gives up at times", alone(1, 2), trouble(99, 99), 0},
+		{"granted to one process alone, in trouble", alone(1, 1), trouble(1, 99), 0},
 		{"refused for ever after that", join(heard, often(1, 900)), trouble(99, 99), 1},
 	} {
 		if err := Sweep(tt.events, tt.opt).Err(); errors.Is(err, ErrLeaked) != (tt.leaks > 0) {
 			t.Errorf("%s: %v, want %d", tt.name, err, tt.leaks)
 		}
 	}
+}
+
+// alone is a history in which processes have the key in turn. Process 1 gives up
+// before each of the refusals of process 3.
+func alone(processes ...int) (all []history.Event) {
+	for i := range 40 {
+		at := 1 + 2*float64(i)
+		all = append(all, turn(processes[i%len(processes)], int64(i+1), at, at+0.5)...)
+		all = append(all, tried(1, at+0.6, at+0.7, history.GaveUp), refused(3, at+1, at+1.1))
+	}
+	return all
 }
 
 func listening(e history.Event) history.Event {

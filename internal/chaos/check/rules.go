@@ -51,7 +51,7 @@ var (
 	ErrTokenChanged = NewRule("a lock has two tokens")
 	ErrOrder        = NewRule("two writes of a key have one place in the order")
 	ErrWriteMissing = NewRule("a write that was acknowledged is not stored")
-	ErrWriteStored  = NewRule("a write that was refused is stored")
+	ErrWriteStored  = NewRule("a write that was refused is stored, or one is stored twice")
 )
 
 // Unsafe returns the breaches in err of rules that a machine of any speed must

@@ -62,8 +62,8 @@ func apart(locks []*lock) bool {
 // limit was lowered, places above it that are still held do not count.
 //
 // Places that count are certainly held: their Err was nil at that moment or
-// later. One that is missing here makes the number smaller, so it raises no
-// false alarm.
+// later, or their Unlock began later. One that is missing here makes the number
+// smaller, so it raises no false alarm.
 func (s *sweep) limits() {
 	byLimit := map[int64][]*lock{}
 	for _, l := range s.locks {
@@ -75,7 +75,7 @@ func (s *sweep) limits() {
 		slices.SortFunc(locks, func(a, b *lock) int { return cmp.Compare(a.From, b.From) })
 		var valid []*lock
 		for _, l := range locks {
-			valid = slices.DeleteFunc(valid, func(v *lock) bool { return v.seen() < l.From })
+			valid = slices.DeleteFunc(valid, func(v *lock) bool { return v.until() < l.From })
 			valid = append(valid, l)
 			s.atLimit(l, s.certain(valid))
 		}

@@ -107,6 +107,13 @@ func place(slot int64, most int, events []history.Event) []history.Event {
 	return events
 }
 
+// blind is a turn whose holder looks at its lock once, at its beginning.
+func blind(process int, lock int64, begin, end float64) []history.Event {
+	events := turn(process, lock, begin, end)
+	events[1].Hold.Valid = events[1].Hold.From
+	return events
+}
+
 // A limit that goes down counts among the calls that know it.
 func TestLimits(t *testing.T) {
 	two := join(place(1, 2, turn(1, 1, 1, 9)), place(2, 2, turn(2, 2, 2, 6)))
@@ -114,6 +121,7 @@ func TestLimits(t *testing.T) {
 		{"as many as the limit", two, nil},
 		{"one more", join(two, place(3, 2, turn(3, 3, 3, 5))), ErrOverLimit},
 		{"the limit went down, and two are held", join(two, place(3, 1, turn(3, 3, 3, 5))), ErrOverLimit},
+		{"one too many, not looked at between its beginning and its end", join(place(1, 1, blind(1, 1, 1, 9)), place(2, 1, blind(2, 2, 3, 8))), ErrOverLimit},
 		{"the limit went down, and one is held", join(two, place(3, 1, turn(3, 3, 7, 8))), nil},
 		{"the limit went down, and one more is held than the old one", join(two, place(3, 1, turn(3, 3, 3, 8)), place(4, 1, turn(4, 4, 4, 5))), ErrOverLimit},
 		{"the limit went down, and two know that", join(place(1, 3, turn(1, 1, 1, 9)), place(2, 1, turn(2, 2, 2, 6)), place(3, 1, turn(3, 3, 3, 5))), ErrOverLimit},

@@ -70,7 +70,7 @@ func tokens(r *Report, rows []Stored, mayRise bool) {
 }
 
 // writes checks that each acknowledged write is stored once, and that no refused
-// one is, whether fenced or lost. Any other result proves nothing.
+// one is, whether fenced or lost. One with any other result is stored at most once.
 func writes(r *Report, events []history.Event, rows []Stored) {
 	type write struct{ key, lock, number int64 }
 	stored := map[write]int{}
@@ -89,6 +89,10 @@ func writes(r *Report, events []history.Event, rows []Stored) {
 		case history.Fenced, history.Lost:
 			if n > 0 {
 				r.found(ErrWriteStored, e.Write.Begin, "%+v", *e.Write)
+			}
+		default:
+			if n > 1 {
+				r.found(ErrWriteStored, e.Write.Begin, "%d rows of %+v", n, *e.Write)
 			}
 		}
 	}

@@ -50,6 +50,7 @@ func TestWrites(t *testing.T) {
 		{name: "fenced and stored", events: list(wrote(1, history.Fenced)), rows: []Stored{row}, want: ErrWriteStored},
 		{name: "lost and stored", events: list(wrote(1, history.Lost)), rows: []Stored{row}, want: ErrWriteStored},
 		{name: "failed and stored", events: list(wrote(1, history.Failed)), rows: []Stored{row}},
+		{name: "failed and stored twice", events: list(wrote(1, history.Failed)), rows: []Stored{row, {Key: key, N: 2, Lock: 1}}, want: ErrWriteStored},
 		{name: "failed and not stored", events: list(wrote(1, history.Failed))},
 		{name: "killed in the first write", rows: []Stored{row}},
 		{name: "of three the fenced one is stored", events: numbered(history.OK, history.Failed, history.Fenced),

@@ -34,6 +34,7 @@ type child struct {
 	orders   orders
 	pid      int // of the command, and the number of its process group
 	status   syscall.WaitStatus
+	reaped   bool // status is known
 	terminal bool // a person uses this program at a terminal, now or after fg
 	release  func()
 }
@@ -91,7 +92,6 @@ func startChild(w *watchedLock, from *sockets, args, env []string) (*child, erro
 	c.release = sync.OnceFunc(c.end)
 	first := notice{notStarted, 0}
 	heard := receive(c.socket, &first.of, &first.value)
-	c.pid = int(first.value)
 	go c.listen()
 	switch {
 	case !heard:
@@ -99,9 +99,14 @@ func startChild(w *watchedLock, from *sockets, args, env []string) (*child, erro
 	case first.of == notStarted:
 		err = syscall.Errno(first.value) // #nosec G115
 	default:
+		c.pid = int(first.value)
 		return c, nil
 	}
 	c.release()
+	// A command that could not be executed had the terminal for a moment.
+	if group := foreground(); c.orders.inFront == 1 && syscall.Kill(-group, 0) == syscall.ESRCH {
+		giveTerminal(unix.Getpgrp())
+	}
 	return nil, err
 }
 
@@ -150,7 +155,7 @@ func (c *child) listen() {
 		case ended:
 			close(c.exited)
 		case reaped:
-			c.status = syscall.WaitStatus(r.value) // #nosec G115
+			c.status, c.reaped = syscall.WaitStatus(r.value), true // #nosec G115
 		}
 	}
 }
@@ -161,11 +166,12 @@ func (c *child) extend(killAt time.Duration) {
 	_ = send(c.socket, int64(killAt), int64(c.orders.sudden), c.orders.inFront)
 }
 
-// wait returns the exit code of the command, which has ended.
-func (c *child) wait() int {
+// wait returns the exit code of the command, which has ended. It returns false if
+// the guard has ended without it.
+func (c *child) wait() (code int, known bool) {
 	c.release()
 	c.takeTerminal()
-	return exitCode(c.status)
+	return exitCode(c.status), c.reaped
 }
 
 // pass gives the command a signal that this program has got. If it is the one to

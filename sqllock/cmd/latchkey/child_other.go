@@ -55,10 +55,10 @@ func (c *child) start(path string, args, env []string) error {
 	return c.command.Start()
 }
 
-// wait returns the exit code of the command.
-func (c *child) wait() int {
+// wait returns the exit code of the command, which is always known.
+func (c *child) wait() (code int, known bool) {
 	<-c.exited
-	return exitCode(c.command.ProcessState.Sys().(syscall.WaitStatus))
+	return exitCode(c.command.ProcessState.Sys().(syscall.WaitStatus)), true
 }
 
 func (*child) extend(time.Duration) {}

@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -103,6 +106,28 @@ func TestGuardWithoutTheConnection(t *testing.T) {
 	defer there.Close()
 	if _, err := startChild(new(watchedLock), &sockets{all: []net.Conn{here}}, []string{"true"}, nil); err == nil {
 		t.Error("the guard is said to have a connection")
+	}
+}
+
+// A guard may be killed after the command has ended and before it says how. The
+// command is not said to have succeeded then.
+func TestGuardEndsWithoutTheStatus(t *testing.T) {
+	t.Parallel()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{exited: make(chan struct{}), gone: make(chan struct{}), socket: pair[0], guard: exec.Command("true")}
+	if err := c.guard.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.release = sync.OnceFunc(c.end)
+	go c.listen()
+	_ = send(pair[1], ended, 0)
+	_ = unix.Close(pair[1])
+	<-c.exited
+	if code, known := c.wait(); known {
+		t.Errorf("the exit code is said to be %d", code)
 	}
 }
 

@@ -189,6 +189,8 @@ var misconfigurations = []misconfiguration{
 	{"a parameter of another pool", parameter("pool_max_conns=1"), nil, "error", "connection", []string{"parameter of the connection string", "pool_max_conns"}},
 	{"a server without TLS", address(func(s *site) string { return pgtest.OverTLS(s.servers.plain.DSN("")) }), nil, "error", "connection", []string{"TLS", "sslmode"}},
 	{"a certificate of no authority", replaced("sslmode=disable", "sslmode=verify-full"), nil, "error", "connection", []string{"certificate", "sslrootcert"}},
+	{"only a standby where a primary is demanded", address(func(s *site) string { return s.servers.standby + "&target_session_attrs=primary" }), nil, "error", "connection", []string{"target_session_attrs"}},
+	{"a directory for a file of SQLite", address(func(s *site) string { return "sqlite:" + s.t.TempDir() }), nil, "error", "connection", []string{"Correct the path"}},
 	{"no right to connect", executed("REVOKE CONNECT ON DATABASE HERE FROM PUBLIC"), nil, "error", "connection", []string{"CONNECT"}},
 	{"a role that may not log in", executed("ALTER ROLE ROLE NOLOGIN"), nil, "error", "connection", []string{"may not log in"}},
 

@@ -50,7 +50,10 @@ func runUnderLock(parent context.Context, db *database, r *runConfig) error {
 	}
 	defer c.release()
 	w.supervise(c, signals)
-	code := c.wait()
+	code, known := c.wait()
+	if !known && w.lost == nil {
+		w.lost = errGuard
+	}
 	if err := lock.Unlock(); w.lost == nil && errors.Is(err, sqllock.ErrLost) {
 		return exit(exitLost, "the lock was lost before the command ended: another one may have run at the same time")
 	}

@@ -129,6 +129,20 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// A program that cannot be executed leaves the terminal to the script around
+// latchkey. It had it for a moment.
+func TestTerminalAfterNoCommand(t *testing.T) {
+	t.Parallel()
+	command := filepath.Join(t.TempDir(), "command")
+	if err := os.WriteFile(command, []byte("#!/there/is/no/shell\n"), 0o700); err != nil { //nolint:gosec // to be executed
+		t.Fatal(err)
+	}
+	s := atTerminalOf(t, "sh", "-c", `$LATCHKEY run a:b `+command+`; read line; echo "got $line"`)
+	s.wait("failed to execute")
+	s.press("one\n")
+	s.wait("got one")
+}
+
 // A job that a person stops and continues in the background leaves the terminal
 // to the shell when it ends.
 //
