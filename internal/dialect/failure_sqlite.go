@@ -22,7 +22,7 @@ func sqliteFailure(code int) *Failure {
 	case errcode.SQLiteFull:
 		f.Kind, f.Reason = Full, "the disk is full, or the database file is as large as it may be"
 	case errcode.SQLiteCantOpen:
-		f.Kind, f.Reason = Gone, NoFile + ": is its directory there, and may it be written to?"
+		f.Kind, f.Reason = Gone, NoFile+": is its directory there, and may it be written to?"
 	default:
 		f.Reason = "SQLite answered with result code " + strconv.Itoa(code)
 	}
