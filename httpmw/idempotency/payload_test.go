@@ -81,6 +81,7 @@ func TestFingerprintHeaders(t *testing.T) {
 		"empty":        {nil, http.Header{"If-Match": {""}}, other, other},
 		"joined":       {http.Header{"If-Match": {`"1"`, `"2"`}}, http.Header{"If-Match": {`"1", "2"`}}, same, same},
 		"override":     {http.Header{"X-Http-Method-Override": {"PATCH"}}, http.Header{"X-Http-Method-Override": {"PUT"}}, other, other},
+		"moved":        {http.Header{"If-Match": {"PUT"}}, http.Header{"X-Http-Method-Override": {"PUT"}}, other, other},
 		"by option":    {http.Header{"X-Dry-Run": {"1"}}, nil, same, other},
 		"canonical":    {http.Header{"If-None-Match": {"*"}}, http.Header{"If-None-Match": {`"1"`}}, same, other},
 		"of no effect": {http.Header{"Traceparent": {"1"}, "Accept": {"*/*"}}, http.Header{"Traceparent": {"2"}}, same, same},
