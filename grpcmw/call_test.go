@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,6 +140,36 @@ func TestPanicReleases(t *testing.T) {
 			}
 		}
 	})
+}
+
+// However the handler ends, and whenever it releases its lock, the key is free
+// after the call, and every place is.
+func TestHandlerEnds(t *testing.T) {
+	for kind, call := range calls {
+		for name, tt := range map[string]struct {
+			work handler
+			ends bool // the call returns
+		}{
+			"Goexit": {func(context.Context) error { runtime.Goexit(); return nil }, false},
+			"early Unlock": {func(ctx context.Context) error {
+				lock, _ := sqllock.FromContext(ctx)
+				return errors.Join(lock.Unlock(), ctx.Err())
+			}, true},
+		} {
+			for _, levels := range [][]grpcmw.Level{levelsWith(sqllock.NewMemory(), -1), levelsWith(sqllock.NewMemory(), -1)[:1]} {
+				ended, result := make(chan struct{}), errors.New("did not return")
+				go func() {
+					defer close(ended)
+					result = call(t.Context(), levels, tt.work)
+				}()
+				httptesting.Receive(t, ended, "the goroutine's end")
+				if (result == nil) != tt.ends {
+					t.Errorf("%s, %s: %v", kind, name, result)
+				}
+				wantPlacesFree(t, levels)
+			}
+		}
+	}
 }
 
 func TestClientCancels(t *testing.T) {

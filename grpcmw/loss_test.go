@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
@@ -52,7 +53,8 @@ func TestLossEndsHandler(t *testing.T) {
 
 // A stream whose lock is lost, that of any level, neither sends nor receives,
 // also if the loss comes while RecvMsg waits. So a handler that does not watch
-// its context stops, too. In a dry run the loss fails nothing.
+// its context stops, too. The trailer has no pushback. In a dry run the loss
+// fails nothing.
 func TestLossEndsMessages(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -66,9 +68,10 @@ func TestLossEndsMessages(t *testing.T) {
 		for source, key := range map[string]grpcmw.KeyFunc{"at the start": constant("alice"), "first message": grpcmw.Field("response_status.message")} {
 			for at, ns := range three {
 				lost, message := sqllock.NewMemory(), new(pb.StreamingOutputCallRequest)
+				client := &losing{locks: lost}
 				levels := levelsWith(sqllock.NewMemory(), -1)
 				levels[at] = grpcmw.Level{Limiter: ratelimit.OneAtATime(lost, ns, tt.policy...), Key: key}
-				err := grpcmw.StreamStackInterceptor(levels)(nil, &losing{locks: lost}, streamInfo, func(_ any, stream grpc.ServerStream) error {
+				err := grpcmw.StreamStackInterceptor(levels, grpcmw.WithPushback(1))(nil, client, streamInfo, func(_ any, stream grpc.ServerStream) error {
 					if err := stream.RecvMsg(message); err != nil {
 						return err
 					}
@@ -83,6 +86,9 @@ func TestLossEndsMessages(t *testing.T) {
 				if status.Code(err) != tt.code {
 					t.Errorf("%s, %s, %s: the call ended with %v, want %v", tt.name, source, ns, err, tt.code)
 				}
+				if client.trailer != nil {
+					t.Errorf("%s, %s, %s: trailer %v after what may have had effects", tt.name, source, ns, client.trailer)
+				}
 			}
 		}
 	}
@@ -93,7 +99,10 @@ type losing struct {
 	oneMessage
 	locks    *sqllock.Memory
 	received int
+	trailer  metadata.MD
 }
+
+func (s *losing) SetTrailer(md metadata.MD) { s.trailer = md }
 
 func (s *losing) RecvMsg(into any) error {
 	if s.received++; s.received == 2 {

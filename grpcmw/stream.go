@@ -20,10 +20,10 @@ import (
 // returns.
 //
 // Before the first message the stream has no lock. SendMsg fails with
-// FAILED_PRECONDITION, and the limiter's Observer is told of that once, through
-// Refused. The handler should begin no work that the lock is for, and send no
-// headers, which end gRPC's own retries. A context that it took from the stream
-// before carries the lock from then on, and ends on its loss.
+// FAILED_PRECONDITION, and the limiter's Observer is told of that once. The
+// handler should begin no work that the lock is for, and send no headers, which
+// end gRPC's own retries. A context that it took from the stream before carries
+// the lock from then on, and ends on its loss.
 //
 // Once the lock is lost RecvMsg and SendMsg fail with ABORTED; the error
 // matches [sqllock.ErrLost]. A handler that returns that error, or its

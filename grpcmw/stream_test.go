@@ -116,6 +116,39 @@ func TestRefusedAtFirstMessage(t *testing.T) {
 	}
 }
 
+// A hooked context calls hook while a context made from it ends, before any
+// other goroutine can notice that.
+type hooked struct {
+	context.Context
+	done chan struct{}
+	hook *func()
+}
+
+func (c hooked) Done() <-chan struct{} { return c.done }
+
+// AfterFunc is for package context, which stops what it asks for here.
+func (c hooked) AfterFunc(func()) (stop func() bool) {
+	return func() bool { (*c.hook)(); return true }
+}
+
+// A goroutine that sees the context of a rejected stream end finds the
+// rejection: the stream is no longer undecided.
+func TestRejectionBeforeContextEnds(t *testing.T) {
+	locks := sqllock.NewMemory()
+	hold(t, locks, "alice")
+	ctx := hooked{t.Context(), make(chan struct{}), new(func())}
+	*ctx.hook = func() {}
+	intercept := grpcmw.StreamServerInterceptor(ratelimit.OneAtATime(locks, namespace), grpcmw.Field("response_status.message"))
+	var seen error
+	_ = intercept(nil, streamOf{oneMessage{"alice"}, ctx}, streamInfo, func(_ any, stream grpc.ServerStream) error {
+		*ctx.hook = func() { seen = stream.SendMsg(nil) }
+		return stream.RecvMsg(&pb.StreamingOutputCallRequest{})
+	})
+	if status.Code(seen) != codes.ResourceExhausted {
+		t.Errorf("SendMsg while the context ends: %v, want the rejection", seen)
+	}
+}
+
 // A handler may return while another of its goroutines receives the first
 // message. No lock stays behind: the key is free when the client has its
 // response.

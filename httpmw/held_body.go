@@ -154,7 +154,9 @@ func (b *heldBody) cutOffLocked() {
 	b.cut = http.NewResponseController(b.w).SetReadDeadline(time.Unix(1, 0)) == nil
 }
 
-// finish is called when the handler has returned or panicked.
+// finish is called when the handler has returned or panicked. It ends a Read
+// that the handler has left behind, as interrupt does: the server writes no
+// header while a Read is under way.
 func (b *heldBody) finish() {
 	if b == nil {
 		return
@@ -162,6 +164,9 @@ func (b *heldBody) finish() {
 	b.stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.endLocked(); b.ended != nil && !b.finished && b.reading > 0 {
+		b.cutOffLocked()
+	}
 	b.finished = true
 }
 

@@ -231,3 +231,25 @@ func TestLossWhileReadingInFullDuplex(t *testing.T) {
 		t.Errorf("got %q, %v; want one response, and the end of the connection", got, err)
 	}
 }
+
+// A handler that returns at the end of its context may leave a goroutine in a
+// Read. The response does not wait for the rest of that body, which is too long
+// for the server to drain.
+func TestReaderLeftBehindAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		reads := make(chan struct{})
+		go func() {
+			_, _ = io.ReadFull(r.Body, make([]byte, 1))
+			close(reads)
+			_, _ = io.ReadAll(r.Body)
+		}()
+		<-reads
+		lock, _ := sqllock.FromContext(r.Context())
+		lock.Cancel(sqllock.ErrLost) // as its loss does
+		<-r.Context().Done()
+	})))
+	for range 200 { // the handler is not always faster than what watches its context
+		response(t, dial(t, s, post("Content-Length: 1000000")+"x")).Want(t, http.StatusServiceUnavailable)
+	}
+}

@@ -24,10 +24,11 @@ const (
 
 // reasonOf returns the reason of a request that failed with err.
 func reasonOf(err error) reason {
-	if errors.Is(err, ErrInterrupted) { // whatever the cause
+	why := admission.ReasonOf(err)
+	if why != chosen && errors.Is(err, ErrInterrupted) { // whatever the cause
 		return interrupted
 	}
-	return admission.ReasonOf(err)
+	return why
 }
 
 // status returns the status code for why. [Middleware.Reject] lists the codes.

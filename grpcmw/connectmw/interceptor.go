@@ -48,8 +48,7 @@ var _ connect.Interceptor = (*Interceptor)(nil)
 // receives the first message. Receive then returns a rejection, and the call
 // ends with it, whatever the handler returns. Before the first message Send
 // fails with failed_precondition, and the limiter's Observer is told of that
-// once, through Refused. The context of the handler carries the lock from the
-// first message on.
+// once. The context of the handler carries the lock from the first message on.
 //
 // Once the lock is lost Receive and Send fail with aborted; the error matches
 // [sqllock.ErrLost]. A Receive that already waits for the client goes on

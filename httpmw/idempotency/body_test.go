@@ -60,13 +60,18 @@ func TestBodyConsumed(t *testing.T) {
 	read := func(w http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) }
 	form := func(_ http.ResponseWriter, r *http.Request) { _ = r.FormValue("to") }
 	plain := [2]string{"to=bob", "to=eve"}
-	parts := [2]string{multipartBody("bob"), multipartBody("eve")}
+	long := strings.Repeat("x", 10_000) // more than a reader of parts buffers
+	parts := [2]string{multipartBody("bob" + long), multipartBody("eve" + long)}
 	for name, tt := range map[string]struct {
 		consume func(w http.ResponseWriter, r *http.Request)
 		header  http.Header
 		bodies  [2]string
 	}{
-		"FormValue":            {form, contentType(formType), plain},
+		"FormValue": {form, contentType(formType), plain},
+		"FormValue, limited": {func(w http.ResponseWriter, r *http.Request) {
+			r.Body = http.MaxBytesReader(w, r.Body, 1000)
+			_ = r.FormValue("to")
+		}, contentType(formType), plain},
 		"FormValue, multipart": {form, contentType(multipartType), parts},
 		"MultipartReader": {func(_ http.ResponseWriter, r *http.Request) {
 			parts, err := r.MultipartReader()
@@ -75,6 +80,14 @@ func TestBodyConsumed(t *testing.T) {
 			}
 		}, contentType(multipartType), parts},
 		"read": {read, nil, plain},
+		"read and closed": {func(w http.ResponseWriter, r *http.Request) {
+			read(w, r)
+			_ = r.Body.Close()
+		}, nil, plain},
+		"read and taken away": {func(w http.ResponseWriter, r *http.Request) {
+			read(w, r)
+			r.Body = nil
+		}, nil, plain},
 		"read and replaced": {func(w http.ResponseWriter, r *http.Request) {
 			read(w, r)
 			r.Body = http.NoBody
@@ -182,7 +195,18 @@ func TestBodyRestored(t *testing.T) {
 			func(_ http.ResponseWriter, r *http.Request) { _ = r.FormValue("_method") }, contentType("application/json"), nil,
 			[2]string{`{"to":"bob"}`, `{"to":"eve"}`},
 		},
+		"restored for a form": { // as another body, of another length
+			func(w http.ResponseWriter, r *http.Request) {
+				_ = r.FormValue("to")
+				r.Body = io.NopCloser(strings.NewReader("to=" + r.PostForm.Get("to")))
+			}, contentType(formType), nil, [2]string{"%74o=bob", "%74o=eve"},
+		},
+		"limited":   {func(w http.ResponseWriter, r *http.Request) { r.Body = http.MaxBytesReader(w, r.Body, 1000) }, nil, nil, plain},
 		"gunzipped": {gunzip(t, func(*http.Request) {}), nil, gzipped, plain},
+		"gunzipped, limited": {func(w http.ResponseWriter, r *http.Request) {
+			gunzip(t, func(*http.Request) {})(w, r)
+			r.Body = http.MaxBytesReader(w, r.Body, 1000)
+		}, nil, gzipped, plain},
 		"gunzipped, tidied": {gunzip(t, func(r *http.Request) {
 			r.Header.Del("Content-Encoding")
 			r.Header.Del("Content-Length")
@@ -206,10 +230,28 @@ func TestBodyRestored(t *testing.T) {
 			if r := send(tt.bodies[1]); r.StatusCode != http.StatusUnprocessableEntity {
 				t.Errorf("%s, %s: status %d, want 422", name, who, r.StatusCode)
 			}
-			if n := b.number("SELECT count(*) FROM ledger WHERE note = $1", tt.bodies[0]); n != 1 {
+			if n := b.number("SELECT count(*) FROM ledger WHERE note = $1", strings.Replace(tt.bodies[0], "%74", "t", 1)); n != 1 {
 				t.Errorf("%s, %s: %d effects of the body, want 1", name, who, n)
 			}
 		})
+	}
+}
+
+// Parsing a form from an empty body consumes nothing, also behind a limit.
+func TestEmptyForm(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	parse := func(_ http.ResponseWriter, r *http.Request) { _ = r.FormValue("to") }
+	mux := http.NewServeMux()
+	mux.Handle("/", around(parse, b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))))
+	for _, p := range httptesting.Protocols {
+		s := p.Serve(t, http.MaxBytesHandler(mux, 1))
+		for _, h := range []http.Header{nil, contentType(formType)} {
+			d := demand{key: "k-1", header: h, path: "/?to=bob", who: p.Name + h.Get("Content-Type")}
+			first := mustAsk(t, s, d)
+			first.Want(t, http.StatusCreated)
+			wantReplay(t, mustAsk(t, s, d), first)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
@@ -84,8 +85,8 @@ func TestInterrupted(t *testing.T) {
 						if r.StatusCode != tt.status || r.Header.Get("X-Receipt") != "" {
 							t.Errorf("%s: status %d, header %v; want %d and nothing of the handler's", tt.key, r.StatusCode, r.Header, tt.status)
 						}
-						if tt.told && r.Header.Get("Retry-After") == "" {
-							t.Errorf("%s: no Retry-After", tt.key)
+						if tt.told && (r.Header.Get("Retry-After") == "" || !strings.Contains(r.Text, "Use the same idempotency key")) {
+							t.Errorf("%s: %v %s, want Retry-After, and the advice to keep the key", tt.key, r.Header, r.Text)
 						}
 					} else if in.clientStays && tt.status != 0 {
 						t.Errorf("%s: no response", tt.key)

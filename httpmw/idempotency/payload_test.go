@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -81,6 +82,7 @@ func TestFingerprintHeaders(t *testing.T) {
 		"empty":        {nil, http.Header{"If-Match": {""}}, other, other},
 		"joined":       {http.Header{"If-Match": {`"1"`, `"2"`}}, http.Header{"If-Match": {`"1", "2"`}}, same, same},
 		"override":     {http.Header{"X-Http-Method-Override": {"PATCH"}}, http.Header{"X-Http-Method-Override": {"PUT"}}, other, other},
+		"moved":        {http.Header{"If-Match": {"PUT"}}, http.Header{"X-Http-Method-Override": {"PUT"}}, other, other},
 		"by option":    {http.Header{"X-Dry-Run": {"1"}}, nil, same, other},
 		"canonical":    {http.Header{"If-None-Match": {"*"}}, http.Header{"If-None-Match": {`"1"`}}, same, other},
 		"of no effect": {http.Header{"Traceparent": {"1"}, "Accept": {"*/*"}}, http.Header{"Traceparent": {"2"}}, same, same},
@@ -126,13 +128,17 @@ func TestRequestOfHandler(t *testing.T) {
 	}
 }
 
-// A limiter that accepts no ids of 64 bytes is a fault of the server.
-func TestShortIDs(t *testing.T) {
+// A limiter that accepts no ids of 64 bytes, or whose policy fails, is a fault
+// of the server.
+func TestLimiterAtFault(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	l := ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(63))
 	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
 	b.wantLog("WithMaxIDLen")
+	l = ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithLimit(func(context.Context, string) int { return 0 }))
+	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
+	b.wantLog("WithLimit")
 	l = ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(64))
 	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusCreated)
 }

@@ -68,6 +68,18 @@ func TestSchemaMissing(t *testing.T) {
 	}
 }
 
+// The table may be in any schema of the pool's search_path.
+func TestOtherSchema(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	b.setUp(`CREATE SCHEMA "Other.one"; ALTER TABLE latchkey_responses SET SCHEMA "Other.one"; ALTER DATABASE %s SET search_path = public, "Other.one"`)
+	s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
+	first := mustAsk(t, s, demand{key: "k-1"})
+	first.Want(t, http.StatusCreated)
+	wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), first)
+	b.wantEffects(1)
+}
+
 // The handler does not see the settings of the claim: lock_timeout is as
 // before. It sees that of WithMaxIdle, but a stricter idle time of the database
 // stays.

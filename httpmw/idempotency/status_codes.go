@@ -32,7 +32,7 @@ var (
 )
 
 // mistakes are the errors that a retry does not correct.
-var mistakes = []error{ErrResponseTooLarge, ErrTxUnusable, ErrNoRoute, ErrBodyConsumed, errShortIDs, errSwitched, errSetup}
+var mistakes = []error{ErrResponseTooLarge, ErrTxUnusable, ErrNoRoute, ErrBodyConsumed, errShortIDs, errSwitched, errSetup, ratelimit.ErrPolicy}
 
 // responseTo returns the response to a request that failed with err, which is
 // not that of a KeyFunc or a busy key.

@@ -98,6 +98,9 @@ func (g *Guard[C]) identify(ctx context.Context, method string, call C, starting
 		if _, own := g.Own(err); own != nil {
 			return "", &admission.Response{Err: own}
 		}
+		if ofHTTP, ok := err.(*admission.Response); ok { //nolint:errorlint // a KeyFunc of httpmw returns it as it is
+			err = ofHTTP.Err
+		}
 		switch {
 		case !errors.Is(err, ErrNeedMessage):
 			return "", err

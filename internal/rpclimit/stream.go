@@ -23,9 +23,9 @@ var ErrNeedMessage = errors.New("ratelimit: the key is in the stream's first mes
 var errNoMessage = &told{ratelimit.ErrBadID, "the stream ended before its first message"}
 
 var (
-	earlySend = Status{Code: code.Code_FAILED_PRECONDITION, Text: "A message was sent before the first one was received: the stream has no lock yet."}
-	returned  = Status{Code: code.Code_CANCELLED, Text: "The handler has returned."}
-	lockLost  = Status{Code: code.Code_ABORTED, Text: "The lock was lost.", Err: sqllock.ErrLost}
+	earlySend = Status{Reason: admission.Fault, Code: code.Code_FAILED_PRECONDITION, Text: "A message was sent before the first one was received: the stream has no lock yet."}
+	returned  = Status{Reason: admission.Ended, Code: code.Code_CANCELLED, Text: "The handler has returned."}
+	lockLost  = Status{Reason: admission.Interrupted, Code: code.Code_ABORTED, Text: "The lock was lost.", Err: sqllock.ErrLost}
 )
 
 // A Stream is a stream behind an interceptor.
