@@ -15,7 +15,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
-	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -61,13 +61,6 @@ func fails(err error) connectmw.KeyFunc {
 	return func(context.Context, connectmw.Call) (string, error) { return "", err }
 }
 
-// ofHTTP is a KeyFunc that calls one of httpmw.
-func ofHTTP(key httpmw.KeyFunc) connectmw.KeyFunc {
-	return func(_ context.Context, call connectmw.Call) (string, error) {
-		return key(&http.Request{Header: call.Header})
-	}
-}
-
 // Each rejection has its code, its text and its details, and the usual ones on
 // every road. With a RetryInfo comes Retry-After in the metadata. What the
 // operators should correct is in the log once, without the key. Tests of package
@@ -98,7 +91,7 @@ func TestRejections(t *testing.T) {
 		{"not authenticated", free, connectmw.FromContext(func(context.Context) (string, bool) { return "", false }), nil, retry, connect.CodeInvalidArgument, "ratelimit: no key in the request", details{}, "", "is the interceptor after the authentication?"},
 		{"no such field", free, connectmw.Field("value.id"), nil, retry, connect.CodeInternal, "field value is not one message", details{}, "", "level=ERROR"},
 		{"bad key", free, fails(fmt.Errorf("the id of alice: %w", connectmw.ErrBadID)), nil, retry, connect.CodeInvalidArgument, "ratelimit: bad id", details{}, "", ""},
-		{"a KeyFunc of httpmw", free, ofHTTP(httpmw.Header("Tenant")), nil, retry, connect.CodeInvalidArgument, "ratelimit: no key in the request", details{}, "", "no header Tenant"},
+		{"a KeyFunc of httpmw", free, fails(&admission.Response{Err: fmt.Errorf("%w: no header Tenant", connectmw.ErrNoKey), Status: http.StatusBadRequest}), nil, retry, connect.CodeInvalidArgument, "ratelimit: no key in the request", details{}, "", "no header Tenant"},
 		{"a fault", free, fails(errors.New("the directory is wrong")), nil, retry, connect.CodeInternal, fault, details{}, "", "the directory is wrong"},
 		{"the policy fails", free, nil, nil, policy, connect.CodeInternal, fault, details{}, "", "the policy of a limit failed"},
 		{"the KeyFunc's own", free, fails(fmt.Errorf("for alice: %w", login)), nil, retry, connect.CodeUnauthenticated, "log in first", details{}, "", ""},
