@@ -79,29 +79,6 @@ func ExampleID_incorrect() {
 	// Output: -5 -5
 }
 
-// Numbers 7000 to 7999 are billing's. A new task goes to the end: an old one keeps its number.
-const (
-	billing    = 7000
-	billingEnd = billing + 1000
-)
-
-const (
-	taskInvoices = billing + iota
-	taskReminders
-	taskStatements
-	tasksEnd
-)
-
-const _ = uint(billingEnd - tasksEnd) // does not compile once there are too many
-
-var invoicesKey = sqllock.ID(taskInvoices)
-
-// The tasks of a service have numbers in a range that no other program uses.
-func ExampleID_tasks() {
-	fmt.Println(invoicesKey.Int64(), sqllock.ID(taskReminders).Int64(), sqllock.ID(taskStatements).Int64())
-	// Output: 7000 7001 7002
-}
-
 // While a deployment changes how keys are made, every process acquires the old
 // key and the new one, the old one first.
 func ExampleDo_twoSchemes() {
