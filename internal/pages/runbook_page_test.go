@@ -1,17 +1,18 @@
 package pages
 
 import (
+	"math"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The query for holders in docs/runbook.md finds every holder, with the same
-// numbers as in Go.
+// The query for holders in docs/runbook.md finds every holder of this database,
+// with the same numbers as in Go.
 func TestHoldersQuery(t *testing.T) {
 	page, err := os.ReadFile("../../docs/runbook.md")
 	if err != nil {
@@ -25,16 +26,23 @@ func TestHoldersQuery(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, dsn)
 		s := dbtest.Session(t, driver, dsn)
+		elsewhere := dbtest.Session(t, driver, pgtest.Database(t))
+		if _, err := elsewhere.TryLock(t.Context(), sqllock.ID(1)); err != nil {
+			t.Fatal(err)
+		}
 		want := map[string]bool{}
-		for _, key := range []sqllock.Key{sqllock.Namespace("export").Key("user-1"), sqllock.ID(-3)} {
-			want[strconv.FormatInt(key.Int64(), 10)] = true
+		for written, key := range map[string]sqllock.Key{
+			"-1637517681989069423":    sqllock.Namespace("export").Key("user-1"),
+			"-3":                      sqllock.ID(-3),
+			"9223372036854775807":     sqllock.ID(math.MaxInt64),
+			"-9223372036854775808":    sqllock.ID(math.MinInt64),
+			"-7, 8":                   sqllock.Pair(-7, 8),
+			"-2147483648, 2147483647": sqllock.Pair(math.MinInt32, math.MaxInt32),
+		} {
+			want[written] = true
 			if _, err := s.TryLock(t.Context(), key); err != nil {
 				t.Fatal(err)
 			}
-		}
-		want["-7, 8"] = true
-		if _, err := s.TryLock(t.Context(), sqllock.Pair(-7, 8)); err != nil {
-			t.Fatal(err)
 		}
 		rows, err := db.Query("SELECT key, application_name FROM (" + query + ") holders")
 		if err != nil {

@@ -37,39 +37,6 @@ func TestKeysPageExcludes(t *testing.T) {
 	})
 }
 
-// The page's queries find the session that holds a key of either key space, and
-// none for the neighbouring keys.
-func TestKeysPageHolder(t *testing.T) {
-	page := readKeysPage(t)
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		elsewhere := session(t, driver, pgtest.Database(t)) // the same keys in another database
-		s := session(t, driver, dsn)
-		want := number(t, db, sessionPID)
-		for _, n := range append(keyNumbers, sqllock.Namespace("export").Key("user-1").Int64()) {
-			defer mustLock(t, elsewhere, sqllock.ID(n)).Unlock()
-			lock := mustLock(t, s, sqllock.ID(n))
-			for id, found := range map[int64]int{n: want, n ^ 1: 0, n ^ 1<<32: 0} {
-				query := page.query(t, "Who holds this key", 0).with(t, strconv.FormatInt(id, 10))
-				if pid := number(t, db, "SELECT coalesce(sum(pid), 0) FROM ("+query+") AS holders"); pid != found {
-					t.Errorf("holder of %d, while %d is held: pid %d, want %d", id, n, pid, found)
-				}
-			}
-			unlock(t, lock)
-		}
-		for _, pair := range [][2]int{{0, 0}, {-7, 8}, {math.MinInt32, math.MaxInt32}, {math.MaxInt32, math.MinInt32}} {
-			lock := mustLock(t, s, sqllock.Pair(int32(pair[0]), int32(pair[1])))
-			for object, found := range map[int]int{pair[1]: want, pair[1] ^ 1: 0} {
-				query := page.query(t, "Who holds this key", 1).with(t, strconv.Itoa(pair[0]), strconv.Itoa(object))
-				if pid := number(t, db, "SELECT coalesce(sum(pid), 0) FROM ("+query+") AS holders"); pid != found {
-					t.Errorf("holder of %d, %d, while %v is held: pid %d, want %d", pair[0], object, pair, pid, found)
-				}
-			}
-			unlock(t, lock)
-		}
-	})
-}
-
 // The page's blocks run unchanged in psql. While psql holds the keys, Go is
 // rejected. After psql ends, Go is granted the locks.
 func TestKeysPagePsqlHolds(t *testing.T) {

@@ -52,7 +52,7 @@ func (p keysPage) all(tb testing.TB, language string) []string {
 	var blocks []string
 	for _, title := range []string{
 		"Names", "Slots", "Names that strangers choose", "Pairs: type and id",
-		"Type and id in one bigint", "Who holds this key", "Another scheme",
+		"Type and id in one bigint", "Another scheme",
 	} {
 		blocks = append(blocks, p[title][language]...)
 	}
