@@ -103,32 +103,3 @@ func TestLongServerOutOfConnections(t *testing.T) {
 		p.wantQuietLog(1 + losses)
 	})
 }
-
-// A ConnLocker whose caller holds a lock of a Session with a registry looks for
-// that Session while it waits. A role that may not look does not lose the
-// transaction that its owner has open on the connection.
-func TestOwnersTransactionWithoutRightToLook(t *testing.T) {
-	eachTenant(t, func(t *testing.T, p *tenant) {
-		s := p.session()
-		lock := mustLock(t, s, p.key(1))
-		mustLock(t, s, p.key(2))
-		p.inDatabase(revoke("pg_stat_get_activity"))
-		conn := mustConn(t, p.pool())
-		execute(t, conn, "BEGIN; CREATE TEMPORARY TABLE leaky AS SELECT 1 AS n")
-		ctx, cancel := lock.Bind(t.Context())
-		defer cancel()
-		const looks = 6 // one comes after half a heartbeat
-		ctx, stop := context.WithTimeout(ctx, looks*heartbeat)
-		defer stop()
-		if _, err := sqllock.OnConn(conn).Lock(ctx, p.key(2)); err == nil || !strings.Contains(err.Error(), "deadline") {
-			t.Errorf("Lock of a held key: %v", err)
-		}
-		var n int
-		if err := conn.QueryRowContext(t.Context(), "SELECT n FROM leaky").Scan(&n); err != nil {
-			t.Errorf("the owner's transaction: %v", err)
-		}
-		if _, err := conn.ExecContext(t.Context(), "COMMIT"); err != nil {
-			t.Error(err)
-		}
-	})
-}
