@@ -1,7 +1,6 @@
 package databases
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"strings"
