@@ -9,7 +9,7 @@ import (
 )
 
 // A roleSetting is what a role sets in a database, and what a service meets
-// then. Its name is in docs/databases/conditions.md.
+// then.
 type roleSetting struct {
 	name    string
 	set     []string // NAME = VALUE
