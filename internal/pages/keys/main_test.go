@@ -29,5 +29,3 @@ var (
 	advisoryLocks = dbtest.AdvisoryLocks
 	stateOf       = dbtest.State
 )
-
-const sessionPID = dbtest.SessionPID
