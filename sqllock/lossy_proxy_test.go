@@ -1,7 +1,6 @@
 package sqllock_test
 
 import (
-	"bytes"
 	"net"
 	"net/url"
 	"sync"
@@ -18,11 +17,10 @@ type lossyProxy struct {
 
 	mu        sync.Mutex // protects the fields below
 	conns     map[net.Conn]struct{}
-	truncate  int    // the number of bytes to lose at the end of the next write to the server
-	swallow   string // the connection whose client sends this text loses it, and all that follows; "" is none
-	toServer  bool   // all bytes to the server are lost
-	toClient  bool   // all bytes to the client are lost
-	closesNew bool   // new connections are closed at once
+	truncate  int  // the number of bytes to lose at the end of the next write to the server
+	toServer  bool // all bytes to the server are lost
+	toClient  bool // all bytes to the client are lost
+	closesNew bool // new connections are closed at once
 	closed    bool
 }
 
@@ -141,9 +139,6 @@ func (w *lossyProxy) pass(l *lossyConn, written []byte, toServer bool) []byte {
 	}
 	if lost && len(written) > 0 {
 		l.lost[direction] = true
-	}
-	if toServer && w.swallow != "" && bytes.Contains(written, []byte(w.swallow)) {
-		l.lost = [2]bool{true, true}
 	}
 	switch {
 	case l.lost[direction]:
