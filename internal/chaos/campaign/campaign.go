@@ -29,8 +29,7 @@ type Plan struct {
 	Progress io.Writer // a line for each fault
 
 	// Busy is added to each bound on time. If it is not 0, the campaign goes on after
-	// a fault whose guarantee was violated, and any number of refusals may go
-	// unjudged.
+	// a fault whose guarantee was violated.
 	Busy time.Duration
 }
 
@@ -76,7 +75,7 @@ func Run(ctx context.Context, plan Plan) (result *Result, err error) {
 	err = errors.Join(err, f.Rest(ctx, plan.Fleet.Lease+goneWithin), f.Drain(ctx))
 	stored, failed := worker.Stored(ctx, f.DB)
 	result.Stored, result.Gathered = stored, failed == nil
-	return result, errors.Join(err, failed, result.save(), result.judge())
+	return result, errors.Join(err, failed, result.judge())
 }
 
 // chosen returns the rows of a store with these numbers; all rows if there are

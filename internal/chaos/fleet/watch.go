@@ -55,22 +55,31 @@ func late(err error, end time.Time) bool {
 	return time.Until(end) < before && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded))
 }
 
+// Serving waits until each process of the fleet serves.
+func (f *Fleet) Serving(ctx context.Context, d time.Duration) error {
+	var all []*worker.Process
+	for _, m := range f.Members {
+		all = append(all, m.Process)
+	}
+	return Serving(ctx, d, all)
+}
+
 // Serving waits until each process has granted a lock that was requested after
 // the call of Serving.
-func (f *Fleet) Serving(ctx context.Context, d time.Duration) error {
+func Serving(ctx context.Context, d time.Duration, processes []*worker.Process) error {
 	since := history.Now()
 	var idle []string
 	err := Poll(ctx, d, "every process to serve", func(context.Context) (bool, error) {
 		idle = idle[:0]
-		for _, m := range f.Members {
+		for _, p := range processes {
 			select {
-			case <-m.Process.Ended():
-				return false, fmt.Errorf("%w: process %d", ErrProcessEnded, m.Process.Config.Process)
+			case <-p.Ended():
+				return false, fmt.Errorf("%w: process %d", ErrProcessEnded, p.Config.Process)
 			default:
 			}
-			if s := m.Process.Status(); s.LastOK <= since {
+			if s := p.Status(); s.LastOK <= since {
 				idle = append(idle, fmt.Sprintf("process %d, last status %v ago: %+v",
-					m.Process.Config.Process, time.Duration(history.Now()-s.At).Round(time.Millisecond), s))
+					p.Config.Process, time.Duration(history.Now()-s.At).Round(time.Millisecond), s))
 			}
 		}
 		return len(idle) == 0, nil

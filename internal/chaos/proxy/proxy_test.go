@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"io"
-	"net"
 	"syscall"
 	"testing"
 	"time"
@@ -28,29 +27,6 @@ func TestSwallow(t *testing.T) {
 			expect(t, idle, "after")
 		})
 	}
-}
-
-// A client learns nothing of an end that was swallowed until it is mended.
-func TestSwallowEnd(t *testing.T) {
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	p, conn := start(t, &echo{addr: server.Addr().String()}, false)
-	other, err := server.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	send(t, conn, "before")
-	expect(t, other, "before")
-	fault := p.Swallow(ToClient)
-	_ = other.Close()
-	expectSilence(t, conn)
-	send(t, conn, "lost")
-	expectSilence(t, conn)
-	fault.Mend()
-	_ = endOf(t, conn)
 }
 
 func TestHold(t *testing.T) {

@@ -150,35 +150,3 @@ func TestLongDrained(t *testing.T) {
 		})
 	}
 }
-
-// Holders are told of a loss, by Err, by the hook or by their contexts, and count
-// it once.
-func TestLongLoss(t *testing.T) {
-	p := start(t, "pgx")
-	db, err := sql.Open("pgx", p.Config.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	until(t, p, "losses", func(s worker.Status) bool {
-		if s.Holding > 0 {
-			_, _ = db.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%latchkey'")
-		}
-		return s.Lost > 10
-	})
-	if _, err := p.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	lost := map[int64]bool{}
-	for _, e := range read(t, p) {
-		if h := e.Hold; h != nil && (h.Told != 0 || h.Unlock == history.Lost) {
-			lost[h.Lock] = true
-			if h.Told != 0 && h.Valid > h.Told {
-				t.Errorf("valid after it was told: %+v", *h)
-			}
-		}
-	}
-	if n := p.Status().Lost; int64(len(lost)) != n {
-		t.Errorf("%d losses are in the history, and %d were counted", len(lost), n)
-	}
-}

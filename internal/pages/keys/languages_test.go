@@ -113,18 +113,3 @@ func TestKeysPageLanguages(t *testing.T) {
 		})
 	}
 }
-
-// Half a character (an unpaired surrogate) is an error in Python. In Node all
-// halves are the same name.
-func TestHalfACharacter(t *testing.T) {
-	const calls = `[{"function": "key", "args": [{"text": "n"}, {"text": "\ud800"}]}, {"function": "key", "args": [{"text": "n"}, {"text": "\udc01"}]}]`
-	for _, language := range keyLanguages {
-		t.Run(language.program, func(t *testing.T) {
-			t.Parallel()
-			results := language.results(t, []byte(calls))
-			if len(results) != 2 || results[0] != results[1] || (results[0] == "not text") != (language.program == "python3") {
-				t.Errorf("the keys of two halves: %q", results)
-			}
-		})
-	}
-}
