@@ -222,7 +222,7 @@ func leftBehind(err error) error {
 func (f *Fleet) Drain(ctx context.Context) error {
 	var err error
 	for _, m := range f.Members {
-		err = errors.Join(err, f.drain(ctx, m, m.Process.Drain))
+		err = errors.Join(err, Drain(ctx, m.Process))
 	}
 	if err != nil {
 		return err
@@ -230,24 +230,24 @@ func (f *Fleet) Drain(ctx context.Context) error {
 	return leftBehind(f.none(ctx, f.Lease+5*time.Second, "the last connection to go", f.backend.remains))
 }
 
-// Restart has m's process end its work on SIGTERM, and starts another.
+// Restart has m's process end its work, and starts another.
 func (f *Fleet) Restart(ctx context.Context, m *Member) error {
-	if err := f.drain(ctx, m, m.Process.Terminate); err != nil {
+	if err := Drain(ctx, m.Process); err != nil {
 		return err
 	}
 	return f.Replace(m)
 }
 
-// drain ends m's process by the given means.
-func (f *Fleet) drain(ctx context.Context, m *Member, end func(context.Context) (*worker.Report, error)) error {
+// Drain has a process end its work, and checks that no goroutine is left in it.
+func Drain(ctx context.Context, p *worker.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	report, err := end(ctx)
+	report, err := p.Drain(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrDrain, err)
 	}
 	if report.Goroutines > 0 {
-		return fmt.Errorf("%w: process %d leaves %d goroutines:\n%s", ErrDrain, m.Process.Config.Process, report.Goroutines, report.Stacks)
+		return fmt.Errorf("%w: process %d leaves %d goroutines:\n%s", ErrDrain, p.Config.Process, report.Goroutines, report.Stacks)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package worker_test
 
 import (
-	"context"
 	"database/sql"
 	"os"
 	"path/filepath"
@@ -109,44 +108,35 @@ func TestLongKilled(t *testing.T) {
 // A process that is drained holds nothing and leaves nothing. What it has noted
 // can be told apart.
 func TestLongDrained(t *testing.T) {
-	ends := map[string]func(*worker.Process, context.Context) (*worker.Report, error){
-		"command": (*worker.Process).Drain,
-		"SIGTERM": (*worker.Process).Terminate,
+	p := start(t, "pgx")
+	until(t, p, "grants and writes", func(s worker.Status) bool { return s.Granted > 30 && s.Written > 0 })
+	report, err := p.Drain(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := start(t, "pgx")
-			until(t, p, "grants and writes", func(s worker.Status) bool { return s.Granted > 30 && s.Written > 0 })
-			report, err := end(p, t.Context())
-			if err != nil {
-				t.Fatal(err)
+	if report.Goroutines != 0 {
+		t.Errorf("%d goroutines are left:\n%s", report.Goroutines, report.Stacks)
+	}
+	ended, calls, writes := map[int64]bool{}, map[int64]history.Moment{}, map[int64]bool{}
+	for _, e := range read(t, p) {
+		switch {
+		case e.Hold != nil:
+			ended[e.Hold.Lock] = e.Hold.Ended != 0
+		case e.Try != nil:
+			if begin, ok := calls[e.Try.Call]; e.Try.Call == 0 || ok && begin != e.Try.Begin {
+				t.Errorf("two calls have one number: %+v", *e.Try)
 			}
-			if report.Goroutines != 0 {
-				t.Errorf("%d goroutines are left:\n%s", report.Goroutines, report.Stacks)
+			calls[e.Try.Call] = e.Try.Begin
+		case e.Write != nil:
+			if writes[e.Write.Number] || e.Write.Number == 0 {
+				t.Errorf("two writes have one number: %+v", *e.Write)
 			}
-			ended, calls, writes := map[int64]bool{}, map[int64]history.Moment{}, map[int64]bool{}
-			for _, e := range read(t, p) {
-				switch {
-				case e.Hold != nil:
-					ended[e.Hold.Lock] = e.Hold.Ended != 0
-				case e.Try != nil:
-					if begin, ok := calls[e.Try.Call]; e.Try.Call == 0 || ok && begin != e.Try.Begin {
-						t.Errorf("two calls have one number: %+v", *e.Try)
-					}
-					calls[e.Try.Call] = e.Try.Begin
-				case e.Write != nil:
-					if writes[e.Write.Number] || e.Write.Number == 0 {
-						t.Errorf("two writes have one number: %+v", *e.Write)
-					}
-					writes[e.Write.Number] = true
-				}
-			}
-			for lock, ok := range ended {
-				if !ok {
-					t.Errorf("lock %d has no end", lock)
-				}
-			}
-		})
+			writes[e.Write.Number] = true
+		}
+	}
+	for lock, ok := range ended {
+		if !ok {
+			t.Errorf("lock %d has no end", lock)
+		}
 	}
 }

@@ -2,12 +2,9 @@ package keys
 
 import (
 	"cmp"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -123,22 +120,6 @@ var keyNames = []string{
 
 var keyNumbers = []int64{
 	0, 1, -1, 42, math.MaxInt32, math.MinInt32, math.MaxInt32 + 1, math.MinInt32 - 1, 1 << 32, math.MaxInt64, math.MinInt64,
-}
-
-// MarshalJSON writes integers as text, because JavaScript would round them.
-func (c keyCall) MarshalJSON() ([]byte, error) {
-	args := []map[string]string{}
-	for _, arg := range c.args {
-		switch arg := arg.(type) {
-		case string:
-			args = append(args, map[string]string{"text": arg})
-		case int64:
-			args = append(args, map[string]string{"integer": strconv.FormatInt(arg, 10)})
-		case []byte:
-			args = append(args, map[string]string{"bytes": hex.EncodeToString(arg)})
-		}
-	}
-	return json.Marshal(map[string]any{"function": c.function, "args": args})
 }
 
 // compareKeys reports the calls whose results differ from Go's.

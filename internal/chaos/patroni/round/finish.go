@@ -50,14 +50,8 @@ func (r *run) finish(ctx context.Context) (rows []check.Stored, err error) {
 		return r.cluster.Holds(ctx, leader, cluster.Database, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'")
 	}))
 	for _, w := range r.workers {
-		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
-		report, err := w.Drain(limited)
-		cancel()
-		switch {
-		case err != nil:
+		if err := fleet.Drain(ctx, w); err != nil {
 			r.violated("%v", err)
-		case report.Goroutines > 0:
-			r.violated("process %d left %d goroutines behind:\n%s", w.Config.Process, report.Goroutines, report.Stacks)
 		}
 	}
 	for _, n := range r.cluster.Nodes {
