@@ -92,9 +92,6 @@ func chosen(store fleet.Store, numbers []int) (rows []faults.Row, err error) {
 	return rows, nil
 }
 
-// watches reports whether sessions of a store notice a closed connection at once.
-func watches(store fleet.Store) bool { return !store.Leased() }
-
 // firstFault keeps the random choices of faults apart from all others of a seed.
 const firstFault = 1 << 32
 

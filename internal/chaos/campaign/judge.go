@@ -49,9 +49,6 @@ func (r *Result) facts(events []history.Event) check.Facts {
 		if p.Back > 0 {
 			e.Back = time.Duration(p.Leases)*lease + p.Back
 		}
-		if p.Closes && watches(r.Settings.Store) { // without the watch it takes half a heartbeat on average
-			e.Notice = lease/10 + r.Busy
-		}
 		if e.Told || e.Back > 0 {
 			facts.Effects[row.Number] = e
 		}

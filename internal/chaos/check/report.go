@@ -47,7 +47,6 @@ type Facts struct {
 // must be over.
 type Effect struct {
 	Told    bool          // holders lose their locks: measure when they are told
-	Notice  time.Duration // within which half of them must be told; 0: not bounded
 	Back    time.Duration // within which the victim's keys must be granted again; 0: not bounded
 	Slack   time.Duration // added to Back before it is a violation
 	FromEnd bool          // Back counts from the end of the fault; a key that came back before counts as 0

@@ -37,7 +37,6 @@ var (
 	ErrMalformed   = NewRule("the history contradicts itself")
 	ErrFailed      = NewTimedRule("a call failed in a way that it may not")
 	ErrSlow        = NewTimedRule("a key came back too late")
-	ErrToldSlowly  = NewTimedRule("holders were told too late of a closed connection")
 	ErrLeaked      = NewTimedRule("a free key was refused for too long")
 	ErrLong        = NewTimedRule("a call took too long")
 )
