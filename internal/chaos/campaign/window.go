@@ -44,19 +44,13 @@ var orderedRows = []int{13, 25}
 type window struct {
 	process int
 	begin   history.Moment
-	handed  history.Moment // locks that began to be held later are on another connection
 	limit   history.Moment // until when its holders must be told
 }
 
-// holds reports whether g was held in w, on the connection that had ended, and
-// was not taken for valid after w.
+// holds reports whether g was held in w, and was not taken for valid after w.
 func (w *window) holds(g check.Grant) bool {
 	seen := max(g.From, g.Valid)
-	if g.Process != w.process || w.begin > max(seen, g.Ended) {
-		return false
-	}
-	unseen := g.Valid < g.From && g.Told != 0 // told at first sight: its holder never saw it valid
-	return (unseen || g.From <= w.handed) && seen <= w.limit && g.Told <= w.limit
+	return g.Process == w.process && w.begin <= max(seen, g.Ended) && seen <= w.limit && g.Told <= w.limit
 }
 
 // excuses returns what says which locks may overlap; see check.Facts.
@@ -93,17 +87,14 @@ func (r *Result) window(f history.Fault, process int) window {
 	lease := r.Settings.Lease
 	unnoticed := lease - lease/1000 - lease/5 + making // at send + T(1−ρ) − m a client finds out by the clock
 	notice := history.Moment(min(noticeDelay+r.Busy, unnoticed))
-	w := window{process: process, begin: f.Begin, handed: f.Begin + notice, limit: f.Begin + notice}
+	w := window{process: process, begin: f.Begin, limit: f.Begin + notice}
 	switch {
 	case f.Process == 0:
 		w.limit += max(0, f.End-f.Begin)
-		w.handed = w.limit
 	case f.Row == halfOpenRow: // locks are handed on within the process meanwhile
 		w.limit = f.Begin + history.Moment(unnoticed)
-		w.handed = w.limit
 	case slices.Contains(orderedRows, f.Row):
 		w.limit += history.Moment(endsWithin + r.Busy)
-		w.handed = w.limit
 	}
 	return w
 }

@@ -76,6 +76,9 @@ func TestWindow(t *testing.T) {
 		{"reset, which the server is not asked for", [][]history.Event{
 			grant(1, 11, 10, 430, 431, 432, history.Lost), grant(2, 21, 410, 450, 0, 460, history.OK), {fault(8, 1, 100, 102)},
 		}, false, 0},
+		{"reset, and its holder goes on", [][]history.Event{
+			grant(1, 11, 10, 430, 0, 440, history.OK), grant(2, 21, 410, 450, 0, 460, history.OK), {fault(8, 1, 100, 102)},
+		}, false, 0},
 		{"two locks of one process", [][]history.Event{
 			stale, grant(1, 21, 110, 150, 0, 160, history.OK), {fault(13, 1, 100, 102)},
 		}, false, 0},
