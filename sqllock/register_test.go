@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -149,7 +148,7 @@ func TestRegistryIsWrittenUnderLoad(t *testing.T) {
 }
 
 // Two callers each hold the key that the other one waits for, in one Session or
-// in two. PostgreSQL cannot see this cycle. It is certain all the same.
+// in two. PostgreSQL cannot see this cycle.
 func TestRegistryShowsCyclesOfPollers(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := registry(t, driver, dsn)
@@ -164,12 +163,12 @@ func TestRegistryShowsCyclesOfPollers(t *testing.T) {
 				defer unbind()
 				waiting.Go(func() { _, _ = sessions[i].Lock(bound, locks[1-i].Key()) })
 			}
-			lockertest.Eventually(t, name+": a cycle that is certain", func() bool {
+			lockertest.Eventually(t, name+": a cycle", func() bool {
 				s, err := lockwatch.Inspect(t.Context(), db)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return slices.ContainsFunc(s.Cycles(), func(c lockwatch.Cycle) bool { return c.Certain })
+				return len(s.Cycles()) > 0
 			})
 			cancel()
 			waiting.Wait()

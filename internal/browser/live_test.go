@@ -55,7 +55,7 @@ func goThrough(t *testing.T, s *site, dsn string, locks, waits *tab) {
 	wants("wait", waits, shows(second), hasWaiter(second))
 
 	two.wait(a, b)
-	wants("deadlock", waits, "document.querySelectorAll('main svg g.cycle').length === 2",
+	wants("deadlock", waits, "document.querySelectorAll('main .steps li').length === 2",
 		func(seen *lockwatch.Snapshot) bool { return len(seen.Cycles()) == 1 })
 
 	// The server gives the key of the dead process to the one that waits.

@@ -58,13 +58,12 @@ func uiCommand() *cli.Command {
 	}
 }
 
-// serve serves the page until a signal comes. Open pages are told that it ends,
-// and requests under way are answered.
+// serve serves the page until a signal comes. Requests under way get their
+// responses.
 func serve(ctx context.Context, c *cli.Command, listener net.Listener, page *lockui.Handler) error {
 	ctx, stop := signal.NotifyContext(ctx, endingSignals...)
 	defer stop()
 	server := &http.Server{Handler: page, ReadHeaderTimeout: 10 * time.Second}
-	server.RegisterOnShutdown(func() { _ = page.Close() })
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	if err := print(c.Root().Writer, "http://%s/\n", listener.Addr()); err != nil {
