@@ -22,12 +22,11 @@ var systemRows = map[string]string{
 	"sqllock/lockdoctor/network_linux.go":   "the doctor finds a SQLite file on a network file system",
 	"sqllock/lockdoctor/network_other.go":   "the doctor finds a SQLite file on a network file system",
 
-	"sqllock/cmd/latchkey/guard_linux.go":  "`latchkey run`: a guard",
-	"sqllock/cmd/latchkey/child_other.go":  "`latchkey run`: a guard",
-	"sqllock/cmd/latchkey/child_linux.go":  "`latchkey run`: a lost lock",
-	"sqllock/cmd/latchkey/signals_unix.go": "`latchkey run`: signals",
-	"sqllock/cmd/latchkey/job_unix.go":     "`latchkey run`: a lost lock",
-	"sqllock/cmd/latchkey/job_other.go":    "`latchkey run`: exit code",
+	"sqllock/cmd/latchkey/guard_linux.go":     "`latchkey run`",
+	"sqllock/cmd/latchkey/child_linux.go":     "`latchkey run`",
+	"sqllock/cmd/latchkey/signals_linux.go":   "`latchkey run`",
+	"sqllock/cmd/latchkey/supervise_linux.go": "`latchkey run`",
+	"sqllock/cmd/latchkey/run_other.go":       "`latchkey run`",
 }
 
 // differs matches what makes a file differ between systems, in its text.

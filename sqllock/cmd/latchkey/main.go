@@ -74,7 +74,7 @@ func program() *cli.Command {
 		Suggest:                         true,
 		UseShortOptionHandling:          true,
 		Flags:                           []cli.Flag{databaseFlag(), &cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
-		Commands:                        []*cli.Command{runCommand(), psCommand(), doctorCommand(), uiCommand(), keyCommand(), versionCommand()},
+		Commands:                        []*cli.Command{runCommand(), psCommand(), doctorCommand(), uiCommand(), keyCommand()},
 		ExitErrHandler:                  func(context.Context, *cli.Command, error) {}, // execute prints and returns
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Bool("version") {
@@ -98,14 +98,6 @@ func markUsageErrors(c *cli.Command) {
 	}
 	for _, sub := range c.Commands {
 		markUsageErrors(sub)
-	}
-}
-
-func versionCommand() *cli.Command {
-	return &cli.Command{
-		Name:   "version",
-		Usage:  "print the version",
-		Action: func(_ context.Context, c *cli.Command) error { return printVersion(c) },
 	}
 }
 
