@@ -1,7 +1,6 @@
 package lockertest
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -25,8 +24,7 @@ type Orders struct {
 	LeaseTable  bool          // sqllock.WithLeaseTable
 	Lease       time.Duration // sqllock.WithLease; 0 is the default
 	Locks       int           // how many it holds until it ends; if 0, its callers contend
-	Rounds      int           // grants for each of 64 callers, or of Callers
-	Callers     int           // 0 is 64
+	Rounds      int           // grants for each of 64 callers
 	Inside      string        // the file that exists while a caller is inside
 }
 
@@ -108,12 +106,13 @@ func hold(ctx context.Context, s *sqllock.Session, n int) error {
 
 // contend makes many goroutines contend for one key.
 func contend(s *sqllock.Session, o Orders) error {
-	failed := make(chan error, o.Callers)
-	for i := range o.Callers {
+	const callers = 64
+	failed := make(chan error, callers)
+	for i := range callers {
 		go func() { failed <- contender(s, o, i) }()
 	}
 	var err error
-	for range o.Callers {
+	for range callers {
 		err = errors.Join(err, <-failed)
 	}
 	return err
@@ -155,7 +154,7 @@ func Processes(t *testing.T, orders ...Orders) {
 	inside := filepath.Join(t.TempDir(), "inside")
 	var workers []*subprocess.Process
 	for _, o := range orders {
-		o.Inside, o.Callers = inside, cmp.Or(o.Callers, 64)
+		o.Inside = inside
 		workers = append(workers, start(t, o))
 	}
 	for i, worker := range workers {
