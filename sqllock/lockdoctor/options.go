@@ -15,10 +15,8 @@ type options struct {
 }
 
 // WithSession makes Check examine s as well. It reports whether s is connected,
-// how much of its lease is left and whether its socket is watched. The audit
-// reports whether the server has the locks that s believes to hold, and no
-// other. The option may be given several times, for several Sessions on the
-// database.
+// how much of its lease is left and whether its socket is watched. The option may
+// be given several times, for several Sessions on the database.
 //
 // The timeouts of the database are compared with the lease of s. WithLeaseTable is
 // implied behind a transaction pooler, and on a system that only resembles

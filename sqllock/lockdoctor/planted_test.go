@@ -200,12 +200,6 @@ var plantings = []planting{
 		plant: func(t *testing.T, p *place) {
 			p.session(t, sqllock.WithSocket(func(any) net.Conn { return nil }))
 		}},
-	{name: "a Session is on another database of the server", check: "audit", state: lockdoctor.Error, fix: "name the same database",
-		plant: func(t *testing.T, p *place) {
-			s := dbtest.Session(t, p.driver, p.cluster.DSN(""))
-			dbtest.Lock(t, s, sqllock.Namespace(p.name).Key(""))
-			p.opts = append(p.opts, lockdoctor.WithSession(s))
-		}},
 	{name: "a table of leases, and a driver that prepares", check: "driver", state: lockdoctor.Error, fix: "default_query_exec_mode=exec",
 		plant: func(t *testing.T, p *place) {
 			p.opts = append(p.opts, lockdoctor.WithLeaseTable())

@@ -31,7 +31,6 @@ var postgresChecks = []check{
 	{name: "registry", examine: postgresRegistry, needs: (*subject).find},
 	{name: "secrets", examine: secrets},
 	{name: "neighbours", examine: postgresNeighbours},
-	{name: "audit", examine: postgresAudit},
 }
 
 // proofTimeout bounds each question of the proof that locks exclude.

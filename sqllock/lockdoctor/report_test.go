@@ -11,7 +11,7 @@ import (
 
 func TestReport(t *testing.T) {
 	ok := lockdoctor.Result{Name: "version", State: lockdoctor.OK, Reason: "PostgreSQL 15.18"}
-	skipped := lockdoctor.Result{Name: "audit", State: lockdoctor.Skipped, Reason: "no Session"}
+	skipped := lockdoctor.Result{Name: "socket", State: lockdoctor.Skipped, Reason: "no Session"}
 	warning := lockdoctor.Result{Name: "lock-table", State: lockdoctor.Warning, Reason: "half full", Fix: "Raise it.\nRestart."}
 	wrong := lockdoctor.Result{Name: "pool", State: lockdoctor.Error, Reason: "too small", Fix: "Call it."}
 	for _, tt := range []struct {
@@ -24,14 +24,14 @@ func TestReport(t *testing.T) {
 		{"nothing", nil, lockdoctor.OK, 0, "\nok: 0 ok, 0 skipped, 0 warning, 0 error\n"},
 		{"fine", []lockdoctor.Result{ok, skipped}, lockdoctor.OK, 0, "" +
 			"ok       version  PostgreSQL 15.18\n" +
-			"skipped  audit    no Session\n" +
+			"skipped  socket   no Session\n" +
 			"\nok: 1 ok, 1 skipped, 0 warning, 0 error\n"},
 		{"a warning", []lockdoctor.Result{ok, warning, skipped}, lockdoctor.Warning, 1, "" +
 			"ok       version     PostgreSQL 15.18\n" +
 			"warning  lock-table  half full\n" +
 			"                     Raise it.\n" +
 			"                     Restart.\n" +
-			"skipped  audit       no Session\n" +
+			"skipped  socket      no Session\n" +
 			"\nwarning: 1 ok, 1 skipped, 1 warning, 0 error\n"},
 		{"an error", []lockdoctor.Result{wrong, warning, ok}, lockdoctor.Error, 2, "" +
 			"error    pool        too small\n" +

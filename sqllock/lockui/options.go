@@ -39,8 +39,7 @@ type namedCampaign struct {
 
 // WithSession shows s under name. It may be given several times. The page shows name to every viewer.
 //
-// s should be on the database of the page: the doctor reports a Session that is on
-// another one.
+// s should be on the database of the page, which the doctor examines.
 //
 // WithSession panics if name is empty or s is nil.
 func WithSession(name string, s *sqllock.Session) Option {

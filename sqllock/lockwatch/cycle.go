@@ -48,13 +48,11 @@ type Wait struct {
 //
 // Waits of server processes are those of pg_blocking_pids. Callers are known if
 // their Session writes heartbeats ([sqllock.WithRegistry]), and if the context of
-// their call carries the lock that they hold ([sqllock.Lock.Bind]). A caller that holds a
-// lock of such a Session is also known while it waits on another connection: at a
-// ConnLocker, at a TxLocker or in LockTx. So is the holder of a ConnLocker's or
-// TxLocker's lock while it waits for the Session. Both must be in one database.
+// their call carries the lock that they hold ([sqllock.Lock.Bind]). Such a caller is
+// also known while it waits in LockTx, in the same database.
 //
 // Cycles does not find these deadlocks:
-//   - All locks in it are of ConnLockers and TxLockers.
+//   - It leads through a lock of a ConnLocker or TxLocker, or a wait for one.
 //   - A program waits on a second connection in a way of its own, with a statement
 //     of SQL for example, or the context does not carry the lock.
 //   - It leads through a lease table, or through polling callers on MySQL.

@@ -37,11 +37,6 @@ func shared(h lockwatch.Holder) lockwatch.Holder {
 	return h
 }
 
-func ofSession(h lockwatch.Holder) lockwatch.Holder {
-	h.Process.Application = "shop latchkey"
-	return h
-}
-
 func waits(pid int, key int64, blockedBy ...int) lockwatch.Waiter {
 	return lockwatch.Waiter{Key: sqllock.ID(key), Process: lockwatch.Process{PID: pid}, BlockedBy: blockedBy}
 }
@@ -159,24 +154,7 @@ func TestCycles(t *testing.T) {
 			waiters: waiters{waits(1, 60, 6), polls(5, 60, 10)},
 		},
 		{
-			name: "a lock of a transaction of its own", holders: holders{registered(5, 50), held(1, 10)},
-			waiters: waiters{polls(5, 10, 50), polls(5, 50, 10)},
-			want:    []string{"the holder of key 10 on process 1 waits for key 50 -> the holder of key 50 on process 5 waits for key 10"},
-		},
-		{
-			name: "two callers with locks on one connection of their own", holders: holders{registered(5, 50), held(1, 10), held(1, 20)},
-			waiters: waiters{polls(5, 10, 50), polls(5, 50, 20)},
-		},
-		{
-			name: "what else that connection has may be another caller's", holders: holders{registered(5, 50), held(1, 10)},
-			waiters: waiters{polls(5, 10, 50)}, blocked: []lockwatch.Blocked{blocked(5, 1)},
-		},
-		{
-			name: "a lock on a Session's connection that is not registered yet", holders: holders{registered(5, 50), ofSession(held(6, 10))},
-			waiters: waiters{polls(5, 10, 50), polls(5, 50, 10)},
-		},
-		{
-			name: "a shared lock of a transaction may be another caller's", holders: holders{registered(5, 50), shared(held(1, 10))},
+			name: "a lock that is not registered may be another caller's", holders: holders{registered(5, 50), held(1, 10)},
 			waiters: waiters{polls(5, 10, 50), polls(5, 50, 10)},
 		},
 		{

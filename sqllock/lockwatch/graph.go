@@ -12,7 +12,7 @@ import (
 // A party can wait, and others can wait for it. It is a server process, or a caller
 // in a program, which is known by the lock that it holds.
 //
-// Invariant: a lock has a party of its own if hasParty says so. Any other lock
+// Invariant: a lock with a registration has a party of its own. Any other lock
 // belongs to the party of its process.
 type party struct {
 	pid  int
@@ -49,17 +49,11 @@ func (e edge) inServer() bool { return e.wait == nil || e.wait.Poll == nil }
 // for the same holders, and a queue of n waiters would have n²/2 edges.
 type waitGraph struct {
 	view  *View
-	named map[sqllock.Key]bool // keys that a Poll names as Held
 	waits map[party][]edge
 }
 
 func newWaitGraph(v *View) *waitGraph {
-	g := &waitGraph{view: v, named: make(map[sqllock.Key]bool), waits: make(map[party][]edge)}
-	for _, w := range v.waiters {
-		if w.Poll != nil && w.Poll.Held != nil {
-			g.named[*w.Poll.Held] = true
-		}
-	}
+	g := &waitGraph{view: v, waits: make(map[party][]edge)}
 	for _, w := range v.waiters {
 		from, known := g.waiting(w)
 		if !known {
@@ -67,7 +61,7 @@ func newWaitGraph(v *View) *waitGraph {
 		}
 		holders, pids := v.blockers(w)
 		for _, h := range holders {
-			g.add(edge{from, g.partyOf(h), w})
+			g.add(edge{from, partyOf(h), w})
 		}
 		for _, pid := range pids {
 			g.add(edge{from, party{pid: pid}, w})
@@ -81,8 +75,8 @@ func newWaitGraph(v *View) *waitGraph {
 	for _, holders := range v.holders {
 		for _, h := range holders {
 			// Its Session cannot release the lock while the process waits.
-			if process := (party{pid: h.Process.PID}); g.hasParty(h) && len(g.waits[process]) > 0 {
-				g.add(edge{g.partyOf(h), process, nil})
+			if process := (party{pid: h.Process.PID}); h.Registration != nil && len(g.waits[process]) > 0 {
+				g.add(edge{partyOf(h), process, nil})
 			}
 		}
 	}
@@ -95,25 +89,17 @@ func newWaitGraph(v *View) *waitGraph {
 func (g *waitGraph) add(e edge) { g.waits[e.from] = append(g.waits[e.from], e) }
 
 // partyOf returns the party of h.
-func (g *waitGraph) partyOf(h *Holder) party {
-	if !g.hasParty(h) {
+func partyOf(h *Holder) party {
+	if h.Registration == nil {
 		return party{pid: h.Process.PID}
 	}
 	return party{pid: h.Process.PID, held: true, key: h.Key}
 }
 
-// hasParty reports whether h has a party of its own. Without a registration, that is
-// a lock of a ConnLocker or TxLocker. One on a Session's connection is too young to
-// be registered, so no Poll is about it.
-func (g *waitGraph) hasParty(h *Holder) bool {
-	return h.Registration != nil || !h.Shared && g.named[h.Key] && !h.Process.ofSession()
-}
-
 // waiting returns the party that waits in w, if it is known. Callers of a Session
 // held a lock at their last heartbeat. That may be on another Session of their
-// process, or on a connection or transaction of their own, but only an exclusive lock
-// is certainly theirs then. It is not theirs if another caller has acquired the key
-// since.
+// process, but only an exclusive lock is certainly theirs then. It is not theirs if
+// another caller has acquired the key since.
 func (g *waitGraph) waiting(w *Waiter) (p party, known bool) {
 	poll := w.Poll
 	if poll == nil {
@@ -122,19 +108,19 @@ func (g *waitGraph) waiting(w *Waiter) (p party, known bool) {
 	if poll.Held == nil {
 		return p, false
 	}
-	holders := g.view.holders[idOf(*poll.Held)]
-	for _, theirs := range []func(h *Holder) bool{
-		func(h *Holder) bool { return h.Registration != nil && h.Registration.Session == poll.Session },
-		func(h *Holder) bool { return h.Registration != nil && !h.Shared },
-		func(h *Holder) bool { return h.Registration == nil && g.hasParty(h) },
-	} {
-		for _, h := range holders {
-			if theirs(h) && (h.Registration == nil || !h.Registration.Acquired.After(poll.Heartbeat)) {
-				return g.partyOf(h), true
-			}
+	for _, h := range g.view.holders[idOf(*poll.Held)] {
+		r := h.Registration
+		if r == nil || r.Acquired.After(poll.Heartbeat) {
+			continue
+		}
+		if r.Session == poll.Session {
+			return partyOf(h), true
+		}
+		if !h.Shared {
+			p, known = partyOf(h), true
 		}
 	}
-	return p, false
+	return p, known
 }
 
 // cycles returns the cycles of g.
@@ -229,7 +215,7 @@ func (g *waitGraph) cycle(edges []edge) Cycle {
 	for _, e := range edges {
 		w, since := Wait{Client: v.clients([]int{e.from.pid})[0]}, v.processes[e.from.pid].StateSince
 		if e.from.held {
-			i := slices.IndexFunc(v.holders[idOf(e.from.key)], func(h *Holder) bool { return g.partyOf(h) == e.from })
+			i := slices.IndexFunc(v.holders[idOf(e.from.key)], func(h *Holder) bool { return partyOf(h) == e.from })
 			h := v.holders[idOf(e.from.key)][i]
 			w.Client, w.Held, w.heldLabel, since = h.client(), &h.Key, v.label(h.Key), time.Time{}
 		}
