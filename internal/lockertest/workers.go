@@ -1,6 +1,7 @@
 package lockertest
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -24,7 +25,8 @@ type Orders struct {
 	LeaseTable  bool          // sqllock.WithLeaseTable
 	Lease       time.Duration // sqllock.WithLease; 0 is the default
 	Locks       int           // how many it holds until it ends; if 0, its callers contend
-	Rounds      int           // grants for each of 64 callers
+	Rounds      int           // grants for each of the callers
+	Callers     int           // 0 is 64
 	Inside      string        // the file that exists while a caller is inside
 }
 
@@ -106,13 +108,12 @@ func hold(ctx context.Context, s *sqllock.Session, n int) error {
 
 // contend makes many goroutines contend for one key.
 func contend(s *sqllock.Session, o Orders) error {
-	const callers = 64
-	failed := make(chan error, callers)
-	for i := range callers {
+	failed := make(chan error, o.Callers)
+	for i := range o.Callers {
 		go func() { failed <- contender(s, o, i) }()
 	}
 	var err error
-	for range callers {
+	for range o.Callers {
 		err = errors.Join(err, <-failed)
 	}
 	return err
@@ -154,7 +155,7 @@ func Processes(t *testing.T, orders ...Orders) {
 	inside := filepath.Join(t.TempDir(), "inside")
 	var workers []*subprocess.Process
 	for _, o := range orders {
-		o.Inside = inside
+		o.Inside, o.Callers = inside, cmp.Or(o.Callers, 64)
 		workers = append(workers, start(t, o))
 	}
 	for i, worker := range workers {
