@@ -67,16 +67,6 @@ func goThrough(t *testing.T, s *site, dsn string, locks, waits *tab) {
 	two.die()
 }
 
-// The report of the doctor appears on the page that has asked for it.
-func TestLongReportIsLive(t *testing.T) {
-	needPrograms(t)
-	s := serve(t, pgtest.Database(t), nil)
-	p := s.tab(t, look{})
-	p.open(publicPrefix + "doctor")
-	p.follow("main form button")
-	p.await("the report", "document.querySelector('main table') !== null")
-}
-
 // shows is an expression that says whether the view has key.
 func shows(key sqllock.Key) string {
 	return "document.querySelector('main').textContent.includes(" + strconv.Quote(strconv.FormatInt(key.Int64(), 10)) + ")"

@@ -29,7 +29,6 @@ var postgresChecks = []check{
 	{name: "rights", examine: postgresRights, needs: (*subject).find},
 	{name: "durability", examine: postgresDurability, needs: (*subject).find},
 	{name: "registry", examine: postgresRegistry, needs: (*subject).find},
-	{name: "secrets", examine: secrets},
 	{name: "neighbours", examine: postgresNeighbours},
 }
 
