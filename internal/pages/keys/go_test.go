@@ -12,8 +12,6 @@ import (
 // this package. The page's own text is the text of the Examples of package
 // sqllock.
 const (
-	classOrder int32 = 2
-
 	billing        = 7000
 	taskInvoices   = billing
 	taskReminders  = billing + 1
