@@ -13,14 +13,13 @@ import (
 // What a Session with a registry is told of waits: which of its callers wait for
 // what, and what they hold.
 
-// wait returns what a call wants that waits with this ctx. oneOf says that it is
-// for one of several keys.
-func (s *Session) wait(ctx context.Context, oneOf bool) keytable.Want {
-	w := keytable.Want{Waits: true}
-	if s.session.Registers() {
-		w.Info = heldBy(ctx, s.session, oneOf)
+// waitInfo returns what a registry records of a call that waits with this ctx.
+// oneOf says that it is for one of several keys.
+func (s *Session) waitInfo(ctx context.Context, oneOf bool) any {
+	if !s.session.Registers() {
+		return nil
 	}
-	return w
+	return heldBy(ctx, s.session, oneOf)
 }
 
 // note notes a wait for all of keys, until the func that it returns is called.

@@ -26,10 +26,7 @@ import (
 //
 // The lock outlives ctx. The caller must call Unlock.
 func (s *Session) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	if err := s.useSecret(ctx, key, false); err != nil {
-		return nil, err
-	}
-	return s.acquire(ctx, keytable.Want{}, key)
+	return s.acquireOne(ctx, keytable.Want{}, key)
 }
 
 // Lock waits for key until ctx ends.
@@ -47,10 +44,7 @@ func (s *Session) TryLock(ctx context.Context, key Key) (*Lock, error) {
 // that was not another holder: ErrUnavailable, ErrConfig, ErrCapacity or
 // ErrNotExclusive.
 func (s *Session) Lock(ctx context.Context, key Key) (*Lock, error) {
-	if err := s.useSecret(ctx, key, true); err != nil {
-		return nil, err
-	}
-	return s.acquire(ctx, s.wait(ctx, false), key)
+	return s.acquireOne(ctx, keytable.Want{Waits: true}, key)
 }
 
 // TryAny acquires one of keys that is free, in one round trip for any number of
@@ -69,7 +63,7 @@ func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	if err := s.useSecrets(ctx, keys, true); err != nil {
 		return nil, err
 	}
-	return s.acquireAny(ctx, s.wait(ctx, len(keys) > 1), keys, firm(keys))
+	return s.acquireAny(ctx, keytable.Want{Waits: true, Info: s.waitInfo(ctx, len(keys) > 1)}, keys, firm(keys))
 }
 
 // TryRLock acquires key for one of several readers, without waiting. While
@@ -90,46 +84,31 @@ func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 //
 // [Fence] rejects a reader's lock, since it protects writes.
 func (s *Session) TryRLock(ctx context.Context, key Key) (*Lock, error) {
-	if err := s.readers(); err != nil {
-		return nil, err
-	}
-	if err := s.useSecret(ctx, key, false); err != nil {
-		return nil, err
-	}
-	return s.acquire(ctx, keytable.Want{Mode: keytable.Shared}, key)
+	return s.acquireOne(ctx, keytable.Want{Mode: keytable.Shared}, key)
 }
 
 // RLock waits until key is free for a reader, or ctx ends. It is TryRLock with
 // the waiting and the errors of Lock.
 func (s *Session) RLock(ctx context.Context, key Key) (*Lock, error) {
-	if err := s.readers(); err != nil {
-		return nil, err
-	}
-	if err := s.useSecret(ctx, key, true); err != nil {
-		return nil, err
-	}
-	w := s.wait(ctx, false)
-	w.Mode = keytable.Shared
-	return s.acquire(ctx, w, key)
+	return s.acquireOne(ctx, keytable.Want{Mode: keytable.Shared, Waits: true}, key)
 }
 
-// readers returns errReaders if the database is known to have no readers'
-// locks. Before the first connection it is not known, and the first statement
-// tells.
-func (s *Session) readers() error {
-	if d := s.session.Dialect(); d != nil && !d.Traits().Readers {
+// acquireOne acquires key. Before the first connection it is not known whether
+// the database has readers' locks, and the first statement tells.
+func (s *Session) acquireOne(ctx context.Context, w keytable.Want, key Key) (*Lock, error) {
+	if d := s.session.Dialect(); w.Mode == keytable.Shared && d != nil && !d.Traits().Readers {
 		s.table.Count(session.ErrReaders)
-		return session.ErrReaders
+		return nil, session.ErrReaders
 	}
-	return nil
-}
-
-// useSecret is useSecrets for one key.
-func (s *Session) useSecret(ctx context.Context, key Key, waits bool) error {
-	if key.fingerprint == 0 {
-		return nil
+	if key.fingerprint != 0 {
+		if err := s.useSecrets(ctx, []Key{key}, w.Waits); err != nil {
+			return nil, err
+		}
 	}
-	return s.useSecrets(ctx, []Key{key}, waits)
+	if w.Waits {
+		w.Info = s.waitInfo(ctx, false)
+	}
+	return s.acquire(ctx, w, key)
 }
 
 // firm returns how many of keys are preferred in their order: all, if they are

@@ -42,16 +42,14 @@ type Tx interface {
 //   - The error of ctx, and ErrLost with it if the loss of a lock has ended
 //     ctx.
 func TryTx(ctx context.Context, tx Tx, key Key) error {
-	ok, err := postgres.TryXact(ctx, tx, key.db())
-	return inContext(ctx, txError(ok, err))
+	return lockTx(ctx, tx, key, keytable.Exclusive, 0)
 }
 
 // TryRTx is TryTx for one of several readers. While readers hold key, no caller
 // gets it exclusively. A transaction that holds key exclusively gets it as a
 // reader too, and its only reader gets it exclusively.
 func TryRTx(ctx context.Context, tx Tx, key Key) error {
-	ok, err := postgres.TryXact(ctx, tx, key.db().Shared())
-	return inContext(ctx, txError(ok, err))
+	return lockTx(ctx, tx, key, keytable.Shared, 0)
 }
 
 // LockTx is TryTx that waits for at most wait, rounded up to a millisecond, and

@@ -1,4 +1,6 @@
-package main
+// Package grpcgateway has an error handler for grpc-gateway: a call that package
+// grpcmw rejects becomes an HTTP response with Retry-After. Copy it.
+package grpcgateway
 
 import (
 	"context"

@@ -65,9 +65,7 @@ func run(ctx context.Context, databaseURL string, migrate bool, enqueue, workers
 	}
 	defer locks.Close()
 	kinds := queue.Kinds{"mail": {Work: mail, Timeout: time.Minute}}
-	q, err := queue.Open(ctx, db, locks, kinds, queue.Options{Ended: func(job queue.Job, o queue.Outcome) {
-		fmt.Println("job", job.ID, o)
-	}})
+	q, err := queue.Open(ctx, db, locks, kinds, queue.Options{})
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/examples/internal/fleet"
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -30,7 +29,7 @@ type place struct {
 
 	driver, dsn string
 	db          *sql.DB
-	log         fleet.Log
+	log         logged
 }
 
 func newPlace(t *testing.T, driver, dsn string) *place {
@@ -38,6 +37,24 @@ func newPlace(t *testing.T, driver, dsn string) *place {
 	p := &place{T: t, driver: driver, dsn: dsn, db: dbtest.Open(t, driver, dsn)}
 	dbtest.Create(t, p.db, watermark.Schema(sqllock.PostgreSQL))
 	return p
+}
+
+// logged is what was logged.
+type logged struct {
+	mu   sync.Mutex // protects text
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // onDatabase is a database of the test's own. The test runs beside others.

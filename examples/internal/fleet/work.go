@@ -1,11 +1,7 @@
 package fleet
 
 import (
-	"io"
 	"slices"
-	"strings"
-	"sync"
-	"text/tabwriter"
 	"time"
 )
 
@@ -45,34 +41,4 @@ func Changes(works []Work) (n int) {
 		last[w.Key] = w.Instance
 	}
 	return n
-}
-
-// Table prints rows in columns.
-func Table(out io.Writer, rows ...[]string) {
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	for _, row := range rows {
-		_, _ = io.WriteString(table, strings.Join(row, "\t")+"\n")
-	}
-	_ = table.Flush() // an error of standard output shows nowhere else
-}
-
-// A Log keeps what instances write to their standard error. The zero value is
-// empty, and safe for concurrent use.
-type Log struct {
-	mu   sync.Mutex // protects text
-	text strings.Builder
-}
-
-// Write appends p.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String returns all that was written.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

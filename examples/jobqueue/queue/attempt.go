@@ -27,10 +27,7 @@ func (q *Queue) run(ctx context.Context, h *hold) {
 	if h.job.Attempt <= h.job.MaxAttempts {
 		effect, err = q.work(ctx, h)
 	}
-	outcome := q.settle(ctx, h, effect, err)
-	if q.options.Ended != nil {
-		q.options.Ended(h.job, outcome)
-	}
+	q.settle(ctx, h, effect, err)
 }
 
 // work does the work. Its context ends when another worker may have the job. A
@@ -60,14 +57,11 @@ func (e effectError) Unwrap() error { return e.error }
 // settle stores how an attempt ended. It tries until that is known, the lock is
 // gone, or Run is to end. So work that is done survives a short outage of the
 // database.
-func (q *Queue) settle(ctx context.Context, h *hold, effect Effect, workErr error) Outcome {
+func (q *Queue) settle(ctx context.Context, h *hold, effect Effect, workErr error) {
 	for pause := 10 * time.Millisecond; h.lock.Err() == nil; pause = min(2*pause, time.Second) {
-		outcome, err := q.store(ctx, h, effect, workErr)
-		if err == nil {
-			return outcome
-		}
-		if errors.Is(err, errSuperseded) {
-			return Superseded
+		err := q.store(ctx, h, effect, workErr)
+		if err == nil || errors.Is(err, errSuperseded) {
+			return
 		}
 		var own effectError
 		switch {
@@ -80,22 +74,21 @@ func (q *Queue) settle(ctx context.Context, h *hold, effect Effect, workErr erro
 			continue
 		}
 		if !wait(ctx, pause) {
-			break
+			return // it will be tried again
 		}
 	}
-	return Abandoned
 }
 
 // store is one try of settle.
-func (q *Queue) store(ctx context.Context, h *hold, effect Effect, workErr error) (Outcome, error) {
+func (q *Queue) store(ctx context.Context, h *hold, effect Effect, workErr error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	ctx, cancelBound := h.lock.Bind(ctx)
 	defer cancelBound()
 	if workErr != nil {
-		return Failed, q.fail(ctx, h, workErr)
+		return q.fail(ctx, h, workErr)
 	}
-	return Done, q.complete(ctx, h, effect)
+	return q.complete(ctx, h, effect)
 }
 
 // complete marks the job done and runs the effect, both or neither. The fence

@@ -73,22 +73,6 @@ type Work func(ctx context.Context, job Job) (Effect, error)
 // attempt.
 type Effect func(ctx context.Context, tx *sqlx.Tx) error
 
-// An Outcome is how an attempt ended.
-type Outcome int
-
-// The outcomes.
-const (
-	Done       Outcome = iota + 1 // done, and its Effect with it
-	Failed                        // it will be tried again, or is dead
-	Superseded                    // another worker has the job, or an earlier commit succeeded after all
-	Abandoned                     // its lock was lost, or Run was to end: it will be tried again
-)
-
-// String returns the outcome in words.
-func (o Outcome) String() string {
-	return [...]string{"none", "done", "failed", "superseded", "abandoned"}[o]
-}
-
 // Enqueue adds job and returns its id. tx is a transaction or a database; in a
 // transaction the job is there if that commits. Of job, Kind is required; ID and
 // Attempt are ignored, a zero RunAt is now, zero MaxAttempts are 25.

@@ -35,10 +35,9 @@ type Locks interface {
 
 // Options are the settings of a Queue. A zero value is the default.
 type Options struct {
-	Poll    time.Duration      // how long an idle worker waits before it looks again; 200 ms
-	Backoff time.Duration      // how long a job waits after its first failure; 1 s, doubled each time up to an hour
-	Log     *slog.Logger       // gets trouble with the database; slog.Default()
-	Ended   func(Job, Outcome) // called after each attempt, by several goroutines at once
+	Poll    time.Duration // how long an idle worker waits before it looks again; 200 ms
+	Backoff time.Duration // how long a job waits after its first failure; 1 s, doubled each time up to an hour
+	Log     *slog.Logger  // gets trouble with the database; slog.Default()
 }
 
 // A Queue is a table of jobs and what to do for each kind of them. It is safe for

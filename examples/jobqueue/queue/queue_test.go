@@ -61,18 +61,14 @@ func open(t *testing.T, driver, dsn string) *sqlx.DB {
 }
 
 // queue is the queue of a process, with a session of its own.
-func (f *fixture) queue(kinds Kinds, ended ...func(Job, Outcome)) *Queue {
+func (f *fixture) queue(kinds Kinds) *Queue {
 	f.Helper()
-	return f.with(dbtest.Session(f, f.driver, f.dsn), kinds, ended...)
+	return f.with(dbtest.Session(f, f.driver, f.dsn), kinds)
 }
 
-func (f *fixture) with(locks Locks, kinds Kinds, ended ...func(Job, Outcome)) *Queue {
+func (f *fixture) with(locks Locks, kinds Kinds) *Queue {
 	f.Helper()
-	o := Options{Poll: 5 * time.Millisecond, Backoff: time.Millisecond}
-	if len(ended) > 0 {
-		o.Ended = ended[0]
-	}
-	q, err := Open(context.Background(), f.db, locks, kinds, o)
+	q, err := Open(context.Background(), f.db, locks, kinds, Options{Poll: 5 * time.Millisecond, Backoff: time.Millisecond})
 	if err != nil {
 		f.Fatal(err)
 	}

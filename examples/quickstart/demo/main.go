@@ -13,7 +13,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"github.com/latchkey-go/latchkey/examples/internal/fleet"
@@ -91,7 +93,12 @@ func report(out io.Writer, l *load) error {
 			rows = append(rows, []string{user, strconv.Itoa(n), strconv.Itoa(admitted), strconv.Itoa(l.rejected[sender{user, n}])})
 		}
 	}
-	fleet.Table(out, append(rows, []string{"all", "", strconv.Itoa(len(l.works)), strconv.Itoa(rejected)})...)
+	rows = append(rows, []string{"all", "", strconv.Itoa(len(l.works)), strconv.Itoa(rejected)})
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(table, strings.Join(row, "\t"))
+	}
+	_ = table.Flush() // an error of standard output shows nowhere else
 	overlaps := fleet.Overlaps(l.works)
 	fmt.Fprintf(out, "\nADMITTED  responses 200 (gRPC: OK)\n"+
 		"REJECTED  responses 429 with Retry-After (gRPC: RESOURCE_EXHAUSTED): the user had an export on one of the instances\n\n"+

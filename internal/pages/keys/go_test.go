@@ -8,11 +8,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The number and the function that the page's Go declares, for the tests of
-// this package. The page's own text is the text of the Examples of package
-// sqllock.
-const classOrder int32 = 2
-
+// compositeKey is the function that the page's Go declares.
 func compositeKey(class, object int32) sqllock.Key {
 	return sqllock.ID(int64(class)<<32 | int64(uint32(object)))
 }

@@ -1,4 +1,4 @@
-package main
+package grpcgateway
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/latchkey-go/latchkey/examples/internal/fleet"
 	"github.com/latchkey-go/latchkey/examples/quickstart/exportpb"
 	"github.com/latchkey-go/latchkey/grpcmw"
 	"github.com/latchkey-go/latchkey/internal/leaktest"
@@ -28,7 +27,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	fleet.Main(main)
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(leaktest.Check(m.Run()))
 }
@@ -42,6 +40,27 @@ type service struct {
 
 func (s service) Export(ctx context.Context, _ *exportpb.ExportRequest) (*exportpb.ExportResponse, error) {
 	return &exportpb.ExportResponse{}, s.work(ctx)
+}
+
+// newGateway returns the gateway of a service. With annotations in the service's
+// .proto, protoc-gen-grpc-gateway generates what the route does here.
+func newGateway(service exportpb.ExportServiceClient, onError runtime.ErrorHandlerFunc) (*runtime.ServeMux, error) {
+	gateway := runtime.NewServeMux(runtime.WithErrorHandler(onError))
+	err := gateway.HandlePath(http.MethodPost, "/exports", func(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+		_, out := runtime.MarshalerForRequest(gateway, r)
+		ctx, err := runtime.AnnotateContext(r.Context(), gateway, r, exportpb.ExportService_Export_FullMethodName)
+		var response *exportpb.ExportResponse
+		if err == nil {
+			response, err = service.Export(ctx, &exportpb.ExportRequest{})
+		}
+		ctx = runtime.NewServerMetadataContext(r.Context(), runtime.ServerMetadata{})
+		if err != nil {
+			runtime.HTTPError(ctx, gateway, out, w, r, err)
+			return
+		}
+		runtime.ForwardResponseMessage(ctx, gateway, out, w, r, response)
+	})
+	return gateway, err
 }
 
 // newService serves work under a limit for the token of a call, and returns its
@@ -126,24 +145,5 @@ func TestRetryAfter(t *testing.T) {
 				t.Errorf("%v, message %q does not say when to try again", err, body.Message)
 			}
 		})
-	}
-}
-
-// The program passes calls on to a service.
-func TestServe(t *testing.T) {
-	f := fleet.Test(t)
-	i := f.MustStart(t, "-http", "127.0.0.1:0", "-service", newService(t, locker{sqllock.ErrHeld}, nil))
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+i.Address("http")+path, strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "ada")
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "2" {
-		t.Errorf("%s, Retry-After %q", resp.Status, resp.Header.Get("Retry-After"))
 	}
 }
