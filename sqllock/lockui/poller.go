@@ -52,10 +52,11 @@ type poller struct {
 	closing   context.Context
 	looks     sync.WaitGroup
 
-	mu    sync.Mutex
-	begun time.Time // the last look
-	state *state
-	done  chan struct{} // closed when the look under way has ended
+	mu     sync.Mutex
+	closed bool      // no look begins any more
+	begun  time.Time // the last look
+	state  *state
+	done   chan struct{} // closed when the look under way has ended
 }
 
 func newPoller(closing context.Context, look lookFunc, diagnosis *lockwatch.Diagnosis) *poller {
@@ -66,7 +67,8 @@ func newPoller(closing context.Context, look lookFunc, diagnosis *lockwatch.Diag
 // wait waits until the look under way has ended, which it does after closing. There
 // is no other one.
 func (p *poller) wait() {
-	p.mu.Lock() // a viewer that did not see closing has begun its look
+	p.mu.Lock()
+	p.closed = true
 	p.mu.Unlock()
 	p.looks.Wait()
 }
@@ -97,7 +99,7 @@ func (p *poller) viewed(ctx context.Context) *state {
 // beginLocked begins a look, unless one is under way or has begun less than a tick
 // ago.
 func (p *poller) beginLocked() {
-	if p.closing.Err() != nil || !p.state.asked.IsZero() || time.Since(p.begun) < tick {
+	if p.closed || !p.state.asked.IsZero() || time.Since(p.begun) < tick {
 		return
 	}
 	p.begun = time.Now()
