@@ -39,14 +39,15 @@ type connection struct {
 	brings int  // locks that the batch under way may bring
 	idle   int  // heartbeats since it last held a lock
 	served bool // it has answered a statement
-	failed int  // batches in a row that have not released what they should
+	uses   map[Secret]bool
+	failed int // batches in a row that have not released what they should
 }
 
 // newConnection returns the connection of session, which has just answered.
 func newConnection(sl *slot, session dialect.Session) *connection {
 	c := &connection{
 		s: sl.s, slot: sl, session: session, watch: newWatch(session.Socket()),
-		gone: make(chan struct{}), stopped: make(chan struct{}),
+		gone: make(chan struct{}), stopped: make(chan struct{}), uses: make(map[Secret]bool),
 	}
 	c.owner.Life = c
 	c.errands = errandsOf(c)
@@ -67,7 +68,6 @@ func (c *connection) markDead() {
 	if !c.dead.Swap(true) {
 		c.timer.Stop()
 		close(c.gone)
-		c.s.secrets.forget(c)
 	}
 }
 
@@ -156,32 +156,54 @@ func (c *connection) run() {
 // statement must be sent.
 func (c *connection) round(due, beat bool) (sent bool) {
 	for _, e := range c.errands {
-		if !c.begin(e, due, beat) {
+		if !c.begin(e, due) {
 			continue
 		}
-		c.watch.expect()
-		err := e.send(c)
-		c.watch.answered()
-		if e.complete(c, err, beat) {
-			beat = false
-		}
-		if c.dead.Load() {
+		if !c.carryOut(e) {
 			return false
 		}
-		sent = true
+		sent, beat = true, false
 	}
 	return c.exchange(beat) || sent && !c.dead.Load()
 }
 
 // begin reports whether errand e is to be sent now. Callers who have queued wait
 // for its statement, too.
-func (c *connection) begin(e errand, due, beat bool) bool {
+func (c *connection) begin(e errand, due bool) bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if c.dead.Load() || !e.due(c, due, beat) {
+	if c.dead.Load() || !e.due(c, due) {
 		return false
 	}
 	c.sending()
+	return true
+}
+
+// carryOut sends the statement of errand e, which is a heartbeat as well. It
+// reports whether c lives.
+func (c *connection) carryOut(e errand) bool {
+	c.watch.expect()
+	err := e.send(c)
+	c.watch.answered()
+	if err != nil {
+		if _, ok := c.heldAfter(err); !ok {
+			return false
+		}
+	}
+	s := c.s
+	s.mu.Lock()
+	took, ok := c.renew(0)
+	if !ok {
+		s.mu.Unlock()
+		c.lose(lossLease)
+		return false
+	}
+	log := e.complete(c, err)
+	s.mu.Unlock()
+	s.exchanged(took, 0)
+	if log != nil {
+		log()
+	}
 	return true
 }
 
@@ -212,14 +234,15 @@ func (c *connection) retireIfSpare() bool {
 type errand interface {
 	// due reports whether to send a statement now, and prepares it. heartbeat says
 	// that a heartbeat is due. s.mu is held.
-	due(c *connection, heartbeat, beat bool) bool
+	due(c *connection, heartbeat bool) bool
 
 	// send sends it.
 	send(c *connection) error
 
-	// complete acts on the response. It reports whether that was a heartbeat. beat
-	// says that one is due.
-	complete(c *connection, err error, beat bool) (wasBeat bool)
+	// complete acts on the response, or on the error of a statement that has cost
+	// no lock. It returns what to log; nil: nothing. It is not called if c is lost.
+	// s.mu is held.
+	complete(c *connection, err error) (log func())
 }
 
 // errandsOf returns the errands of c, in the order of their turns.
@@ -232,7 +255,7 @@ func errandsOf(c *connection) []errand {
 		errands = append(errands, &survey{})
 	}
 	if _, ok := c.session.(dialect.SecretChecker); ok {
-		errands = append(errands, &secretErrand{})
+		errands = append(errands, &secretCheck{})
 	}
 	if c.s.registrar != nil {
 		errands = append(errands, &registration{registered: Now()})

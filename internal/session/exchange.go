@@ -19,14 +19,10 @@ func (c *connection) exchange(beat bool) bool {
 	c.watch.expect()
 	err := c.session.Exchange(&c.statement)
 	c.watch.answered()
-	switch {
-	case err == nil:
-		return c.completeBatch()
-	case dialect.Survives(err):
-		return c.reconcile(FromDialect(err))
+	if err != nil {
+		return c.reconcile(err)
 	}
-	c.lose(c.lossBy(err))
-	return false
+	return c.completeBatch()
 }
 
 // prepare takes a batch of up to limit keys off the table, and makes a statement
@@ -69,7 +65,7 @@ func (c *connection) limits(keys int) keytable.Limits {
 	if !s.options.Dialect.Traits().Readers {
 		limits.NoShared = ErrReaders
 	}
-	s.limit(&limits, c)
+	s.limit(&limits)
 	return limits
 }
 
@@ -85,15 +81,14 @@ func (c *connection) completeBatch() bool {
 	c.codec.decode(&c.statement, &c.batch)
 	keys := c.statement.Keys()
 	s.mu.Lock()
-	answered := Now()
-	if !c.renew(answered) {
+	took, ok := c.renew(keys)
+	if !ok {
 		s.mu.Unlock()
 		c.lose(lossLease)
 		return false
 	}
 	c.failed, c.brings = 0, 0
-	took := answered - c.sent
-	s.counters.exchanged(took, keys)
+	answered := Now()
 	if keys > 0 {
 		s.used = answered
 	}

@@ -9,12 +9,11 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A server may respond to probes and be slow to connect. The first attempt goes
-// on beside the few that start later. The connections that come too late are
-// destroyed.
+// A server may be slow to connect. The first attempt goes on beside those that
+// begin later, one at a time. The connections that come too late are destroyed.
 func TestSlowAttemptWins(t *testing.T) {
 	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		const slow, most = 3 * time.Second, 3 // attempts at one time
+		const slow, most = 2500 * time.Millisecond, 3
 		stuck, resume := hold(t)
 		st.onOpen(func(n int) error {
 			if n == 2 { // the first after the loss
@@ -76,7 +75,7 @@ func TestOneConnectsAtATime(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		st.conn(0).hooks(fail(errGone), nil)
 		beginTry(background, s, sqllock.ID(3))
-		time.Sleep(400 * time.Millisecond) // before the server is probed
+		time.Sleep(400 * time.Millisecond) // before another attempt begins
 		if n := st.attempts(); n != begun {
 			t.Errorf("%d attempts at one time", n-begun+1)
 		}
