@@ -13,7 +13,7 @@ import "time"
 // needed reports whether the Session needs a connection: for a lock, for a
 // caller, or to end server processes that lost connections have left behind.
 func (s *Session) needed() bool {
-	return !s.Table.IsIdle() || len(s.waits) > 0 || len(s.left.processes) > 0 || s.awaitsSecret()
+	return !s.Table.Figures().Idle || len(s.waits) > 0 || len(s.left.processes) > 0 || s.awaitsSecret()
 }
 
 // untilIdleClose returns how long until c may have been idle for long enough.

@@ -92,7 +92,7 @@ func (s *Session) limit(l *keytable.Limits) {
 
 // taken returns how many locks the Session has or has requested.
 func (s *Session) taken() int {
-	n := s.Table.Held()
+	n := s.Table.Figures().Held
 	for _, sl := range s.slots {
 		if sl.conn != nil {
 			n += sl.conn.brings

@@ -58,7 +58,7 @@ func (s *Session) chosen() *connection {
 // its token. Call it when the choice may have changed, or a key that requests
 // wait for. s.mu is held.
 func (s *Session) passOn(c *connection) {
-	if len(s.slots) == 1 || !s.Table.IsQueued() {
+	if len(s.slots) == 1 || !s.Table.Figures().Queued {
 		return
 	}
 	if to := s.chosen(); to != nil && to != c {
