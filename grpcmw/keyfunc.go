@@ -54,6 +54,7 @@ var (
 
 	// ErrNeedMessage is what a KeyFunc returns at the start of a stream, when
 	// call.ReqOrNil is nil. The KeyFunc is called again with the first message.
+	// With a message this error is a fault of the server.
 	ErrNeedMessage = rpclimit.ErrNeedMessage
 )
 

@@ -7,13 +7,11 @@ import (
 	"testing"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
-	"google.golang.org/grpc"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/apipb"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/typepb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -24,15 +22,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-var (
-	unaryInfo  = &grpc.UnaryServerInfo{FullMethod: "/test.Service/Call"}
-	streamInfo = &grpc.StreamServerInfo{FullMethod: "/test.Service/Stream", IsClientStream: true}
-)
-
 // unary is the CallMeta of a unary call with a request, starting that of a
 // stream before its first message, and first that of one with it.
 func unary(req any) interceptors.CallMeta {
-	return interceptors.NewServerCallMeta(unaryInfo.FullMethod, nil, req)
+	return interceptors.NewServerCallMeta(streamInfo.FullMethod, nil, req)
 }
 
 func starting() interceptors.CallMeta {
@@ -180,56 +173,6 @@ func constant(key string) grpcmw.KeyFunc {
 
 func fails(err error) grpcmw.KeyFunc {
 	return func(context.Context, interceptors.CallMeta) (string, error) { return "", err }
-}
-
-func TestJoin(t *testing.T) {
-	tests := []struct {
-		name  string
-		parts []grpcmw.KeyFunc
-		want  string
-		err   error
-	}{
-		{"one", []grpcmw.KeyFunc{constant("a")}, "1:a", nil},
-		{"two", []grpcmw.KeyFunc{constant("a:b"), constant("c")}, "3:a:b1:c", nil},
-		{"two others", []grpcmw.KeyFunc{constant("a"), constant("b:c")}, "1:a3:b:c", nil},
-		{"an empty part", []grpcmw.KeyFunc{constant("a"), constant("")}, "", grpcmw.ErrNoKey},
-		{"a part without a key", []grpcmw.KeyFunc{constant("a"), fails(grpcmw.ErrNoKey)}, "", grpcmw.ErrNoKey},
-		{"a part that needs the message", []grpcmw.KeyFunc{constant("a"), grpcmw.Field("value")}, "", grpcmw.ErrNeedMessage},
-		{"the first error", []grpcmw.KeyFunc{fails(grpcmw.ErrNoKey), grpcmw.Field("value")}, "", grpcmw.ErrNoKey},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := grpcmw.Join(tt.parts...)(t.Context(), starting())
-			if got != tt.want || !errors.Is(err, tt.err) {
-				t.Errorf("%q, %v, want %q, %v", got, err, tt.want, tt.err)
-			}
-		})
-	}
-}
-
-// Field accepts paths of names, and panics at anything else. Its KeyFunc
-// accepts any message.
-func FuzzField(f *testing.F) {
-	for _, path := range []string{"value", "response_status.message", "a..b", "", ".", "a.", "fields.alice", "ä"} {
-		f.Add(path, "alice")
-	}
-	f.Fuzz(func(t *testing.T, path, value string) {
-		key, ok := fieldOf(path)
-		if !ok {
-			return
-		}
-		for _, m := range []proto.Message{wrapperspb.String(value), &pb.SimpleRequest{ResponseStatus: named(value)}, durationpb.New(7), &structpb.Struct{}} {
-			got, err := key(t.Context(), unary(m))
-			if (got == "") == (err == nil) {
-				t.Errorf("%q of %T: %q, %v", path, m, got, err)
-			}
-		}
-	})
-}
-
-func fieldOf(path string) (key grpcmw.KeyFunc, ok bool) {
-	defer func() { ok = recover() == nil }()
-	return grpcmw.Field(path), true
 }
 
 func TestMisusePanics(t *testing.T) {

@@ -81,18 +81,17 @@ func TestClientRetries(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+			each(t, func(t *testing.T, r road) {
 				locks := sqllock.NewMemory()
 				a := &attempts{second: hold(t, locks, "alice"), header: tt.header}
-				s := &service{work: func(context.Context) error { return nil }}
-				limit := ratelimit.OneAtATime(locks, namespace)
-				opts := append(tt.options, grpcmw.WithPushback(time.Millisecond))
-				_, address := serve(t, s, append(a.options(), limited(limit, key, opts...)...)...)
+				levels := r.over(ratelimit.OneAtATime(locks, namespace))
+				opts := limited(levels, append(tt.options, grpcmw.WithPushback(time.Millisecond))...)
+				_, address := serve(t, &service{work: nothing}, append(a.options(), opts...)...)
 				client := dial(t, address, retryPolicy(tt.code))
 
 				ctx, cancel := context.WithTimeout(t.Context(), httptesting.Patience)
 				defer cancel()
-				if err := kinds[kind].call(ctx, client, "alice"); status.Code(err) != tt.want {
+				if err := r.call(ctx, client, "alice"); status.Code(err) != tt.want {
 					t.Errorf("the call ended with %v, want %v", err, tt.want)
 				}
 				if got := a.n.Load(); got != tt.attempts {
@@ -123,8 +122,8 @@ func TestPushbackInTime(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
-				client := start(t, &service{}, limited(ratelimit.OneAtATime(tt.locks, namespace, later), key, tt.opts...)...)
+			each(t, func(t *testing.T, r road) {
+				client := start(t, &service{}, limited(r.over(ratelimit.OneAtATime(tt.locks, namespace, later)), tt.opts...)...)
 				ctx := t.Context()
 				if tt.deadline > 0 {
 					var cancel func()
@@ -132,7 +131,7 @@ func TestPushbackInTime(t *testing.T) {
 					defer cancel()
 				}
 				var trailer metadata.MD
-				err := kinds[kind].call(ctx, client, "alice", grpc.Trailer(&trailer))
+				err := r.call(ctx, client, "alice", grpc.Trailer(&trailer))
 				retry, want := retryDelay(t, status.Convert(err)), tt.pushback
 				if want == told {
 					want = strconv.FormatInt(retry.Milliseconds(), 10)
@@ -150,7 +149,7 @@ func TestPushbackIsSpread(t *testing.T) {
 	told := map[time.Duration]bool{}
 	levels := one(ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrUnavailable}, namespace), constant("alice"))
 	for range 50 {
-		told[retryDelay(t, status.Convert(unaryCall(t.Context(), unaryInfo.FullMethod, levels, nothing)))] = true
+		told[retryDelay(t, status.Convert(calls["unary"](t.Context(), levels, nothing)))] = true
 	}
 	if len(told) < 10 { // of 50, from 2001
 		t.Errorf("50 clients were told %d different times to wait, want many", len(told))

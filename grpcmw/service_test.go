@@ -13,27 +13,36 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A service does the same work in each kind of call. The work
-// begins with the first message.
+const namespace sqllock.Namespace = "test"
+
+// secret is the key of most tests. Nothing that a client gets holds it.
+const secret = "ada-4711"
+
+type (
+	work         = func(context.Context) error
+	duplexServer = pb.TestService_FullDuplexCallServer
+)
+
+func nothing(context.Context) error { return nil }
+
+// A service does its work in a unary call, and in a stream once it has received
+// the first message.
 type service struct {
 	pb.UnimplementedTestServiceServer
-	work   func(context.Context) error
-	duplex func(pb.TestService_FullDuplexCallServer) error // in place of work, if set
+	work   work
+	duplex func(duplexServer) error // in place of work, if set
 }
 
 func (s *service) UnaryCall(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 	return &pb.SimpleResponse{}, s.work(ctx)
 }
 
-func (s *service) StreamingOutputCall(_ *pb.StreamingOutputCallRequest, stream pb.TestService_StreamingOutputCallServer) error {
-	return errors.Join(s.work(stream.Context()), stream.Send(&pb.StreamingOutputCallResponse{}))
-}
-
-func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
+func (s *service) FullDuplexCall(stream duplexServer) error {
 	if s.duplex != nil {
 		return s.duplex(stream)
 	}
@@ -43,103 +52,91 @@ func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) err
 	return errors.Join(s.work(stream.Context()), stream.Send(&pb.StreamingOutputCallResponse{}))
 }
 
-// kinds are the kinds of calls. Each makes one with key in its metadata
-// and in its first message, and waits for its end.
-var kinds = []struct {
-	name string
-	call func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error
-}{
-	{"unary", func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error {
-		_, err := client.UnaryCall(as(ctx, key), &pb.SimpleRequest{ResponseStatus: named(key)}, opts...)
-		return err
-	}},
-	{"server stream", func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error {
-		stream, err := client.StreamingOutputCall(as(ctx, key), &pb.StreamingOutputCallRequest{ResponseStatus: named(key)}, opts...)
-		if err != nil {
-			return err
-		}
-		return drain(stream)
-	}},
-	{"bidi stream", func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error {
-		stream, err := client.FullDuplexCall(as(ctx, key), opts...)
-		if err != nil {
-			return err
-		}
-		_ = stream.Send(&pb.StreamingOutputCallRequest{ResponseStatus: named(key)})
-		_ = stream.CloseSend()
-		return drain(stream)
-	}},
+// A road is a kind of call, with the interceptors in front of it: how many
+// levels there are, and where the key is.
+type road struct {
+	name   string
+	stream bool
+	levels int
+	key    grpcmw.KeyFunc
 }
 
-// as is ctx with key in the metadata, unless it is empty or no text.
-func as(ctx context.Context, key string) context.Context {
-	if key == "" {
-		return ctx
+var roads = []road{
+	{"unary, key in the metadata", false, 1, grpcmw.Metadata("user-bin")},
+	{"unary, three levels, key in the message", false, 3, grpcmw.Field("response_status.message")},
+	{"stream, key in the first message", true, 1, grpcmw.Field("response_status.message")},
+	{"stream, three levels, key in the metadata", true, 3, grpcmw.Metadata("user-bin")},
+	{"stream, three levels, key in the first message", true, 3, grpcmw.Field("response_status.message")},
+}
+
+// each runs f for each of the roads.
+func each(t *testing.T, f func(t *testing.T, r road)) {
+	for _, r := range roads {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			f(t, r)
+		})
 	}
-	return metadata.AppendToOutgoingContext(ctx, "user-bin", key)
+}
+
+// over returns the levels of r for l. Of three levels the middle one is l's. The
+// others have room for the calls of any test.
+func (r road) over(l *ratelimit.Limiter, policy ...ratelimit.Option) []grpcmw.Level {
+	middle := grpcmw.Level{Limiter: l, Key: r.key}
+	if r.levels == 1 {
+		return []grpcmw.Level{middle}
+	}
+	locks := sqllock.NewMemory()
+	return []grpcmw.Level{
+		{Limiter: ratelimit.AtMost(7, locks, "all", policy...), Key: constant("everybody")},
+		middle,
+		{Limiter: ratelimit.AtMost(5, locks, "tenant", policy...), Key: constant("acme")},
+	}
+}
+
+// call makes a call with key in its metadata and in its first message, and waits
+// for its end.
+func (r road) call(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error {
+	ctx = metadata.AppendToOutgoingContext(ctx, "user-bin", key)
+	if !r.stream {
+		_, err := client.UnaryCall(ctx, &pb.SimpleRequest{ResponseStatus: named(key)}, opts...)
+		return err
+	}
+	stream, err := client.FullDuplexCall(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	_ = stream.Send(&pb.StreamingOutputCallRequest{ResponseStatus: named(key)}) // Recv says how the call ended
+	_ = stream.CloseSend()
+	return drain(stream)
 }
 
 func named(key string) *pb.EchoStatus { return &pb.EchoStatus{Message: key} }
 
 // drain receives to the end, and returns the error. It is nil for io.EOF.
-func drain(stream interface {
-	Recv() (*pb.StreamingOutputCallResponse, error)
-}) error {
+func drain(stream pb.TestService_FullDuplexCallClient) error {
 	for {
-		if _, err := stream.Recv(); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
+		if _, err := stream.Recv(); err != nil {
+			return ignoreEOF(err)
 		}
 	}
 }
 
-// sources are the two places in which the calls of kinds carry their key.
-var sources = []struct {
-	name string
-	key  grpcmw.KeyFunc
-}{
-	{"metadata", grpcmw.Metadata("user-bin")},
-	{"first message", grpcmw.Field("response_status.message")},
+func ignoreEOF(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
 }
 
-// limited is the server option that puts both interceptors in front.
-func limited(l *ratelimit.Limiter, key grpcmw.KeyFunc, opts ...grpcmw.Option) []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(grpcmw.UnaryServerInterceptor(l, key, opts...)),
-		grpc.ChainStreamInterceptor(grpcmw.StreamServerInterceptor(l, key, opts...)),
+// limited is the server option that puts both interceptors of levels in front.
+func limited(levels []grpcmw.Level, opts ...grpcmw.Option) []grpc.ServerOption {
+	unary, stream := grpcmw.UnaryStackInterceptor(levels, opts...), grpcmw.StreamStackInterceptor(levels, opts...)
+	if len(levels) == 1 {
+		unary = grpcmw.UnaryServerInterceptor(levels[0].Limiter, levels[0].Key, opts...)
+		stream = grpcmw.StreamServerInterceptor(levels[0].Limiter, levels[0].Key, opts...)
 	}
-}
-
-// A stack is how many levels a test runs with, and the source of the key. Of
-// three levels the middle one admits one call at a time for each key. The others
-// have room for the calls of any test.
-type stack struct {
-	levels int
-	key    grpcmw.KeyFunc
-}
-
-// limited is the server option that puts s over locks in front. Each Limiter has
-// the policy.
-func (s stack) limited(locks sqllock.Locker, policy ...ratelimit.Option) []grpc.ServerOption {
-	narrow := grpcmw.Level{Limiter: ratelimit.OneAtATime(locks, namespace, policy...), Key: s.key}
-	if s.levels == 1 {
-		return limited(narrow.Limiter, narrow.Key)
-	}
-	levels := []grpcmw.Level{
-		{Limiter: ratelimit.AtMost(7, locks, "all", policy...), Key: constant("everybody")},
-		narrow,
-		{Limiter: ratelimit.AtMost(5, locks, "tenant", policy...), Key: constant("acme")},
-	}
-	return stacked(levels)
-}
-
-// stacked is the server option that puts both interceptors of levels in front.
-func stacked(levels []grpcmw.Level, opts ...grpcmw.Option) []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(grpcmw.UnaryStackInterceptor(levels, opts...)),
-		grpc.ChainStreamInterceptor(grpcmw.StreamStackInterceptor(levels, opts...)),
-	}
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unary), grpc.ChainStreamInterceptor(stream)}
 }
 
 // serve starts a server for s on a socket, and stops it after the test.
@@ -170,11 +167,7 @@ func dial(t testing.TB, address string, opts ...grpc.DialOption) pb.TestServiceC
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { _ = conn.Close() })
 	return pb.NewTestServiceClient(conn)
 }
 
@@ -185,7 +178,61 @@ func start(t testing.TB, s *service, opts ...grpc.ServerOption) pb.TestServiceCl
 	return dial(t, address)
 }
 
-const namespace sqllock.Namespace = "test"
+// calls are a unary call and a stream, without a server, with interceptors of
+// levels in front of work, which begins with the first message.
+var calls = map[string]func(ctx context.Context, levels []grpcmw.Level, w work, opts ...grpcmw.Option) error{
+	"unary": func(ctx context.Context, levels []grpcmw.Level, w work, opts ...grpcmw.Option) error {
+		req := &pb.StreamingOutputCallRequest{ResponseStatus: named(secret)}
+		return call(ctx, grpcmw.UnaryStackInterceptor(levels, opts...), "/test.Service/Call", req,
+			func(ctx context.Context, _ any) (any, error) { return nil, w(ctx) })
+	},
+	"stream": func(ctx context.Context, levels []grpcmw.Level, w work, opts ...grpcmw.Option) error {
+		return grpcmw.StreamStackInterceptor(levels, opts...)(nil, streamOf{oneMessage{secret}, ctx}, streamInfo, func(_ any, stream grpc.ServerStream) error {
+			if err := stream.RecvMsg(&pb.StreamingOutputCallRequest{}); err != nil {
+				return err
+			}
+			return w(stream.Context())
+		})
+	},
+}
+
+var streamInfo = &grpc.StreamServerInfo{FullMethod: "/test.Service/Stream", IsClientStream: true}
+
+// one is a single limit as levels.
+func one(l *ratelimit.Limiter, key grpcmw.KeyFunc) []grpcmw.Level {
+	return []grpcmw.Level{{Limiter: l, Key: key}}
+}
+
+// three are the namespaces of threeLevels.
+var three = []sqllock.Namespace{"everybody", "tenant", "user"}
+
+// threeLevels returns levels over locks, of which the one at index at has the
+// policy.
+func threeLevels(locks sqllock.Locker, at int, policy ...ratelimit.Option) (levels []grpcmw.Level) {
+	for i, ns := range three {
+		var own []ratelimit.Option
+		if i == at {
+			own = policy
+		}
+		levels = append(levels, grpcmw.Level{Limiter: ratelimit.OneAtATime(locks, ns, own...), Key: constant(secret)})
+	}
+	return levels
+}
+
+// A logbook is a log that a test reads.
+type logbook struct{ httptesting.Logbook }
+
+func (l *logbook) option() grpcmw.Option { return grpcmw.WithLogger(l.Logger()) }
+
+// wantPlacesFree reports places of levels that are still taken.
+func wantPlacesFree(t *testing.T, levels []grpcmw.Level) {
+	t.Helper()
+	for _, level := range levels {
+		if n := level.Limiter.Stats().Active; n > 0 {
+			t.Errorf("%d places of %s are left", n, level.Limiter.Namespace())
+		}
+	}
+}
 
 // hold acquires the lock of key until the test ends or release is called.
 func hold(t testing.TB, locks sqllock.Locker, key string) (release func()) {
@@ -195,18 +242,11 @@ func hold(t testing.TB, locks sqllock.Locker, key string) (release func()) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = lock.Unlock() })
-	return func() {
-		if err := lock.Unlock(); err != nil {
-			t.Error(err)
-		}
-	}
+	return func() { _ = lock.Unlock() }
 }
 
 // isFree reports whether the lock of key can be acquired.
 func isFree(locks sqllock.Locker, key string) bool {
 	lock, err := locks.TryLock(context.Background(), namespace.Key(key))
-	if err != nil {
-		return false
-	}
-	return lock.Unlock() == nil
+	return err == nil && lock.Unlock() == nil
 }

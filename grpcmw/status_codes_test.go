@@ -24,9 +24,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// secret is the key in the tests below. Nothing that a client gets holds it.
-const secret = "ada-4711"
-
 // What one level does with a call decides on its status, also behind and in
 // front of other levels. The client never reads the key, and the limiter counts
 // the call unless it bypasses the limit.
@@ -40,7 +37,9 @@ func TestStatusCodes(t *testing.T) {
 		open     = ratelimit.WithFailOpen()
 		dry      = ratelimit.WithDryRun()
 		login    = status.Error(codes.Unauthenticated, "log in first")
+		unknown  = ratelimit.WithClasses(func(context.Context) string { return secret }, ratelimit.Class{Name: "interactive"})
 	)
+	const policyLog = "the policy of a limit failed"
 	tests := []struct {
 		name    string
 		locks   error          // of the Locker; nil: it is free
@@ -83,19 +82,23 @@ func TestStatusCodes(t *testing.T) {
 		{name: "a status that says OK", key: fails(statusError{status.New(codes.OK, "fine")}), want: codes.Internal, text: fault, logged: "a KeyFunc failed"},
 		{name: "a status to come back from", key: fails(status.Error(codes.Unavailable, "no directory")), want: codes.Unavailable, text: "no directory"},
 		{name: "a deadline that is not the call's", key: fails(context.DeadlineExceeded), want: codes.Internal, text: fault, logged: "deadline exceeded"},
-		{name: "a message that never comes", key: fails(grpcmw.ErrNeedMessage), want: codes.InvalidArgument},
+		{name: "a message that is there", key: fails(fmt.Errorf("first: %w", grpcmw.ErrNeedMessage)), want: codes.Internal, text: fault, logged: "a KeyFunc failed"},
+
+		{name: "policy without a limit", policy: limitOf(0), want: codes.Internal, text: fault, logged: policyLog},
+		{name: "policy of an unknown class", policy: unknown, want: codes.Internal, text: fault, logged: policyLog},
 	}
-	for i, kind := range kinds {
-		for j, tt := range tests {
-			t.Run(kind.name+"/"+tt.name, func(t *testing.T) {
+	for _, r := range roads {
+		for _, tt := range tests {
+			t.Run(r.name+"/"+tt.name, func(t *testing.T) {
 				t.Parallel()
 				var log logbook
 				var locks sqllock.Locker = sqllock.NewMemory()
 				if tt.locks != nil {
 					locks = httptesting.Failing{Err: fmt.Errorf("%w: for a reason", tt.locks)}
 				}
-				if tt.key == nil {
-					tt.key = sources[(i+j)%2].key
+				r := r // of this test alone
+				if tt.key != nil {
+					r.key = tt.key
 				}
 				opts := []grpcmw.Option{log.option(), grpcmw.WithPushback(5 * time.Second)}
 				if tt.option != nil {
@@ -105,19 +108,14 @@ func TestStatusCodes(t *testing.T) {
 				if tt.policy != nil {
 					policy = append(policy, tt.policy)
 				}
-				limit := ratelimit.OneAtATime(locks, namespace, policy...)
-				levels := one(limit, tt.key)
-				if j%4 > 1 { // with a free level on either side
-					free := sqllock.NewMemory()
-					levels = append(one(ratelimit.OneAtATime(free, "all"), constant("everybody")), levels...)
-					levels = append(levels, one(ratelimit.OneAtATime(free, "tenant"), constant("acme"))...)
-				}
+				limit := ratelimit.AtMost(1, locks, namespace, policy...)
+				levels := r.over(limit)
 				ran := false
 				s := &service{work: func(ctx context.Context) error { ran = true; return ctx.Err() }}
-				client := start(t, s, stacked(levels, opts...)...)
+				client := start(t, s, limited(levels, opts...)...)
 
 				var header, trailer metadata.MD
-				err := kind.call(t.Context(), client, secret, grpc.Header(&header), grpc.Trailer(&trailer))
+				err := r.call(t.Context(), client, secret, grpc.Header(&header), grpc.Trailer(&trailer))
 				got := status.Convert(err)
 				if got.Code() != tt.want || tt.text != "" && got.Message() != tt.text || !slices.Equal(detailKinds(got), tt.details) {
 					t.Errorf("%v with %v, want %v %q with %v", err, detailKinds(got), tt.want, tt.text, tt.details)
@@ -141,7 +139,7 @@ func TestStatusCodes(t *testing.T) {
 				if tt.logged == "" {
 					log.Want(t, tt.name, 0)
 				} else {
-					log.Want(t, tt.name, 1, tt.logged, "namespace=test", "method=/grpc.testing.TestService/")
+					log.Want(t, tt.name, 1, tt.logged, "test", "method=/grpc.testing.TestService/")
 				}
 				counted := limit.Stats().Requests
 				delete(counted, ratelimit.Released)
@@ -190,6 +188,11 @@ func errorInfo(s *status.Status) *errdetails.ErrorInfo {
 		}
 	}
 	return nil
+}
+
+// limitOf returns a policy in which each key has n places.
+func limitOf(n int) ratelimit.Option {
+	return ratelimit.WithLimit(func(context.Context, string) int { return n })
 }
 
 // The text and the details of a status say which limit is full, and when to try
@@ -262,7 +265,6 @@ func TestCallEndsBesides(t *testing.T) {
 	}{
 		{"in the KeyFunc", sqllock.NewMemory(), fails(fmt.Errorf("looking up %s: %w", secret, context.Canceled)), codes.Canceled},
 		{"no key", sqllock.NewMemory(), fails(grpcmw.ErrNoKey), codes.InvalidArgument},
-		{"a status", sqllock.NewMemory(), fails(status.Error(codes.Unauthenticated, "log in first")), codes.Unauthenticated},
 		{"capacity", httptesting.Failing{Err: sqllock.ErrCapacity}, constant(secret), codes.Unavailable},
 		{"another deadline", httptesting.Failing{Err: context.DeadlineExceeded}, constant(secret), codes.Unavailable},
 		{"its own end", httptesting.Failing{Err: context.Canceled}, constant(secret), codes.Canceled},
@@ -272,6 +274,55 @@ func TestCallEndsBesides(t *testing.T) {
 			err := call(ctx, one(ratelimit.OneAtATime(tt.locks, namespace), tt.key), nothing)
 			if got := status.Convert(err); got.Code() != tt.code || strings.Contains(got.Message(), secret) {
 				t.Errorf("%s, %s: %v, want %v", kind, tt.name, got, tt.code)
+			}
+		}
+	}
+}
+
+// A call that needs one limit twice is a mistake of the server, which is in the
+// log. Behind two interceptors it needs two places. In one stack the limit has a
+// bad policy.
+func TestReportsTwice(t *testing.T) {
+	for kind, call := range calls {
+		var log logbook
+		twice := one(ratelimit.AtMost(2, sqllock.NewMemory(), namespace), constant(secret))
+		err := call(t.Context(), twice, func(ctx context.Context) error { return call(ctx, twice, nothing, log.option()) })
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		log.Want(t, kind, 1, "level=ERROR", "two places of one limit", "limit=2", "namespace=test", "method=")
+
+		if err := call(t.Context(), append(twice, twice...), nothing, log.option()); status.Code(err) != codes.Internal {
+			t.Errorf("%s, twice in a stack: %v, want INTERNAL", kind, err)
+		}
+		log.Want(t, kind, 1, "level=ERROR", "the policy of a limit failed", "bad policy", string(namespace))
+	}
+}
+
+// Health checks and reflection are not limited by interceptors for the whole
+// server, unless asked for. What only looks like one of them is limited.
+func TestInfrastructureIsNotLimited(t *testing.T) {
+	levels := one(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), fails(grpcmw.ErrNoKey)) // a balancer is no user
+	for method, exempt := range map[string]bool{
+		"/grpc.health.v1.Health/Check":                                   true,
+		"/grpc.health.v1.Health/Watch":                                   true,
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      true,
+		"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": true,
+		"/grpc.health.v1.Health/x/Check":                                 false,
+		"/grpc.health.v1.Health":                                         false,
+		"//grpc.health.v1.Health/Check":                                  false,
+		"/grpc.health.v1.HealthExport/Check":                             false,
+		"/my.grpc.health.v1.Health/Check":                                false,
+		"":                                                               false,
+	} {
+		for _, opts := range [][]grpcmw.Option{nil, {grpcmw.WithAllServices()}} {
+			unary := call(t.Context(), grpcmw.UnaryStackInterceptor(levels, opts...), method, nil, done)
+			stream := grpcmw.StreamStackInterceptor(levels, opts...)(nil, oneMessage{}, &grpc.StreamServerInfo{FullMethod: method},
+				func(any, grpc.ServerStream) error { return nil })
+			for kind, err := range map[string]error{"unary": unary, "stream": stream} {
+				if limited := !exempt || opts != nil; limited != (err != nil) {
+					t.Errorf("%q, %s, %d options: %v", method, kind, len(opts), err)
+				}
 			}
 		}
 	}

@@ -94,8 +94,10 @@ var abuses = []func(w http.ResponseWriter, r *http.Request){
 			w.WriteHeader(http.StatusRequestEntityTooLarge)
 		}
 	},
-	func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusEarlyHints)
+	func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 { // over HTTP/2 net/http may read the header of a 103 until later, if the client leaves
+			w.WriteHeader(http.StatusEarlyHints)
+		}
 		w.Header().Set("Trailer", "Sum")
 		_, _ = io.WriteString(w, "body")
 		w.Header().Set("Sum", "1")

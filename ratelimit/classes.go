@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A Class is a kind of requests, such as those of a person who waits, or those
@@ -101,22 +103,21 @@ func (p *place) priority() int {
 }
 
 // ofClass returns those of all slots that the request may take: the slots that
-// are reserved for its class, and then the common ones.
+// are reserved for its class, which are so many, and then the common ones.
 //
 // The common ones are the first of the limit. The first class has its reserved
 // slots at the top of the limit, and each other class has them below those.
-func (p *place) ofClass(all slots) slots {
-	common, from, n := p.limit, 0, 0
+func (p *place) ofClass(all []sqllock.Key) (slots []sqllock.Key, reserved int) {
+	common, from := p.limit, 0
 	for i := range p.l.classes {
-		reserved := min(p.l.classes[i].Reserved, common-1)
-		common -= reserved
+		least := min(p.l.classes[i].Reserved, common-1)
+		common -= least
 		if p.class == &p.l.classes[i] {
-			from, n = common, reserved
+			from, reserved = common, least
 		}
 	}
-	if n == 0 {
-		return all.upTo(common)
+	if reserved == 0 {
+		return all[:common:common], 0
 	}
-	keys := slices.Concat(all.all[from:from+n], all.all[:common])
-	return slots{first: keys[0], all: keys, reserved: n}
+	return slices.Concat(all[from:from+reserved], all[:common]), reserved
 }

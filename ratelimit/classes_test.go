@@ -86,15 +86,6 @@ func TestReservedPlaces(t *testing.T) {
 	}
 }
 
-// Reserved places work with a Locker that acquires one key at a time.
-func TestReservedPlacesOfOneKey(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.AtMost(2, onlyOne{sqllock.NewMemory()}, "export", ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person", Reserved: 1}))
-	if a, b := admitted(t, l, "ada", ""), admitted(t, l, "ada", "person"); a != 1 || b != 1 {
-		t.Errorf("%d common, %d reserved; want one of each", a, b)
-	}
-}
-
 // Of the requests that wait in one process, those with a higher Priority go
 // first. In a class the first to come is the first to be served.
 func TestPriority(t *testing.T) {
@@ -135,20 +126,6 @@ func TestPriority(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A class that does not exist is an error that names the option, and not the
-// name: it could be an id.
-func TestUnknownClass(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.AtMost(2, sqllock.NewMemory(), "export", ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person"}))
-	_, err := l.Acquire(as(t.Context(), "grace"), "ada")
-	if !errors.Is(err, ratelimit.ErrPolicy) || !strings.Contains(err.Error(), "WithClasses") || strings.Contains(err.Error(), "grace") {
-		t.Errorf("got %v, want ErrPolicy of WithClasses without the name", err)
-	}
-	if s := l.Stats(); s.Requests[ratelimit.Failed] != 1 || s.Active != 0 {
-		t.Errorf("%v, want one failed", s.Requests)
 	}
 }
 

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -52,7 +53,10 @@ func (e *BusyError) Error() string { return "ratelimit: " + e.Namespace + ": key
 // Is makes errors.Is(err, ErrBusy) hold.
 func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
+// explain adds to the error of a locker which limiter it comes from.
+func (l *Limiter) explain(err error) error { return fmt.Errorf("ratelimit: %s: %w", l.ns, err) }
+
 // busy returns the BusyError of this moment.
 func (p *place) busy() error {
-	return &BusyError{Namespace: string(p.l.ns), Limit: p.slots.n(), RetryAfter: p.retryAfter()}
+	return &BusyError{Namespace: string(p.l.ns), Limit: len(p.slots), RetryAfter: p.retryAfter()}
 }

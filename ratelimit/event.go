@@ -60,18 +60,10 @@ const (
 	Lost     Result = "lost"     // the connection ended, or its Session was closed
 )
 
-// results are all Results.
-var results = [...]Result{Admitted, Busy, WaitTimeout, Canceled, FailedOpen, DryRun, Failed, Released, Lost}
-
-// record tells the Observers of e, and counts it as far as holds does not. If an
-// Observer panics, nothing is counted.
-func (l *Limiter) record(ctx context.Context, e Event) {
+// tell tells the Observers of e.
+func (l *Limiter) tell(ctx context.Context, e Event) {
 	e.Namespace = l.ns
 	for _, observe := range l.observers {
 		observe(ctx, e)
 	}
-	if e.Waited > 0 {
-		l.queued.Observe(int64(e.Waited))
-	}
-	l.decided[e.Result].Add(1)
 }

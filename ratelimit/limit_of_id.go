@@ -22,9 +22,10 @@ import (
 // admitted by the limit that its own instance knows.
 //
 // A result of zero or less is [ErrPolicy]: to reject all requests of an id is
-// the task of an authorization in front. If limit panics, the caller of Acquire
-// gets the panic. If it blocks, its own request waits, and no other. limit must
-// be safe for concurrent use. The ctx is that of the request.
+// the task of an authorization in front. limit must be quick and safe for
+// concurrent use: while it runs for the first request in line, those behind it
+// wait. If it panics, the caller of Acquire gets the panic. The ctx is that of
+// the request.
 //
 // WithLimit panics if limit is nil.
 func WithLimit(limit func(ctx context.Context, id string) int) Option {
@@ -50,27 +51,15 @@ func (p *place) findLimit(ctx context.Context) error {
 	return nil
 }
 
-const (
-	// recheck is how long a waiting request goes by one result of WithLimit.
-	recheck = 100 * time.Millisecond
+// recheck is how long a waiting request goes by one result of WithLimit.
+const recheck = 100 * time.Millisecond
 
-	// slow is how long the func of WithLimit may take before the turn goes on to
-	// the next request.
-	slow = time.Millisecond
-)
-
-// updateLimit calls the func of WithLimit again. While it blocks, others go
-// first.
+// updateLimit calls the func of WithLimit again.
 func (w *waiter) updateLimit(ctx context.Context) error {
-	w.update(func() { w.calling, w.checked = true, time.Now() })
-	passes := time.AfterFunc(slow, func() {
-		w.update(func() { w.absent = w.calling })
-	})
-	defer func() {
-		passes.Stop()
-		w.update(func() { w.calling, w.absent = false, false })
-	}()
 	err := w.p.findLimit(ctx)
-	w.update(w.p.choose)
+	w.update(func() {
+		w.p.choose()
+		w.checked = time.Now()
+	})
 	return err
 }

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -60,15 +59,6 @@ func TestWithLimit(t *testing.T) {
 		t.Errorf("%d ids at their limit, the highest limit is %d; want 3 and 4", s.AtLimit, l.Limit())
 	}
 	j.agree(t, l.Stats())
-}
-
-// WithLimit works with a Locker that acquires one key at a time, such as that of
-// OnConn.
-func TestWithLimitOfOneKey(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.AtMost(4, onlyOne{sqllock.NewMemory()}, "export", ratelimit.WithLimit(newPlan(2).limit))
-	fill(t, l, "ada", 2)
-	mustBeBusy(t, l, "ada")
 }
 
 // After a limit was lowered, places above it that are still held do not count.
@@ -129,48 +119,6 @@ func TestLimitChangesWhileWaiting(t *testing.T) {
 	}
 }
 
-// The limit of a request does not apply to what its holder asks the Locker for.
-func TestLimitEndsWithTheCall(t *testing.T) {
-	t.Parallel()
-	locks := sqllock.NewMemory()
-	under := must(t, ratelimit.AtMost(2, locks, "export", ratelimit.WithLimit(newPlan(1).limit)), "ada").Context()
-	must(t, ratelimit.AtMost(2, locks, "export"), "ada") // takes a place beyond that limit
-	if _, err := lockertest.TryEach(under, locks, [][]sqllock.Key{{sqllock.ID(7)}}); err != nil {
-		t.Errorf("a free key, under the context of the lock: %v", err)
-	}
-}
-
-// A request that waits over a lowered limit is admitted soon after enough holds
-// have ended. Those of its process wake it.
-func TestWaitOverALoweredLimit(t *testing.T) {
-	for _, elsewhere := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			p, locks := newPlan(3), sqllock.NewMemory()
-			l := ratelimit.AtMost(3, locks, "export", ratelimit.WithLimit(p.limit), ratelimit.WithWait(time.Minute, 2))
-			holder := l
-			if elsewhere {
-				holder = ratelimit.AtMost(3, locks, "export")
-			}
-			held := fill(t, holder, "ada", 3)
-			p.n.Store(2)
-			first, second := acquire(t.Context(), l, "ada"), acquire(t.Context(), l, "ada")
-			for i, next := range []<-chan result{nil, first, second} {
-				time.Sleep(time.Second)
-				freed := time.Now()
-				unlock(t, held[i])
-				if next == nil {
-					continue // two are still held
-				}
-				got := <-next
-				if late := time.Since(freed); got.err != nil || late > 50*time.Millisecond || !elsewhere && late > 2*time.Millisecond {
-					t.Errorf("waiter %d: %v, %v after a place was free", i, got.err, late)
-				}
-				defer unlock(t, got.lock)
-			}
-		})
-	}
-}
-
 // A limit of zero or less is an error that says what to change, and not that
 // the id is busy.
 func TestLimitOfZero(t *testing.T) {
@@ -199,70 +147,4 @@ func TestLimitOfZero(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A func that panics gives the panic to its caller. It loses no lock and no
-// place in line, and the next request goes on.
-func TestLimitPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var panics atomic.Bool
-		l := ratelimit.AtMost(2, sqllock.NewMemory(), "export", ratelimit.WithWait(time.Minute, 2),
-			ratelimit.WithLimit(func(ctx context.Context, _ string) int {
-				if panics.Load() && ctx.Value(panicKey{}) != nil {
-					panic("limit")
-				}
-				return 1
-			}))
-		held := must(t, l, "ada")
-		ctx := context.WithValue(t.Context(), panicKey{}, true)
-		recovered := make(chan any, 1)
-		go func() {
-			defer func() { recovered <- recover() }()
-			_, _ = l.Acquire(ctx, "ada")
-		}()
-		synctest.Wait()
-		next := acquire(t.Context(), l, "ada")
-		panics.Store(true)
-		if got := <-recovered; got != "limit" {
-			t.Fatalf("recovered %v, want the panic of the func", got)
-		}
-		if n := l.Stats().Queued; n != 1 {
-			t.Errorf("%d wait, want the other one", n)
-		}
-		unlock(t, held)
-		end(t, <-next)
-		unlock(t, must(t, l, "ada"))
-	})
-}
-
-type panicKey struct{}
-
-// A func that blocks holds up its own request, and no other: not those of other
-// ids, not the Stats, and not those that wait behind it.
-func TestLimitBlocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate := make(chan struct{})
-		var blocks atomic.Bool
-		l := ratelimit.AtMost(2, sqllock.NewMemory(), "export", ratelimit.WithWait(time.Minute, 2),
-			ratelimit.WithLimit(func(ctx context.Context, _ string) int {
-				if blocks.Load() && ctx.Value(panicKey{}) != nil {
-					<-gate
-				}
-				return 1
-			}))
-		held := must(t, l, "ada")
-		slow := acquire(context.WithValue(t.Context(), panicKey{}, true), l, "ada")
-		behind := acquire(t.Context(), l, "ada")
-		blocks.Store(true)
-		time.Sleep(time.Second)
-		unlock(t, held)
-		end(t, <-behind)
-		unlock(t, must(t, l, "grace"))
-		unlock(t, must(t, l, "ada"))
-		if n := l.Stats().Queued; n != 1 {
-			t.Errorf("%d wait, want the one whose func blocks", n)
-		}
-		close(gate)
-		end(t, <-slow)
-	})
 }

@@ -61,11 +61,10 @@ type Limiter struct {
 	classOf func(ctx context.Context) string         // nil: there are no classes
 	classes []Class
 
-	kept    [keptIDs]atomic.Pointer[idSlots]
-	lines   lines
-	holds   holds
-	decided map[Result]*atomic.Uint64 // events by result; holds counts those of holds
-	queued  *histogram.Histogram      // of the requests that waited: how long
+	kept   [keptIDs]atomic.Pointer[idSlots]
+	lines  lines
+	holds  *holds
+	queued *histogram.Histogram // of the requests that waited: how long
 }
 
 // inner lets the middleware call [inside.Refuse], [inside.Carried] and
@@ -115,11 +114,8 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 	l := &Limiter{
 		locks: locks, groups: inside.GroupsOf(locks), ns: ns, slotKey: ns.SlotKey, most: n, maxIDLen: defaultMaxIDLen,
 		lines:  lines{m: make(map[int64]*line)},
-		holds:  holds{open: make(map[int64]idHolds), ends: make(map[Result]uint64), lengths: histogram.New(histogram.Seconds)},
-		queued: histogram.New(histogram.Seconds), decided: make(map[Result]*atomic.Uint64),
-	}
-	for _, result := range results {
-		l.decided[result] = new(atomic.Uint64)
+		holds:  newHolds(),
+		queued: histogram.New(histogram.Seconds),
 	}
 	l.inner = inside.LimitBy(l.refuse, l.carried, l.figures, acquireAll)
 	l.any, _ = locks.(anyLocker)
@@ -172,7 +168,7 @@ func (l *Limiter) carried(ctx context.Context, id string) bool {
 	if _, ok := sqllock.FromContext(ctx); !ok || l.checkID(id) != nil {
 		return false
 	}
-	for _, key := range l.slotsOf(id).keys() { // a lock inside may have been given back
+	for _, key := range l.slotsOf(id) { // a lock inside may have been given back
 		if lock, ok := sqllock.FromContext(ctx, key); ok && lock.Err() == nil {
 			return true
 		}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // lines are the lines of a Limiter, by the number of the id's first slot.
@@ -34,23 +36,15 @@ type lines struct {
 // Invariants:
 //
 //   - A request is in at most one line, and holds no lock while it waits there.
-//   - flows has what waits, and nothing else.
 //   - What each waiter may take follows from the order of queue: see deal.
 type line struct {
-	queue  []*waiter // in the order of their turns
-	flows  map[flow]*share
+	queue  []*waiter      // in the order of their turns
 	served map[int]uint64 // by priority: the latest round of which a request was served
 }
 
 // A flow is the number of the first slot of the first level. That of a single
 // limit is 0.
 type flow int64
-
-// A share is what a flow has of a line.
-type share struct {
-	waiting int
-	last    map[int]uint64 // by priority: the last round that ends with one of its requests
-}
 
 // A waiter is a request in a line.
 type waiter struct {
@@ -59,45 +53,37 @@ type waiter struct {
 	flow  flow
 	p     *place
 	round uint64 // in which it is served
-	ends  uint64 // the round that is over then
 
 	may     int                // how many of the slots of p, from the first, it may wait for in the Locker
-	calling bool               // it is in the func of WithLimit
-	absent  bool               // it has been there for long, or its body is being read: others go first
-	checked time.Time          // when the func was called last
+	absent  bool               // its body is being read: others go first
+	checked time.Time          // when the func of WithLimit was called last
 	look    context.CancelFunc // ends its step: see next
 }
 
 // enter puts a request for p, of flow f, in the line of p. It returns nil if the
 // flow has no place for it. The caller leaves the line with leave.
-//
-// hasBounced says that it had a lock of another level, and found this one full.
-// It goes before the requests of other flows, but not before its own. It ends a
-// round, too: requests that bounce one after the other must not all be in front.
-func (ls *lines) enter(p *place, f flow, hasBounced bool) *waiter {
+func (ls *lines) enter(p *place, f flow) *waiter {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.m[p.number]
 	if ln == nil {
-		ln = &line{flows: make(map[flow]*share), served: make(map[int]uint64)}
+		ln = &line{served: make(map[int]uint64)}
 		ls.m[p.number] = ln
 	}
-	of := ln.flows[f]
-	switch {
-	case of == nil:
-		of = &share{last: make(map[int]uint64)}
-		ln.flows[f] = of
-	case of.waiting >= p.l.maxWaiters:
+	priority, ofFlow := p.priority(), 0
+	before := ln.served[priority]
+	for _, other := range ln.queue {
+		if other.flow == f {
+			ofFlow++
+			if other.p.priority() == priority {
+				before = max(before, other.round)
+			}
+		}
+	}
+	if ofFlow >= p.l.maxWaiters {
 		return nil
 	}
-	priority := p.priority()
-	before := max(of.last[priority], ln.served[priority])
-	w := &waiter{lines: ls, line: ln, flow: f, p: p, round: before + 1, ends: before + 1, checked: time.Now(), look: func() {}}
-	if hasBounced {
-		w.round = before
-	}
-	of.waiting++
-	of.last[priority] = w.ends
+	w := &waiter{lines: ls, line: ln, flow: f, p: p, round: before + 1, checked: time.Now(), look: func() {}}
 	ls.waiting.Add(1)
 	i, _ := slices.BinarySearchFunc(ln.queue, w, func(other, w *waiter) int {
 		return cmp.Or(cmp.Compare(priority, other.p.priority()), cmp.Compare(other.round, w.round), -1)
@@ -112,12 +98,9 @@ func (ls *lines) enter(p *place, f flow, hasBounced bool) *waiter {
 func (w *waiter) leave(served bool) {
 	w.update(func() {
 		w.look()
-		ln, of := w.line, w.line.flows[w.flow]
-		if of.waiting--; of.waiting == 0 {
-			delete(ln.flows, w.flow)
-		}
+		ln := w.line
 		if priority := w.p.priority(); served {
-			ln.served[priority] = max(ln.served[priority], w.ends)
+			ln.served[priority] = max(ln.served[priority], w.round)
 		}
 		w.lines.waiting.Add(-1)
 		i := slices.Index(ln.queue, w)
@@ -145,10 +128,10 @@ func (ln *line) deal() {
 		switch {
 		case w.absent:
 		case first:
-			first, may = false, w.p.slots.n()
+			first, may = false, len(w.p.slots)
 			ahead = append(ahead, w.p.class)
-		case w.p.slots.reserved > 0 && !slices.Contains(ahead, w.p.class):
-			may = w.p.slots.reserved
+		case w.p.reserved > 0 && !slices.Contains(ahead, w.p.class):
+			may = w.p.reserved
 			ahead = append(ahead, w.p.class)
 		}
 		if w.may != may {
@@ -160,24 +143,24 @@ func (ln *line) deal() {
 
 // withoutOvertaking returns the slots that a new request for p may try: it does
 // not overtake requests of its Limiter that wait. There may be none.
-func (p *place) withoutOvertaking() slots {
+func (p *place) withoutOvertaking() []sqllock.Key {
 	ls := &p.l.lines
 	if ls.waiting.Load() == 0 {
 		return p.slots
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ln, may := ls.m[p.number], p.slots.n()
+	ln, may := ls.m[p.number], len(p.slots)
 	for i := 0; ln != nil && i < len(ln.queue); i++ {
 		switch w := ln.queue[i]; {
 		case w.absent:
 		case w.p.class == p.class:
-			return slots{}
+			return nil
 		default:
-			may = p.slots.reserved
+			may = p.reserved
 		}
 	}
-	return p.slots.upTo(may)
+	return p.slots[:may]
 }
 
 // next returns how many slots w may wait for now, and whether it must look at

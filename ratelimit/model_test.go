@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/inside"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -25,8 +29,19 @@ var modelTime = flag.Duration("model", 5*time.Second, "how long TestLongModelOnS
 func TestModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := sqllock.NewMemory()
-		newModel(t, locks, locks).run(5*time.Second, 300*time.Millisecond)
+		newModel(t, nil, locks, locks).run(5*time.Second, 300*time.Millisecond)
 	})
+}
+
+// TestModelWithFaults is TestModel with policies at random, funcs and Observers
+// that misbehave, locks that are lost, and a database that goes away.
+func TestModelWithFaults(t *testing.T) {
+	for range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			locks := newFaultyLocker()
+			newModel(t, locks.Memory, locks, locks).run(150*time.Millisecond, 30*time.Millisecond)
+		})
+	}
 }
 
 // TestLongModelOnSessions is TestModel with two Sessions. A longer run is
@@ -34,7 +49,7 @@ func TestModel(t *testing.T) {
 func TestLongModelOnSessions(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
-	newModel(t, dbtest.Session(t, "pgx", dsn), dbtest.Session(t, "pgx", dsn)).run(*modelTime, *modelTime/3)
+	newModel(t, nil, dbtest.Session(t, "pgx", dsn), dbtest.Session(t, "pgx", dsn)).run(*modelTime, *modelTime/3)
 }
 
 // A model is what the limits should do. It knows each hold from the return of
@@ -47,6 +62,7 @@ func TestLongModelOnSessions(t *testing.T) {
 // m places of its id are held, at the moment of its grant. See check.
 type model struct {
 	t         *testing.T
+	faulty    *sqllock.Memory // below the Lockers; nil: there are no faults
 	instances []*instance
 	stop      chan struct{}
 	ctx       context.Context // of all requests
@@ -85,19 +101,20 @@ const (
 	modelUsers   = 4
 	modelTenants = 4
 	modelTotal   = 3
+
+	modelSecret = "the-id-"
 )
 
-func newModel(t *testing.T, lockers ...sqllock.Locker) *model {
-	m := &model{t: t, stop: make(chan struct{}), holds: make(map[modelID][]*modelHold)}
+func newModel(t *testing.T, faulty *sqllock.Memory, lockers ...sqllock.Locker) *model {
+	m := &model{t: t, faulty: faulty, stop: make(chan struct{}), holds: make(map[modelID][]*modelHold)}
 	m.ctx, m.cancel = context.WithCancel(t.Context())
-	wait := ratelimit.WithWait(time.Hour, 40)
-	classes := ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person", Reserved: 1, Priority: 1}, ratelimit.Class{Name: "job", Priority: -1})
+	classes := ratelimit.WithClasses(m.classOf, ratelimit.Class{Name: "person", Reserved: 1, Priority: 1}, ratelimit.Class{Name: "job", Priority: -1})
 	for i, locks := range lockers {
 		in := &instance{locks: locks}
 		limit := ratelimit.WithLimit(func(ctx context.Context, user string) int { return m.look(ctx, i, user) })
-		in.users = ratelimit.AtMost(modelUsers, locks, "user", wait, classes, limit, ratelimit.WithObserver(in.journals[0].observe))
-		in.tenants = ratelimit.AtMost(modelTenants, locks, "tenant", wait, classes, ratelimit.WithObserver(in.journals[1].observe))
-		in.total = ratelimit.AtMost(modelTotal, locks, "total", wait, ratelimit.WithObserver(in.journals[2].observe))
+		in.users = ratelimit.AtMost(modelUsers, locks, "user", append(m.policy(&in.journals[0]), classes, limit)...)
+		in.tenants = ratelimit.AtMost(modelTenants, locks, "tenant", append(m.policy(&in.journals[1]), classes)...)
+		in.total = ratelimit.AtMost(modelTotal, locks, "total", m.policy(&in.journals[2])...)
 		m.instances = append(m.instances, in)
 		m.plans = append(m.plans, make(map[string]int))
 	}
@@ -105,12 +122,56 @@ func newModel(t *testing.T, lockers ...sqllock.Locker) *model {
 	return m
 }
 
+// policy returns the options of a Limiter.
+func (m *model) policy(j *journal) []ratelimit.Option {
+	observer := ratelimit.WithObserver(j.observe)
+	if m.faulty == nil {
+		return []ratelimit.Option{ratelimit.WithWait(time.Hour, 40), observer}
+	}
+	opts := []ratelimit.Option{
+		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+			if e.Result != ratelimit.Released && e.Result != ratelimit.Lost { // that would end in the goroutine of a Locker
+				m.fault(60)
+			}
+		}), observer,
+		ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return time.Duration(rand.Int64()) - 1<<62 }),
+	}
+	for _, sometimes := range []ratelimit.Option{
+		ratelimit.WithWait(50*time.Millisecond, 1+rand.IntN(4)), ratelimit.WithFailOpen(), ratelimit.WithDryRun(), ratelimit.WithMaxHold(time.Millisecond),
+	} {
+		if rand.IntN(3) == 0 {
+			opts = append(opts, sometimes)
+		}
+	}
+	return opts
+}
+
+// fault panics one time in n, if there are faults. request recovers it.
+func (m *model) fault(n int) {
+	if m.faulty != nil && rand.IntN(n) == 0 {
+		panic(m)
+	}
+}
+
+// classOf is the func of WithClasses.
+func (m *model) classOf(ctx context.Context) string {
+	m.fault(60)
+	if m.faulty != nil && rand.IntN(60) == 0 {
+		return "none"
+	}
+	return classOf(ctx)
+}
+
 // look returns the limit that an instance knows for a user, and notes that the
 // request of ctx goes by it.
 func (m *model) look(ctx context.Context, instance int, user string) int {
+	m.fault(60)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	limit := m.plans[instance][user]
+	if m.faulty != nil && rand.IntN(30) == 0 {
+		limit = []int{-1, 0, 1 << 30}[rand.IntN(3)]
+	}
 	if h, ok := ctx.Value(lookKey{}).(*modelHold); ok {
 		h.limit = limit
 	}
@@ -133,6 +194,14 @@ func (m *model) run(d, period time.Duration) {
 			time.Sleep(period)
 		}
 	})
+	if m.faulty != nil {
+		plans.Go(func() {
+			for !m.stopped() {
+				time.Sleep(rand.N(20 * time.Millisecond))
+				m.faulty.Lose()
+			}
+		})
+	}
 	time.Sleep(d)
 	close(m.stop)
 	plans.Wait()
@@ -165,7 +234,7 @@ func (m *model) newPlans(limit func() int) {
 	defer m.mu.Unlock()
 	for _, plan := range m.plans {
 		for i := range 4 {
-			plan[strconv.Itoa(i)] = limit()
+			plan[modelSecret+strconv.Itoa(i)] = limit()
 		}
 	}
 }
@@ -174,12 +243,17 @@ func (m *model) newPlans(limit func() int) {
 func (m *model) request(in *instance) {
 	ctx, cancel := context.WithCancel(m.ctx)
 	defer cancel()
+	defer func() {
+		if p := recover(); p != nil && p != m {
+			panic(p)
+		}
+	}()
 	if rand.IntN(4) == 0 { // its client leaves, perhaps while it waits
 		time.AfterFunc(rand.N(10*time.Millisecond), cancel)
 	}
 	class := []string{"", "", "person", "job"}[rand.IntN(4)]
 	ctx = as(ctx, class)
-	user, tenant := strconv.Itoa(rand.IntN(4)), strconv.Itoa(rand.IntN(2))
+	user, tenant := modelSecret+strconv.Itoa(rand.IntN(4)), modelSecret+strconv.Itoa(rand.IntN(2))
 	levels := []ratelimit.Level{level(in.users, user), level(in.tenants, tenant), level(in.total, "all")}
 	if rand.IntN(3) == 0 { // in another order
 		levels[0], levels[2] = levels[2], levels[0]
@@ -207,20 +281,34 @@ func (m *model) request(in *instance) {
 		locks, err = ratelimit.AcquireAll(ctx, levels...)
 	}
 	if err != nil {
-		if !errors.Is(err, context.Canceled) || ctx.Err() == nil {
-			m.t.Errorf("got %v, want a lock: nothing is away, and the time to wait is long", err)
-		}
+		m.checkError(ctx, err)
 		return
 	}
 	for i, level := range levels {
-		holds[i].lock = locks[i]
-		m.begin(modelID{level.Limiter.Namespace(), level.ID}, holds[i])
+		if holds[i].lock = locks[i]; locks[i] != nil || m.faulty == nil {
+			m.begin(modelID{level.Limiter.Namespace(), level.ID}, holds[i])
+		}
 	}
 	time.Sleep(rand.N(4 * time.Millisecond))
 	for i, level := range levels {
 		m.end(modelID{level.Limiter.Namespace(), level.ID}, holds[i])
 	}
 	_ = locks.Unlock()
+}
+
+// checkError reports an error that a caller should not get.
+func (m *model) checkError(ctx context.Context, err error) {
+	var busy *ratelimit.BusyError
+	switch {
+	case m.faulty == nil && (!errors.Is(err, context.Canceled) || ctx.Err() == nil):
+		m.t.Errorf("got %v, want a lock: nothing is away, and the time to wait is long", err)
+	case !strings.HasPrefix(err.Error(), "ratelimit: "), strings.Contains(err.Error(), modelSecret):
+		m.t.Errorf("%q, want the namespace and no id", err)
+	case errors.As(err, &busy) && (busy.RetryAfter <= 0 || busy.Limit <= 0 || busy.Limit > modelUsers):
+		m.t.Errorf("%+v", busy)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled) && ctx.Err() == nil, errors.Is(err, sqllock.ErrHeld):
+		m.t.Errorf("%v, want no error of the wait, and no ErrHeld", err)
+	}
 }
 
 // begin adds a hold that has begun, and checks that there are not too many.
@@ -274,23 +362,71 @@ func (m *model) checkEnd() {
 		for i, l := range []*ratelimit.Limiter{in.users, in.tenants, in.total} {
 			s := l.Stats()
 			in.journals[i].agree(m.t, s)
-			if s.Active != 0 || s.Queued != 0 || s.AtLimit != 0 || s.Requests[ratelimit.Busy]+s.Requests[ratelimit.WaitTimeout] != 0 {
+			rejected := s.Requests[ratelimit.Busy] + s.Requests[ratelimit.WaitTimeout]
+			if s.Active != 0 || s.Queued != 0 || s.AtLimit != 0 || m.faulty == nil && rejected != 0 {
 				m.t.Errorf("%s at the end: %d active, %d wait, %d at their limit, %v", l.Namespace(), s.Active, s.Queued, s.AtLimit, s.Requests)
 			}
 			waited[i] += s.TimeInQueue.Count
-			m.t.Logf("%s: %v, %d have waited", l.Namespace(), s.Requests, s.TimeInQueue.Count)
 		}
 	}
-	if slices.Contains(waited[:], 0) {
+	if m.faulty == nil && slices.Contains(waited[:], 0) {
 		m.t.Errorf("%d have waited on each level, want some", waited)
 	}
-	for i := range 4 {
-		l := ratelimit.AtMost(modelUsers, m.instances[0].locks, "user") // for any class
-		for _, lock := range fill(m.t, l, strconv.Itoa(i), l.Limit()) {
-			_ = lock.Unlock()
+	locks := m.instances[0].locks
+	if m.faulty != nil {
+		locks = m.faulty
+	}
+	for i := range 4 { // for any class
+		for ns, most := range map[sqllock.Namespace]int{"user": modelUsers, "tenant": modelTenants} {
+			for _, lock := range fill(m.t, ratelimit.AtMost(most, locks, ns), modelSecret+strconv.Itoa(i), most) {
+				_ = lock.Unlock()
+			}
 		}
 	}
-	for _, lock := range fill(m.t, m.instances[1].total, "all", modelTotal) {
+	for _, lock := range fill(m.t, ratelimit.AtMost(modelTotal, locks, "total"), "all", modelTotal) {
 		_ = lock.Unlock()
 	}
+}
+
+// A faultyLocker is a Memory that is away at times.
+type faultyLocker struct {
+	*sqllock.Memory
+	*inside.Groups
+}
+
+func newFaultyLocker() faultyLocker {
+	f := faultyLocker{sqllock.NewMemory(), new(inside.Groups)}
+	*f.Groups = inside.GroupsBy(func(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error) {
+		if err := f.fails(); err != nil {
+			return nil, err
+		}
+		return lockertest.TryEach(ctx, f.Memory, groups)
+	})
+	return f
+}
+
+// fails returns an error at times.
+func (f faultyLocker) fails() error {
+	switch rand.IntN(40) {
+	case 0:
+		return fmt.Errorf("%w: away", sqllock.ErrUnavailable)
+	case 1:
+		return sqllock.ErrCapacity
+	}
+	time.Sleep(rand.N(2 * time.Millisecond))
+	return nil
+}
+
+func (f faultyLocker) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	if err := f.fails(); err != nil {
+		return nil, err
+	}
+	return f.Memory.TryAny(ctx, keys...)
+}
+
+func (f faultyLocker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	if err := f.fails(); err != nil {
+		return nil, err
+	}
+	return f.Memory.LockAny(ctx, keys...)
 }

@@ -109,22 +109,6 @@ func TestObservers(t *testing.T) {
 	}
 }
 
-// A panic in Admitted must not leave a lock behind that no caller can release.
-func TestObserverPanics(t *testing.T) {
-	t.Parallel()
-	locks := sqllock.NewMemory()
-	broken := ratelimit.OneAtATime(locks, "export", ratelimit.WithObserver(func(context.Context, ratelimit.Event) { panic("broken") }))
-	func() {
-		defer func() {
-			if recover() != "broken" {
-				t.Error("the panic did not go on")
-			}
-		}()
-		_, _ = broken.Acquire(t.Context(), "ada")
-	}()
-	unlock(t, must(t, ratelimit.OneAtATime(locks, "export"), "ada"))
-}
-
 // If a lock has ended before its request was admitted, the events still come in
 // order: Admitted, then Lost.
 func TestObserverOrder(t *testing.T) {

@@ -48,7 +48,7 @@ func WithWait(maxWait time.Duration, waiters int) Option {
 //     those of this process. If it has none, they are those of other processes
 //     that the registry of the Locker reports ([sqllock.WithRegistry]).
 //   - If no hold of the id is known, it is the mean length of holds that have
-//     ended, or the mean age of all that are held now, if that is longer.
+//     ended.
 //
 // It is at least a second and at most a minute, and a second before the first
 // hold.

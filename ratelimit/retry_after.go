@@ -51,7 +51,7 @@ func spread(ahead int, each time.Duration) time.Duration {
 // A timeLeft is how long the first of an id's holds should still take.
 type timeLeft struct {
 	mean  time.Duration // of holds that have ended
-	first time.Duration // if no hold of the id is known, what is usual
+	first time.Duration // if no hold of the id is known, the mean
 	known bool
 }
 
@@ -69,17 +69,13 @@ func (t *timeLeft) add(age time.Duration) {
 func (hs *holds) reject(id int64) (left timeLeft, before int) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	at := now()
-	left.mean, left.first = hs.mean, hs.mean
-	if n := time.Duration(hs.active()); n > 0 {
-		left.first = max(left.first, (n*at-hs.starts)/n) // the mean age rises at once when everything hangs
-	}
+	left = timeLeft{mean: hs.mean, first: hs.mean}
 	of, ok := hs.open[id]
 	if !ok {
 		return left, 0
 	}
 	for _, start := range of.starts {
-		left.add(at - start)
+		left.add(time.Since(start))
 	}
 	before = of.rejected
 	of.rejected++
@@ -93,7 +89,7 @@ func (p *place) lookElsewhere(left *timeLeft) {
 	if p.l.heldFor == nil {
 		return
 	}
-	for _, key := range p.slots.keys() {
+	for _, key := range p.slots {
 		if age, ok := p.l.heldFor.HeldFor(key); ok {
 			left.add(age)
 		}

@@ -16,37 +16,26 @@ type anyLocker interface {
 	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 }
 
-// slots are keys of an id's slots. A single one needs no allocation. The zero
-// value has none.
-type slots struct {
-	first    sqllock.Key
-	all      []sqllock.Key // nil if there is one
-	reserved int           // so many at the beginning are reserved for a class
-}
-
-// slotsOf returns the slots of id. The caller must not change them.
-func (l *Limiter) slotsOf(id string) slots {
-	if l.most == 1 {
-		return slots{first: l.slotKey(id, 0)}
-	}
+// slotsOf returns the keys of the slots of id. The caller must not change them.
+func (l *Limiter) slotsOf(id string) []sqllock.Key {
 	if l.most < worthKeeping {
 		return l.makeSlots(id)
 	}
 	kept := &l.kept[maphash.String(seed, id)%keptIDs]
 	if last := kept.Load(); last != nil && last.id == id {
-		return last.slots
+		return last.keys
 	}
-	s := l.makeSlots(id)
-	kept.Store(&idSlots{strings.Clone(id), s})
-	return s
+	keys := l.makeSlots(id)
+	kept.Store(&idSlots{strings.Clone(id), keys})
+	return keys
 }
 
-func (l *Limiter) makeSlots(id string) slots {
-	all := make([]sqllock.Key, l.most)
-	for i := range all {
-		all[i] = l.slotKey(id, i)
+func (l *Limiter) makeSlots(id string) []sqllock.Key {
+	keys := make([]sqllock.Key, l.most)
+	for i := range keys {
+		keys[i] = l.slotKey(id, i)
 	}
-	return slots{first: all[0], all: all}
+	return keys
 }
 
 // A Limiter keeps the slots of up to keptIDs ids, if these have worthKeeping at
@@ -57,67 +46,34 @@ var seed = maphash.MakeSeed()
 
 // An idSlots is the slots of an id.
 type idSlots struct {
-	id    string
-	slots slots
-}
-
-// keys returns the keys of all slots.
-func (s slots) keys() []sqllock.Key {
-	if s.all == nil {
-		return []sqllock.Key{s.first}
-	}
-	return s.all
-}
-
-// n returns how many they are.
-func (s slots) n() int {
-	if s.all == nil && s.first != (sqllock.Key{}) {
-		return 1
-	}
-	return len(s.all)
-}
-
-// upTo returns the first n slots.
-func (s slots) upTo(n int) slots {
-	switch {
-	case n == 0:
-		return slots{}
-	case n == 1:
-		s.all = nil
-	case n < len(s.all):
-		s.all = s.all[:n:n]
-	}
-	s.reserved = min(s.reserved, n)
-	return s
+	id   string
+	keys []sqllock.Key
 }
 
 // try acquires a free slot, or fails with ErrHeld.
-func (l *Limiter) try(ctx context.Context, s slots) (lock *sqllock.Lock, err error) {
-	switch {
-	case s.all == nil:
-		return l.locks.TryLock(ctx, s.first)
-	case l.any != nil:
-		return l.any.TryAny(ctx, s.all...)
+func (l *Limiter) try(ctx context.Context, slots []sqllock.Key) (lock *sqllock.Lock, err error) {
+	if len(slots) > 1 && l.any != nil {
+		return l.any.TryAny(ctx, slots...)
 	}
-	for _, key := range s.all {
+	for _, key := range slots {
 		if lock, err = l.locks.TryLock(ctx, key); !errors.Is(err, sqllock.ErrHeld) {
-			return lock, err
+			break
 		}
 	}
-	return nil, err
+	return lock, err
 }
 
 // canWait reports whether the Locker can wait for one of these slots.
-func (l *Limiter) canWait(s slots) bool { return s.all == nil || l.any != nil }
+func (l *Limiter) canWait(slots []sqllock.Key) bool { return len(slots) == 1 || l.any != nil }
 
 // wait waits for a free slot until ctx ends. If the Locker cannot wait, it tries
 // once.
-func (l *Limiter) wait(ctx context.Context, s slots) (*sqllock.Lock, error) {
+func (l *Limiter) wait(ctx context.Context, slots []sqllock.Key) (*sqllock.Lock, error) {
 	switch {
-	case s.all == nil:
-		return l.locks.Lock(ctx, s.first)
+	case len(slots) == 1:
+		return l.locks.Lock(ctx, slots[0])
 	case l.any != nil:
-		return l.any.LockAny(ctx, s.all...)
+		return l.any.LockAny(ctx, slots...)
 	}
-	return l.try(ctx, s)
+	return l.try(ctx, slots)
 }

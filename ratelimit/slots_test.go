@@ -3,7 +3,6 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/inside"
@@ -54,47 +53,6 @@ func TestLimitRaised(t *testing.T) {
 	must(t, after, "ada") // slot 0
 	if _, err := before.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
 		t.Errorf("old instance: %v, want ErrBusy", err)
-	}
-}
-
-// A Locker that acquires one key at a time gets the slots in order, up to the
-// first that is free or fails otherwise.
-func TestSlotsInOrder(t *testing.T) {
-	t.Parallel()
-	const ns = sqllock.Namespace("export")
-	slots := []sqllock.Key{ns.SlotKey("ada", 0), ns.SlotKey("ada", 1), ns.SlotKey("ada", 2)}
-	tests := []struct {
-		name    string
-		answers []error
-		asked   int
-		want    error
-	}{
-		{"all held", []error{sqllock.ErrHeld, sqllock.ErrHeld, sqllock.ErrHeld}, 3, ratelimit.ErrBusy},
-		{"first away", []error{sqllock.ErrUnavailable}, 1, sqllock.ErrUnavailable},
-		{"second away", []error{sqllock.ErrHeld, sqllock.ErrUnavailable}, 2, sqllock.ErrUnavailable},
-		{"second free", []error{sqllock.ErrHeld, nil}, 2, nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			memory := sqllock.NewMemory()
-			var asked []sqllock.Key
-			locks := fakeLocker{tryLock: func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-				asked = append(asked, key)
-				if err := tt.answers[len(asked)-1]; err != nil {
-					return nil, err
-				}
-				return memory.TryLock(ctx, key)
-			}}
-			lock, err := ratelimit.AtMost(3, locks, ns).Acquire(t.Context(), "ada")
-			if !errors.Is(err, tt.want) {
-				t.Errorf("got %v, want %v", err, tt.want)
-			}
-			if !slices.Equal(asked, slots[:tt.asked]) {
-				t.Errorf("asked for %v, want %v", asked, slots[:tt.asked])
-			}
-			_ = lock.Unlock()
-		})
 	}
 }
 

@@ -86,9 +86,9 @@ func acquireAll(ctx context.Context, levels []Level, waits func(context.Context)
 //
 // Invariant: a request that waits holds no lock of any level.
 type stack struct {
-	places []place
-	last   *place                // on which the request has waited; nil: it has not
-	waits  func(context.Context) // is called before the request waits; may be nil
+	places    []place
+	hasWaited bool
+	waits     func(context.Context) // is called before the request waits; may be nil
 }
 
 // stacks is memory for stacks: a request that is rejected at once needs no other.
@@ -105,14 +105,15 @@ func (s *stack) free() {
 
 // add adds a level, unless the request is rejected there without the Locker.
 func (s *stack) add(ctx context.Context, l *Limiter, id string) error {
-	p, err := l.newPlace(ctx, id)
-	if err == nil && slices.ContainsFunc(s.places, func(q place) bool { return q.missing() && q.number == p.number }) {
+	s.places = append(s.places, place{l: l, id: id, limit: l.most})
+	p := &s.places[len(s.places)-1]
+	err := p.find(ctx)
+	if err == nil && slices.ContainsFunc(s.places[:len(s.places)-1], func(q place) bool { return q.missing() && q.number == p.number }) {
 		err = l.explain(errSameLevel)
 	}
 	if err != nil && !p.pass(ctx, err) {
 		return p.reject(ctx, err)
 	}
-	s.places = append(s.places, p)
 	return nil
 }
 
@@ -144,10 +145,10 @@ func (s *stack) acquire(ctx context.Context) error {
 func (s *stack) try(ctx context.Context) (p *place, err error) {
 	for i := range s.places {
 		p = &s.places[i]
-		if p.wants(p.slots); s.last == nil && p.missing() {
+		if p.wants(p.slots); !s.hasWaited && p.missing() {
 			p.wants(p.withoutOvertaking())
 		}
-		if p.missing() && p.want.n() == 0 {
+		if p.missing() && len(p.want) == 0 {
 			return p, sqllock.ErrHeld // and s has not waited, so it has no place yet
 		}
 	}
@@ -176,7 +177,11 @@ func (s *stack) tryTogether(ctx context.Context, places []place) (p *place, err 
 	var groups [][]sqllock.Key
 	for i := range places {
 		if q := &places[i]; len(places) > 1 && q.missing() && q.sharesCall(p) {
-			together, groups = append(together, q), append(groups, q.want.keys())
+			keys := q.want
+			if q.l.most == 1 {
+				keys = slices.Clone(keys) // the Locker keeps them, and s is used again
+			}
+			together, groups = append(together, q), append(groups, keys)
 		}
 	}
 	if len(together) < 2 {
@@ -194,8 +199,9 @@ func (s *stack) tryTogether(ctx context.Context, places []place) (p *place, err 
 	return p, err
 }
 
-// admit begins the hold of each lock, and counts the request on each level. If
-// an Observer panics, admit releases all locks, since the caller gets none.
+// admit begins the hold of each lock, and counts the request on each level. The
+// Observers get the admission first, as the lock may have ended already. If one
+// of them panics, admit releases all locks, since the caller gets none.
 func (s *stack) admit(ctx context.Context) {
 	told := false
 	defer func() {
@@ -205,11 +211,15 @@ func (s *stack) admit(ctx context.Context) {
 	}()
 	for i := range s.places {
 		p := &s.places[i]
-		if p.lock != nil {
-			p.l.admit(ctx, p)
-		} else {
+		if p.lock == nil {
 			p.record(ctx, p.instead, p.err)
+			continue
 		}
+		if p.l.dryRun {
+			inside.Detach(p.lock) // no request must end with it
+		}
+		p.tell(ctx, Admitted, nil)
+		p.l.begin(ctx, p)
 	}
 	told = true
 }

@@ -26,7 +26,7 @@ type Stats struct {
 
 	Active  int           // locks held now
 	Queued  int           // requests that wait now for a busy id
-	AtLimit int           // ids with as many locks of this process as their limit allows, or more
+	AtLimit int           // ids with as many locks of this process as the limit of their last admission, or more
 	Oldest  time.Duration // age of the oldest of the locks held now; 0: there is none
 
 	LeaseDuration sqllock.Histogram // how long the locks that have ended were held, in seconds
@@ -37,14 +37,12 @@ type Stats struct {
 // each id of which this process has a lock, which takes microseconds for a
 // hundred of them.
 func (l *Limiter) Stats() Stats {
-	s := Stats{Requests: make(map[Result]uint64, len(results))}
-	for result, n := range l.decided {
-		s.Requests[result] = n.Load()
+	s := Stats{
+		Queued:        int(l.lines.waiting.Load()),
+		LeaseDuration: sqllock.Histogram(l.holds.lengths.Snapshot()),
+		TimeInQueue:   sqllock.Histogram(l.queued.Snapshot()),
 	}
 	l.holds.describe(&s)
-	s.Queued = int(l.lines.waiting.Load())
-	s.LeaseDuration = sqllock.Histogram(l.holds.lengths.Snapshot())
-	s.TimeInQueue = sqllock.Histogram(l.queued.Snapshot())
 	return s
 }
 

@@ -23,7 +23,7 @@ func (s *stack) wait(ctx context.Context, p *place) (failed *place, err error) {
 	if len(s.places) > 1 {
 		of = flow(s.places[0].number)
 	}
-	w := l.lines.enter(p, of, s.last != nil && s.last != p)
+	w := l.lines.enter(p, of)
 	if w == nil {
 		return p, p.busy()
 	}
@@ -32,22 +32,16 @@ func (s *stack) wait(ctx context.Context, p *place) (failed *place, err error) {
 	defer func() { p.waited += max(time.Since(began), 1) }()
 	bounded, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	if s.last == nil && s.waits != nil {
-		w.stepAside(func() { s.waits(bounded) })
+	if !s.hasWaited && s.waits != nil {
+		w.update(func() { w.absent = true }) // the middleware may read a slow client's body
+		s.waits(bounded)
+		w.update(func() { w.absent = false })
 		if errors.Is(bounded.Err(), context.DeadlineExceeded) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return p, p.busy() // a body that is cut off ends ctx, as if the client had left
 		}
 	}
-	s.last = p
+	s.hasWaited = true
 	return s.takeTurns(ctx, bounded, w)
-}
-
-// stepAside calls do, and lets others go first meanwhile. The middleware may read
-// a slow client's body there.
-func (w *waiter) stepAside(do func()) {
-	w.update(func() { w.absent = true })
-	defer w.update(func() { w.absent = false })
-	do()
 }
 
 // takeTurns waits for the place of w until bounded ends. When it is the turn of s
@@ -66,12 +60,12 @@ func (s *stack) takeTurns(ctx, bounded context.Context, w *waiter) (failed *plac
 				return p, p.l.explain(err)
 			}
 			continue
-		case !p.l.canWait(p.slots.upTo(may)) && !pause.wait(step):
+		case !p.l.canWait(p.slots[:may]) && !pause.wait(step):
 			continue
 		}
 		failed = p
-		if p.lock, err = p.l.wait(step, p.slots.upTo(may)); err == nil {
-			failed, err = s.tryOthers(bounded, p)
+		if p.lock, err = p.l.wait(step, p.slots[:may]); err == nil {
+			failed, err = s.try(bounded)
 		}
 		switch {
 		case err == nil:
@@ -88,20 +82,6 @@ func (s *stack) takeTurns(ctx, bounded context.Context, w *waiter) (failed *plac
 		}
 	}
 	return awayAt, awayAt.waitError(ctx, away)
-}
-
-// tryOthers tries for all places, with the slot of p that s has. If another place
-// is full, it tries once more without that slot: two requests that each have what
-// the other one needs must not go on like that.
-func (s *stack) tryOthers(ctx context.Context, p *place) (failed *place, err error) {
-	full, err := s.try(ctx)
-	if !errors.Is(err, sqllock.ErrHeld) {
-		return full, err
-	}
-	if failed, err = s.try(ctx); errors.Is(err, sqllock.ErrHeld) && failed == p {
-		return full, err
-	}
-	return failed, err
 }
 
 // A backoff is the pause between two attempts at the slots of a Locker that

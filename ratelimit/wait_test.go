@@ -48,77 +48,48 @@ func acquire(ctx context.Context, l *ratelimit.Limiter, id string) <-chan result
 	return c
 }
 
-func TestWaitUntilFree(t *testing.T) {
-	for _, tt := range waitCases() {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var j journal
-				l := ratelimit.AtMost(tt.slots, tt.locks(), "export",
-					ratelimit.WithWait(10*time.Second, 1), ratelimit.WithObserver(j.observe))
-				held := fill(t, l, "ada", l.Limit())
-				next := acquire(t.Context(), l, "ada")
-
-				time.Sleep(4 * time.Second)
-				unlock(t, held[0])
-				got := <-next
-				if got.err != nil {
-					t.Fatalf("got %v, want a lock", got.err)
-				}
-				unlock(t, got.lock)
-				if late := got.took - 4*time.Second; late < 0 || late > 50*time.Millisecond {
-					t.Errorf("waited %v, want 4s, and no more than a poll longer", got.took)
-				}
-				if told := j.last(t, ratelimit.Admitted).Waited; told != got.took {
-					t.Errorf("the Observer heard of %v, want %v", told, got.took)
-				}
+// A wait ends when a place is free, after maxWait, or with the caller's own
+// context. The error is ErrBusy, or that of the caller's context.
+func TestWait(t *testing.T) {
+	const maxWait = 10 * time.Second
+	for _, way := range waitCases() {
+		for _, tt := range []struct {
+			name   string
+			after  time.Duration // when a place is free, or the caller's context ends
+			ends   func(cancel context.CancelFunc, held *sqllock.Lock)
+			want   error
+			result ratelimit.Result
+		}{
+			{"free", 4 * time.Second, func(_ context.CancelFunc, held *sqllock.Lock) { _ = held.Unlock() }, nil, ratelimit.Admitted},
+			{"never", maxWait, nil, ratelimit.ErrBusy, ratelimit.WaitTimeout},
+			{"canceled", time.Second, func(cancel context.CancelFunc, _ *sqllock.Lock) { cancel() }, context.Canceled, ratelimit.Canceled},
+		} {
+			t.Run(way.name+"/"+tt.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var j journal
+					l := ratelimit.AtMost(way.slots, way.locks(), "export", ratelimit.WithWait(maxWait, 1), ratelimit.WithObserver(j.observe))
+					held := fill(t, l, "ada", l.Limit())
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					next := acquire(ctx, l, "ada")
+					if tt.ends != nil {
+						time.Sleep(tt.after)
+						tt.ends(cancel, held[0])
+					}
+					got := <-next
+					if !errors.Is(got.err, tt.want) || errors.Is(got.err, context.DeadlineExceeded) {
+						t.Fatalf("got %v, want %v, and no deadline that is not the caller's", got.err, tt.want)
+					}
+					unlock(t, got.lock)
+					if late := got.took - tt.after; late < 0 || late > 50*time.Millisecond {
+						t.Errorf("waited %v, want %v, and no more than a poll longer", got.took, tt.after)
+					}
+					if told := j.last(t, tt.result).Waited; told != got.took {
+						t.Errorf("the Observer heard of %v, want %v", told, got.took)
+					}
+				})
 			})
-		})
-	}
-}
-
-func TestWaitInVain(t *testing.T) {
-	for _, tt := range waitCases() {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var j journal
-				l := ratelimit.AtMost(tt.slots, tt.locks(), "export",
-					ratelimit.WithWait(3*time.Second, 1), ratelimit.WithObserver(j.observe))
-				fill(t, l, "ada", l.Limit())
-				got := <-acquire(t.Context(), l, "ada")
-				if !errors.Is(got.err, ratelimit.ErrBusy) || errors.Is(got.err, context.DeadlineExceeded) {
-					t.Errorf("got %v, want ErrBusy, and no deadline that is not the caller's", got.err)
-				}
-				if told := j.last(t, ratelimit.WaitTimeout).Waited; got.took != 3*time.Second || told != got.took {
-					t.Errorf("waited %v, the Observer heard of %v; want 3s", got.took, told)
-				}
-			})
-		})
-	}
-}
-
-// The end of the caller's own context is the caller's error.
-func TestWaitContextEnds(t *testing.T) {
-	for _, tt := range waitCases() {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := ratelimit.AtMost(tt.slots, tt.locks(), "export", ratelimit.WithWait(time.Minute, 2))
-				fill(t, l, "ada", l.Limit())
-
-				canceled, cancel := context.WithCancel(t.Context())
-				first := acquire(canceled, l, "ada")
-				deadline, stop := context.WithTimeout(t.Context(), time.Second)
-				defer stop()
-				second := acquire(deadline, l, "ada")
-
-				cancel()
-				if got := <-first; !errors.Is(got.err, context.Canceled) {
-					t.Errorf("got %v, want context.Canceled", got.err)
-				}
-				if got := <-second; !errors.Is(got.err, context.DeadlineExceeded) || got.took != time.Second {
-					t.Errorf("got %v after %v, want the caller's deadline after 1s", got.err, got.took)
-				}
-			})
-		})
+		}
 	}
 }
 
@@ -169,54 +140,4 @@ func TestWaiters(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The caller's context may end just after the deadline of the wait. Then the
-// error is that of the context, and not ErrBusy.
-func TestWaitContextEndsAfterDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		locks := fakeLocker{
-			tryLock: func(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, sqllock.ErrHeld },
-			lock: func(bounded context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
-				<-bounded.Done()
-				cancel()
-				return nil, bounded.Err()
-			},
-		}
-		l := ratelimit.OneAtATime(locks, "export", ratelimit.WithWait(time.Second, 1))
-		_, err := l.Acquire(ctx, "ada")
-		if !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ratelimit.ErrBusy) {
-			t.Errorf("got %v, want context.Canceled alone", err)
-		}
-	})
-}
-
-// The pauses between polls double from 2 to 50 ms, less up to a half: a long
-// wait costs the database little.
-func TestPollBacksOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var tries []time.Time
-		locks := fakeLocker{tryLock: func(_ context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-			if key == sqllock.Namespace("export").SlotKey("ada", 0) {
-				tries = append(tries, time.Now())
-			}
-			return nil, sqllock.ErrHeld
-		}}
-		l := ratelimit.AtMost(2, locks, "export", ratelimit.WithWait(time.Second, 1))
-		if _, err := l.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
-			t.Fatalf("got %v, want ErrBusy", err)
-		}
-		pauses := map[time.Duration]bool{}
-		for i, longest := 1, 2*time.Millisecond; i < len(tries); i, longest = i+1, min(2*longest, 50*time.Millisecond) {
-			pause := tries[i].Sub(tries[i-1])
-			if pause <= longest/2-1 || pause > longest {
-				t.Errorf("pause %d is %v, want from %v to %v", i, pause, longest/2, longest)
-			}
-			pauses[pause] = true
-		}
-		if len(tries) < 20 || len(pauses) < len(tries)/2 {
-			t.Errorf("%d tries, %d different pauses: want more of both", len(tries), len(pauses))
-		}
-	})
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -14,45 +16,6 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// While a call of a key is served, a second one is rejected, and one of another
-// key is not. The handler's context carries the lock.
-func TestCallsAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
-		locks := sqllock.NewMemory()
-		entered, leave := make(chan context.Context), make(chan struct{})
-		w := func(ctx context.Context) error {
-			entered <- ctx
-			<-leave
-			return ctx.Err()
-		}
-		c := dial(t, handlers(w, limited(ratelimit.OneAtATime(locks, namespace), key)), road)
-		first := make(chan error, 1)
-		go func() { first <- call(t.Context(), c, alice) }()
-		ctx := httptesting.Receive(t, entered, "the first call")
-
-		lock, ok := sqllock.FromContext(ctx)
-		if !ok || lock.Err() != nil || lock.Key() != namespace.Key(alice) {
-			t.Errorf("the handler's context carries lock %v, %v", lock, ok)
-		}
-		if err := call(t.Context(), c, alice); connect.CodeOf(err) != connect.CodeResourceExhausted {
-			t.Errorf("a second call for the key: %v", err)
-		}
-		second := make(chan error, 1)
-		go func() { second <- call(t.Context(), c, "bob") }()
-		httptesting.Receive(t, entered, "a call for another key")
-
-		close(leave)
-		for _, c := range []chan error{first, second} {
-			if err := httptesting.Receive(t, c, "the calls to end"); err != nil {
-				t.Error(err)
-			}
-		}
-		if !errors.Is(lock.Err(), sqllock.ErrReleased) || ctx.Err() == nil {
-			t.Errorf("after the call: lock %v, context %v", lock.Err(), ctx.Err())
-		}
-	})
-}
 
 // A client that calls again as soon as it has its response is never rejected,
 // by any server.
@@ -115,4 +78,36 @@ func TestClientIsNotLimited(t *testing.T) {
 			t.Errorf("%s: %v", kind.name, err)
 		}
 	}
+}
+
+// A client that leaves ends its wait. Over HTTP/1.1 streams are not here, nor is
+// gRPC-Web: the server notices nothing before it has read the whole request.
+// With the key in the first message it mostly has, and with one in a header it
+// mostly has not.
+func TestClientLeavesTheWait(t *testing.T) {
+	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
+		if !roads[road].http2 && (!strings.Contains(t.Name(), "/unary/") || strings.Contains(roads[road].name, "gRPC-Web")) {
+			return // net/http reads no further by itself
+		}
+		decided := make(chan ratelimit.Event, 8) // more than there are: an Observer that blocks keeps the server from its end
+		l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithWait(time.Hour, 1),
+			ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) { decided <- e }))
+		lock, err := l.Acquire(t.Context(), alice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = lock.Unlock() }()
+		httptesting.Receive(t, decided, "the first decision")
+		c := dial(t, handlers(nothing, limited(l, key)), road)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- call(ctx, c, alice) }()
+		lockertest.Eventually(t, "the wait", func() bool { return l.Stats().Queued == 1 })
+		cancel()
+		httptesting.Receive(t, ended, "the client's end")
+		if e := httptesting.Receive(t, decided, "the end of the wait"); !errors.Is(e.Err, context.Canceled) {
+			t.Errorf("the wait ended with %v", e.Err)
+		}
+	})
 }

@@ -62,7 +62,7 @@ var (
 
 	// ErrNeedMessage is what a KeyFunc returns at the start of a stream, when
 	// the call's Message is nil. The KeyFunc is called again with the first
-	// message.
+	// message. With a message this error is a fault of the server.
 	ErrNeedMessage = rpclimit.ErrNeedMessage
 )
 

@@ -66,35 +66,28 @@ func fails(err error) connectmw.KeyFunc {
 // operators should correct is in the log once, without the key. Tests of package
 // grpcmw show more of what both packages share.
 func TestRejections(t *testing.T) {
-	const fault = "The server failed to process the request. Its log says why."
 	held, away, free := httptesting.Failing{Err: sqllock.ErrHeld}, httptesting.Failing{Err: sqllock.ErrUnavailable}, sqllock.NewMemory()
 	retry := ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return 1500 * time.Millisecond })
 	login := connect.NewError(connect.CodeUnauthenticated, errors.New("log in first"))
 	quota := details{"CONCURRENCY_LIMIT_REACHED", "test", "latchkey", 1500 * time.Millisecond, "test"}
-	policy := ratelimit.WithLimit(func(context.Context, string) int { return 0 })
 	tests := []struct {
 		name   string
 		locks  sqllock.Locker
 		key    connectmw.KeyFunc // nil for each of the sources
 		opts   []connectmw.Option
-		policy ratelimit.Option
 		code   connect.Code
 		text   string // a part of it
 		want   details
 		after  string // Retry-After; "?" for 1 to 3, "" for none
 		logged string // "": nothing
 	}{
-		{"busy", held, nil, nil, retry, connect.CodeResourceExhausted, `The limit "test" admits one call at a time, and another call is in progress. Try again in 2 seconds.`, quota, "2", ""},
-		{"conflict", held, nil, []connectmw.Option{connectmw.WithConflict(), connectmw.WithBusyText("One at a time."), connectmw.WithErrorDomain("example.com")}, retry, connect.CodeAborted, "One at a time. Try again in 2 seconds.", details{"CALL_IN_PROGRESS", "test", "example.com", quota.retry, ""}, "2", ""},
-		{"database away", away, nil, nil, retry, connect.CodeUnavailable, "The lock service is unavailable. Try again in ", details{}, "?", ""},
-		{"no header", free, connectmw.Header("Tenant"), nil, retry, connect.CodeInvalidArgument, `ratelimit: no key in the request: header "Tenant" is missing or empty`, details{}, "", "level=WARN"},
-		{"not authenticated", free, connectmw.FromContext(func(context.Context) (string, bool) { return "", false }), nil, retry, connect.CodeInvalidArgument, "ratelimit: no key in the request", details{}, "", "is the interceptor after the authentication?"},
-		{"no such field", free, connectmw.Field("value.id"), nil, retry, connect.CodeInternal, "field value is not one message", details{}, "", "level=ERROR"},
-		{"bad key", free, fails(fmt.Errorf("the id of alice: %w", connectmw.ErrBadID)), nil, retry, connect.CodeInvalidArgument, "ratelimit: bad id", details{}, "", ""},
-		{"a KeyFunc of httpmw", free, fails(&admission.Response{Err: fmt.Errorf("%w: no header Tenant", connectmw.ErrNoKey), Status: http.StatusBadRequest}), nil, retry, connect.CodeInvalidArgument, "ratelimit: no key in the request", details{}, "", "no header Tenant"},
-		{"a fault", free, fails(errors.New("the directory is wrong")), nil, retry, connect.CodeInternal, fault, details{}, "", "the directory is wrong"},
-		{"the policy fails", free, nil, nil, policy, connect.CodeInternal, fault, details{}, "", "the policy of a limit failed"},
-		{"the KeyFunc's own", free, fails(fmt.Errorf("for alice: %w", login)), nil, retry, connect.CodeUnauthenticated, "log in first", details{}, "", ""},
+		{"busy", held, nil, nil, connect.CodeResourceExhausted, `The limit "test" admits one call at a time, and another call is in progress. Try again in 2 seconds.`, quota, "2", ""},
+		{"conflict", held, nil, []connectmw.Option{connectmw.WithConflict(), connectmw.WithBusyText("One at a time."), connectmw.WithErrorDomain("example.com")}, connect.CodeAborted, "One at a time. Try again in 2 seconds.", details{"CALL_IN_PROGRESS", "test", "example.com", quota.retry, ""}, "2", ""},
+		{"database away", away, nil, nil, connect.CodeUnavailable, "The lock service is unavailable. Try again in ", details{}, "?", ""},
+		{"no header", free, connectmw.Header("Tenant"), nil, connect.CodeInvalidArgument, `ratelimit: no key in the request: header "Tenant" is missing or empty`, details{}, "", "level=WARN"},
+		{"no such field", free, connectmw.Field("value.id"), nil, connect.CodeInternal, "field value is not one message", details{}, "", "level=ERROR"},
+		{"a KeyFunc of httpmw", free, fails(&admission.Response{Err: fmt.Errorf("%w: no header Tenant", connectmw.ErrNoKey), Status: http.StatusBadRequest}), nil, connect.CodeInvalidArgument, "ratelimit: no key in the request", details{}, "", "no header Tenant"},
+		{"the KeyFunc's own", free, fails(fmt.Errorf("for alice: %w", login)), nil, connect.CodeUnauthenticated, "log in first", details{}, "", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,7 +101,7 @@ func TestRejections(t *testing.T) {
 				}
 				var log httptesting.Logbook
 				w := func(context.Context) error { t.Error("the handler ran"); return nil }
-				l := ratelimit.OneAtATime(tt.locks, namespace, tt.policy)
+				l := ratelimit.OneAtATime(tt.locks, namespace, retry)
 				c := dial(t, handlers(w, limited(l, key, append(tt.opts, connectmw.WithLogger(log.Logger()))...)), road)
 				err := call(t.Context(), c, alice)
 				got, n := read(t, err)

@@ -35,10 +35,15 @@ func (c *streamContext) carry(held admission.Held) (carried admission.Held, unbi
 	}
 }
 
-// Err agrees with the context of Bind, which compares the clock at each call.
+// Err agrees with the contexts of locks, which compare the clock at each call.
+// Those are the context of Bind, and that of an interceptor around.
 func (c *streamContext) Err() error {
-	if bound := c.bound.Load(); bound != nil && (*bound).Err() != nil {
-		c.cancel(context.Cause(*bound))
+	ended := c.around
+	if bound := c.bound.Load(); bound != nil && ended.Err() == nil {
+		ended = *bound
+	}
+	if ended.Err() != nil {
+		c.cancel(context.Cause(ended))
 	}
 	return c.Context.Err()
 }

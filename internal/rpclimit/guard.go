@@ -72,7 +72,7 @@ func (g *Guard[C]) Unary(ctx context.Context, method string, call C, handler fun
 	}
 	var r admission.Request
 	var held admission.Held
-	err := g.identify(ctx, method, call, false, &r)
+	err := g.identify(ctx, method, call, ErrNeedMessage, &r)
 	if err == nil {
 		held, err = g.Acquire(ctx, method, &r, nil)
 	}
@@ -87,9 +87,10 @@ func (g *Guard[C]) Unary(ctx context.Context, method string, call C, handler fun
 	return g.result(ctx, bound, &r, held, handler(bound))
 }
 
-// identify calls the KeyFuncs of a call. For a stream that has no message yet,
-// starting, it returns [admission.ErrLater] if one needs that.
-func (g *Guard[C]) identify(ctx context.Context, method string, call C, starting bool, r *admission.Request) error {
+// identify calls the KeyFuncs of a call. missing is the error if one needs the
+// first message: [admission.ErrLater] at the start of a stream, and errNoMessage
+// at its end. With a message it is ErrNeedMessage itself, a fault of the KeyFunc.
+func (g *Guard[C]) identify(ctx context.Context, method string, call C, missing error, r *admission.Request) error {
 	return g.Identify(ctx, method, r, func(level int) (string, error) {
 		key, err := g.keys[level](ctx, call)
 		if err == nil {
@@ -101,13 +102,10 @@ func (g *Guard[C]) identify(ctx context.Context, method string, call C, starting
 		if ofHTTP, ok := err.(*admission.Response); ok { //nolint:errorlint // a KeyFunc of httpmw returns it as it is
 			err = ofHTTP.Err
 		}
-		switch {
-		case !errors.Is(err, ErrNeedMessage):
-			return "", err
-		case starting:
-			return "", admission.ErrLater
+		if errors.Is(err, ErrNeedMessage) {
+			err = missing
 		}
-		return "", errNoMessage
+		return "", err
 	})
 }
 

@@ -75,7 +75,7 @@ func (s *Stream[C]) Context() context.Context { return s.ctx }
 // it calls handler, and returns how the stream ends.
 func (s *Stream[C]) Serve(handler func() error) error {
 	defer s.end()
-	identified := s.guard.identify(s.ctx, s.method, s.call, true, &s.request)
+	identified := s.guard.identify(s.ctx, s.method, s.call, admission.ErrLater, &s.request)
 	if identified == admission.ErrLater { //nolint:errorlint // Identify returns it as it is
 		s.pending = s.guard.Pending(&s.request)
 	} else if err := s.decide(func(context.Context) error { return identified }); err != nil {
@@ -110,9 +110,9 @@ func (s *Stream[C]) Receive(message any, receive func(message any) error) error 
 	case d != nil && err == nil:
 		return s.stopped(d) // it may have been a long wait
 	case d == nil && err == nil:
-		return s.identified(s.guard.With(s.call, message))
+		return s.identified(s.guard.With(s.call, message), ErrNeedMessage)
 	case d == nil && errors.Is(err, io.EOF): // no message will come, and so no key
-		if rejection := s.identified(s.call); rejection != nil {
+		if rejection := s.identified(s.call, errNoMessage); rejection != nil {
 			return rejection
 		}
 	}
@@ -141,10 +141,10 @@ func (s *Stream[C]) Send(message any, send func(message any) error) error {
 }
 
 // identified decides on a stream by call, which has the first message if there
-// is one. It returns the rejection.
-func (s *Stream[C]) identified(call C) error {
+// is one. missing is that of identify. It returns the rejection.
+func (s *Stream[C]) identified(call C, missing error) error {
 	return s.decide(func(ctx context.Context) error {
-		return s.guard.identify(ctx, s.method, call, false, &s.request)
+		return s.guard.identify(ctx, s.method, call, missing, &s.request)
 	})
 }
 
