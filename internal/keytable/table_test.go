@@ -98,7 +98,7 @@ func TestKeyInTwoLooks(t *testing.T) {
 		several := ids(0, 0, 3)
 		one := make(chan error, 1)
 		go func() {
-			_, err := p.table.AcquireAny(t.Context(), keytable.Want{}, keysOf(several), 3)
+			_, err := p.table.AcquireAny(t.Context(), keytable.Want{}, keysOf(several))
 			one <- err
 		}()
 		synctest.Wait()
@@ -125,7 +125,7 @@ func TestEachWait(t *testing.T) {
 		for _, n := range []int{2, 3} {                         // two groups with the same first key
 			keys := ids(0, 0, n)
 			go func() {
-				_, _ = p.table.AcquireAny(ctx, keytable.Want{Waits: true, Info: n}, keysOf(keys[:n]), 0)
+				_, _ = p.table.AcquireAny(ctx, keytable.Want{Waits: true, Info: n}, keysOf(keys[:n]))
 			}()
 		}
 		synctest.Wait()
