@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,16 +17,17 @@ func TestLateSuccessIsUndone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &Session{db: new(sql.DB), options: Defaults(), connecting: make(chan struct{}, 1)}
 				s.options.Suit()
-				begun, undone := 0, 0
+				var begun, undone atomic.Int32
 				_, err := attempt(t.Context(), newSlot(s), func(context.Context) (int, error) {
-					if begun++; begun == 1 {
+					n := begun.Add(1)
+					if n == 1 {
 						time.Sleep(time.Minute)
 					} else {
 						time.Sleep(beside)
 					}
-					return begun, nil
-				}, func(int) { undone++ })
-				won := 0
+					return int(n), nil
+				}, func(int) { undone.Add(1) })
+				won := int32(0)
 				if beside < time.Minute {
 					won = 1
 				}
@@ -34,8 +36,8 @@ func TestLateSuccessIsUndone(t *testing.T) {
 				}
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
-				if undone != begun-won {
-					t.Errorf("undone %d times of %d, of which %d counts", undone, begun, won)
+				if undone.Load() != begun.Load()-won {
+					t.Errorf("undone %d times of %d, of which %d counts", undone.Load(), begun.Load(), won)
 				}
 			})
 		})

@@ -61,30 +61,6 @@ func TestStuckGrowth(t *testing.T) {
 	})
 }
 
-// While one connection is opened, another that was lost waits for its turn. It
-// gives up after a while, and tries again.
-func TestOneConnectsAtATime(t *testing.T) {
-	script{perConn: 2, opts: []sqllock.Option{sqllock.WithMaxConns(2)}}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		stuck, _ := hold(t)
-		st.onOpen(func(int) error { return stuck() })
-		for i := range int64(3) { // another connection is needed
-			mustTry(t, s, sqllock.ID(i))
-		}
-		synctest.Wait()
-		begun := st.attempts()
-		time.Sleep(time.Millisecond)
-		st.conn(0).hooks(fail(errGone), nil)
-		beginTry(background, s, sqllock.ID(3))
-		time.Sleep(400 * time.Millisecond) // before another attempt begins
-		if n := st.attempts(); n != begun {
-			t.Errorf("%d attempts at one time", n-begun+1)
-		}
-		st.onOpen(nil)
-		time.Sleep(2 * dialect.ConnectTimeout)
-		mustTry(t, s, sqllock.ID(3))
-	})
-}
-
 // A Session whose login is rejected tries again soon, and less and less often,
 // so that a server that counts such logins has few to count. While the server is
 // only away it tries about each second.
