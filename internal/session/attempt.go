@@ -29,8 +29,8 @@ type outcome[T any] struct {
 //
 // An attempt may hang though the server is reachable again, because its bytes
 // were lost while the network was cut. So another one begins beside the first
-// each second, in place of the one before. The first to succeed counts. If all
-// have failed, the error is that which says most.
+// each second, in place of the one before. The first response counts, also an
+// error.
 func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
 	if sl.inDriver.Load() >= maxInDriver {
 		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
@@ -82,19 +82,17 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 			beside = begin()
 			running++
 		case o := <-outcomes:
-			if o.err == nil {
-				return o.brought, nil
+			if !isContext(o.err) {
+				return o.brought, o.err
 			}
-			if running--; err == nil || isContext(err) {
-				err = o.err
-			}
+			running--
+			err = o.err
 		}
 	}
 	return brought, err
 }
 
-// isContext reports whether err is the end of a context, which says less than
-// another error.
+// isContext reports whether err is the end of a context.
 func isContext(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -40,13 +40,14 @@ func (sl *slot) keepConnected(c *connection) {
 			if err != nil {
 				err = FromDialect(err)
 				sl.unreachable(err)
+				longest := backoffMax
 				if errors.Is(err, ErrConfig) {
-					sl.backOff(failures, backoffRejected)
-					failures++
+					longest = backoffRejected
 				} else {
-					sl.backOff(failures, backoffMax)
-					failures = min(failures+1, doublings) // a rejection at the end of an outage is the first one
+					failures = min(failures, doublings) // a rejection at the end of an outage is the first one
 				}
+				sl.backOff(failures, longest)
+				failures++
 				continue
 			}
 			c = sl.serve(session)

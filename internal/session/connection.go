@@ -34,13 +34,13 @@ type connection struct {
 	statement dialect.Batch
 	codec     codec
 	stats     batchStats
+	failed    int // batches in a row that have not released what they should
 
 	// protected by s.mu
 	brings int  // locks that the batch under way may bring
-	idle   int  // heartbeats since it last held a lock
+	idle   int  // heartbeats since it last held a lock, if its slot is not the first
 	served bool // it has answered a statement
 	uses   map[Secret]bool
-	failed int // batches in a row that have not released what they should
 }
 
 // newConnection returns the connection of session, which has just answered.
@@ -137,7 +137,7 @@ func (c *connection) run() {
 			signal(c.slot.wake) // the token may have been for the next connection
 			return
 		}
-		if c.closeIfIdle() || due && c.retireIfSpare() {
+		if c.endIfUnneeded(due) {
 			return
 		}
 		for c.round(due, beat) {
@@ -190,42 +190,12 @@ func (c *connection) carryOut(e errand) bool {
 			return false
 		}
 	}
-	s := c.s
-	s.mu.Lock()
-	took, ok := c.renew(0)
-	if !ok {
-		s.mu.Unlock()
-		c.lose(lossLease)
-		return false
-	}
-	log := e.complete(c, err)
-	s.mu.Unlock()
-	s.exchanged(took, 0)
+	var log func()
+	lives := c.answered(0, func() { log = e.complete(c, err) })
 	if log != nil {
 		log()
 	}
-	return true
-}
-
-// retireIfSpare ends c if its slot is not needed any more, and reports that.
-// Such a slot is not the first, and has had no lock for a number of heartbeats.
-func (c *connection) retireIfSpare() bool {
-	const enough = 15
-	s := c.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.slot == s.slots[0] || c.load() > 0 {
-		c.idle = 0
-		return false
-	}
-	c.idle++
-	if c.idle < enough || c.dead.Load() {
-		return false
-	}
-	s.remove(c.slot)
-	c.unneeded = true
-	c.markDead()
-	return true
+	return lives
 }
 
 // An errand is a kind of statement that a plain request never needs. Of each

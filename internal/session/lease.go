@@ -71,9 +71,9 @@ func (c *connection) sending() {
 	c.arm()
 }
 
-// renew notes that the statement under way, with so many keys, was answered. It
-// returns how long that took, and whether it was in time. s.mu is held.
-func (c *connection) renew(keys int) (took time.Duration, ok bool) {
+// renew notes that the statement under way was answered. It returns how long that
+// took, and whether it was in time. s.mu is held.
+func (c *connection) renew() (took time.Duration, ok bool) {
 	c.underWay = false
 	if c.dead.Load() {
 		return 0, false
@@ -96,7 +96,6 @@ func (c *connection) renew(keys int) (took time.Duration, ok bool) {
 		c.slot.setAway(nil)
 	}
 	c.arm()
-	c.s.counters.exchanged(took, keys)
 	return took, true
 }
 

@@ -13,12 +13,12 @@ func TestResponseAfterTheDeadline(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := Defaults()
 			o.Suit()
-			c := &connection{s: &Session{options: o, counters: newCounters()}, gone: make(chan struct{})}
+			c := &connection{s: &Session{options: o}, gone: make(chan struct{})}
 			c.beginLease()
 			defer c.timer.Stop()
 			c.sending()
 			c.deadline.Store(int64(Now() - late)) // as when the process stood still, and no timer has fired yet
-			if _, ok := c.renew(0); ok != (late < 0) {
+			if _, ok := c.renew(); ok != (late < 0) {
 				t.Errorf("a response %v after the deadline: in time is %t", late, ok)
 			}
 		})

@@ -18,29 +18,18 @@ func (c *connection) reconcile(err error) bool {
 	if !ok {
 		return false
 	}
-	s := c.s
 	err = FromDialect(err)
-	s.mu.Lock()
 	if len(c.statement.Release) > 0 { // to release needs no room: it should not fail
 		if c.failed++; c.failed >= maxFailed {
-			s.mu.Unlock()
 			c.lose(lossRelease(err))
 			return false
 		}
 	}
-	took, ok := c.renew(c.statement.Keys())
-	if !ok {
-		s.mu.Unlock()
-		c.lose(lossLease)
-		return false
-	}
-	c.brings, s.used = 0, Now()
-	s.Table.Reconcile(&c.owner, &c.batch, s.used, func(id keytable.ID, m keytable.Mode) bool { return holds[dbKey(id, m)] }, err)
-	s.passOn(c)
-	s.mu.Unlock()
-	s.exchanged(took, c.statement.Keys())
-	s.poller.Look()
-	return true
+	return c.answered(c.statement.Keys(), func() {
+		c.brings = 0
+		c.s.Table.Reconcile(&c.owner, &c.batch, Now(), func(id keytable.ID, m keytable.Mode) bool { return holds[dbKey(id, m)] }, err)
+		c.s.passOn(c)
+	})
 }
 
 // heldAfter returns what the session holds after err of a statement. If the

@@ -124,7 +124,6 @@ func (s *Session) Close() {
 		}
 	}
 	s.mu.Unlock()
-	s.poller.Stop()
 	ends.Announce()
 	s.cancel()
 	done := make(chan struct{})
