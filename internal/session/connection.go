@@ -159,10 +159,11 @@ func (c *connection) round(due, beat bool) (sent bool) {
 		if !c.begin(e, due) {
 			continue
 		}
-		if !c.carryOut(e) {
+		rejected, lives := c.carryOut(e)
+		if !lives {
 			return false
 		}
-		sent, beat = true, false
+		sent, beat = true, rejected
 	}
 	return c.exchange(beat) || sent && !c.dead.Load()
 }
@@ -179,23 +180,34 @@ func (c *connection) begin(e errand, due bool) bool {
 	return true
 }
 
-// carryOut sends the statement of errand e, which is a heartbeat as well. It
-// reports whether c lives.
-func (c *connection) carryOut(e errand) bool {
+// carryOut sends the statement of errand e. The response is a heartbeat, unless
+// the server has rejected the statement: the locks are as they were then, but
+// that proves nothing, so the deadline stays.
+func (c *connection) carryOut(e errand) (rejected, lives bool) {
 	c.watch.expect()
 	err := e.send(c)
 	c.watch.answered()
-	if err != nil {
-		if _, ok := c.heldAfter(err); !ok {
-			return false
-		}
-	}
 	var log func()
-	lives := c.answered(0, func() { log = e.complete(c, err) })
+	complete := func() { log = e.complete(c, err) }
+	s := c.s
+	switch {
+	case err == nil:
+		lives = c.answered(0, complete)
+	case !dialect.Survives(err):
+		c.lose(c.lossBy(err))
+	default:
+		s.mu.Lock()
+		if lives = !c.dead.Load(); lives {
+			c.underWay = false
+			c.endDoubt()
+			complete()
+		}
+		s.mu.Unlock()
+	}
 	if log != nil {
 		log()
 	}
-	return lives
+	return err != nil, lives
 }
 
 // An errand is a kind of statement that a plain request never needs. Of each
