@@ -65,7 +65,7 @@ vet-systems: ## vet what users import or install for SYSTEMS (Windows, macOS, Fr
 		for s in $(SYSTEMS); do for m in . $(USER_MODULES); do vet $$s $$m; done; done; \
 		for s in windows/amd64 linux/386; do for m in $(filter examples/%,$(MODULES)); do vet $$s $$m; done; done
 
-bench: deps-bench ## measure against the alternatives, and print tables (20 min)
+bench: deps-bench ## measure against the alternatives, and print tables (10 min)
 	@cd internal/bench && $(GO) run .
 
 bench-quick: deps-bench ## print the main ratios of bench (1 min)

@@ -36,7 +36,6 @@ type heldBody struct {
 	reading  int        // calls of Read under way
 	ended    error      // the error of every later Read; nil before
 	cut      bool       // a deadline of the heldBody is in force
-	taken    bool       // Read has returned a byte
 	finished bool       // the handler has returned
 }
 
@@ -60,7 +59,7 @@ func (b *heldBody) Read(p []byte) (n int, err error) {
 	if n, err, done := b.enter(p); done {
 		return n, err
 	}
-	defer func() { err = b.leave(n, err) }() // a body of another package may panic
+	defer func() { err = b.leave(err) }() // a body of another package may panic
 	return b.ReadCloser.Read(p)
 }
 
@@ -74,7 +73,7 @@ func (b *heldBody) enter(p []byte) (n int, err error, done bool) {
 	}
 	if len(b.unread) > 0 {
 		n = copy(p, b.unread)
-		b.unread, b.taken = b.unread[n:], b.taken || n > 0
+		b.unread = b.unread[n:]
 		return n, nil, true
 	}
 	if b.ahead != nil {
@@ -84,11 +83,10 @@ func (b *heldBody) enter(p []byte) (n int, err error, done bool) {
 	return 0, nil, false
 }
 
-func (b *heldBody) leave(n int, err error) error {
+func (b *heldBody) leave(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading--
-	b.taken = b.taken || n > 0
 	switch {
 	case err == io.EOF && b.outer.Trailer != nil && b.inner.Trailer == nil: // the server sets the Trailer of the original request
 		b.inner.Trailer = b.outer.Trailer
@@ -117,16 +115,6 @@ func (b *heldBody) takeUnread() []byte {
 	b.unread, b.ahead = nil, nil
 	return unread
 }
-
-// Taken reports whether a byte was read: see [admission.Body].
-func (b *heldBody) Taken() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.taken
-}
-
-// Beneath returns the body that the Middleware has wrapped: see [admission.Body].
-func (b *heldBody) Beneath() io.ReadCloser { return b.ReadCloser }
 
 // endLocked sets ended if the handler's context has ended, but not that of the
 // request.

@@ -3,6 +3,7 @@ package httpmw_test
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -90,7 +91,7 @@ func TestCloseNotify(t *testing.T) {
 
 // A sourceWriter has a ReadFrom that keeps its source.
 type sourceWriter struct {
-	discardWriter
+	http.ResponseWriter
 	sources []io.Reader
 }
 
@@ -122,7 +123,7 @@ func TestServerGetsTheFileItself(t *testing.T) {
 		},
 	}
 	for how, h := range handlers {
-		w := &sourceWriter{discardWriter: discardWriter{header: make(http.Header)}}
+		w := &sourceWriter{ResponseWriter: httptest.NewRecorder()}
 		limited(sqllock.NewMemory()).Handler(h).ServeHTTP(w, request("/", user+": ada"))
 		if len(w.sources) != 1 {
 			t.Fatalf("%s: ReadFrom was called %d times, want 1", how, len(w.sources))

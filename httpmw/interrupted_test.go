@@ -1,11 +1,8 @@
 package httpmw_test
 
 import (
-	"context"
 	"errors"
 	"io"
-	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -64,25 +61,6 @@ func TestMaxHoldWithoutResponseIs503(t *testing.T) {
 				wantInterrupted(t, get(t, s)) // the lock is back
 			})
 		}
-	})
-}
-
-// The response is 503 also when the server shuts down.
-func TestShutdownWithoutResponseIs503(t *testing.T) {
-	t.Parallel()
-	eachStack(t, func(t *testing.T, levels stack) {
-		base, stop := context.WithCancel(t.Context())
-		defer stop()
-		inside := make(chan struct{}, 1)
-		s := httptest.NewUnstartedServer(levels.over(sqllock.NewMemory()).Handler(ignoring(inside)))
-		s.Config.ErrorLog = log.New(io.Discard, "", 0)
-		s.Config.BaseContext = func(net.Listener) context.Context { return base }
-		s.Start()
-		defer s.Close()
-		response := start(t, s)
-		httptesting.Receive(t, inside, "request")
-		stop()
-		wantInterrupted(t, httptesting.Receive(t, response, "response"))
 	})
 }
 

@@ -3,7 +3,6 @@ package httpmw_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/ratelimit"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 type idKey struct{}
@@ -119,40 +117,6 @@ func TestKeyFuncs(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// AcquireAll returns the error of a KeyFunc as it is, also through Join. A
-// request that bypasses the limit has neither a lock nor an error.
-func TestKeyFuncErrors(t *testing.T) {
-	t.Parallel()
-	mine := errors.New("mine")
-	for _, key := range []httpmw.KeyFunc{constant("", mine), httpmw.Join(constant("", mine))} {
-		_, err := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key).AcquireAll(request("/"))
-		if !errors.Is(err, mine) || err.Error() != "mine" {
-			t.Errorf("got %v, want mine", err)
-		}
-	}
-	for _, key := range []httpmw.KeyFunc{constant("", httpmw.ErrBypass), httpmw.Join(constant("", httpmw.ErrBypass))} {
-		m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key)
-		for range 3 {
-			if locks, err := m.AcquireAll(request("/")); len(locks) > 0 || err != nil {
-				t.Errorf("got %v, %v; want no lock and no error", locks, err)
-			}
-		}
-	}
-}
-
-// A KeyFunc that fails because the client has left is no fault of the server.
-func TestKeyFuncOfAClientThatLeft(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	key := constant("", fmt.Errorf("looking up: %w", context.Canceled))
-	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key)
-	w := serve(m.Handler(http.NotFoundHandler()), request("/").WithContext(ctx))
-	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-		t.Errorf("status %d, Retry-After %q; want 503 with one", w.Code, w.Header().Get("Retry-After"))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -32,28 +33,26 @@ func TestClientThatLeavesLosesItsPlace(t *testing.T) {
 		"incomplete": post("Content-Length: 100") + "body",
 		"not begun":  post("Content-Length: 65536"),
 	}
-	eachStack(t, func(t *testing.T, levels stack) {
-		for name, request := range requests {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				l := newLineOf(t, levels, bare, func(http.ResponseWriter, *http.Request) {})
-				const clients = 5
-				for range clients {
-					_ = l.consumed(t, request).Close()
+	for name, request := range requests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, bare, func(http.ResponseWriter, *http.Request) {})
+			const clients = 5
+			for n := range clients {
+				conn := dial(t, l.Server, request)
+				lockertest.Eventually(t, "the request waits", func() bool { return l.limiter.Stats().Queued == 1 })
+				_ = conn.Close()
+				if err := httptesting.Receive(t, l.refused, "end of a wait"); !errors.Is(err, context.Canceled) {
+					t.Errorf("wait %d ended with %v, want Canceled", n, err)
 				}
-				for range clients {
-					if err := httptesting.Receive(t, l.refused, "end of a wait"); !errors.Is(err, context.Canceled) {
-						t.Errorf("the wait ended with %v, want Canceled", err)
-					}
-				}
-				close(l.leave)
-				get(t, l.Server).Want(t, http.StatusOK)
-				if n := len(l.entered); n != 1 {
-					t.Errorf("%d handlers ran, want that of the last request alone", n)
-				}
-			})
-		}
-	})
+			}
+			close(l.leave)
+			get(t, l.Server).Want(t, http.StatusOK)
+			if n := len(l.entered); n != 1 {
+				t.Errorf("%d handlers ran, want that of the last request alone", n)
+			}
+		})
+	}
 }
 
 // A request that has waited has its whole body, however long it is and whenever
@@ -70,7 +69,7 @@ func TestBodyAfterWaiting(t *testing.T) {
 			t.Run(fmt.Sprint(size, " bytes, ", early, " early"), func(t *testing.T) {
 				t.Parallel()
 				gone := make(chan error, 2)
-				l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
+				l := newLine(t, bare, func(w http.ResponseWriter, r *http.Request) {
 					sum := sha256.New()
 					n, err := io.Copy(sum, r.Body)
 					if r.URL.Path == "/last" {
@@ -111,23 +110,6 @@ func TestBodyAfterWaiting(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// A client that is slow with its body keeps its place in line, but others go
-// first.
-func TestSlowBodyLetsOthersGoFirst(t *testing.T) {
-	t.Parallel()
-	l := newLine(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	slow := l.consumed(t, post("Content-Length: 4")+"bo")
-	quick := l.wait(t, whole("quick"))
-	close(l.leave)
-	if r := response(t, quick); r.Text != "quick" {
-		t.Errorf("got %q, want quick", r.Text)
-	}
-	transmit(t, slow, "dy")
-	if r := response(t, slow); r.Text != "body" {
-		t.Errorf("got %q, want body", r.Text)
 	}
 }
 
@@ -176,7 +158,7 @@ func TestBodyAroundTheWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLineOf(t, stacks["one limit"], tt.around, func(w http.ResponseWriter, r *http.Request) {
+			l := newLine(t, tt.around, func(w http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
 				_, _ = fmt.Fprintf(w, "%s %v", body, err)
 			})
@@ -193,7 +175,7 @@ func TestBodyAroundTheWait(t *testing.T) {
 // read before it, and what follows.
 func TestHijackAfterWaiting(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
+	l := newLine(t, bare, func(w http.ResponseWriter, r *http.Request) {
 		first := make([]byte, 1)
 		_, _ = io.ReadFull(r.Body, first)
 		conn, rw, err := http.NewResponseController(w).Hijack()
@@ -212,21 +194,6 @@ func TestHijackAfterWaiting(t *testing.T) {
 	httptesting.Receive(t, l.entered, "request")
 	transmit(t, conn, " and more")
 	if r := response(t, conn); r.Text != "body and more true <nil>" {
-		t.Errorf("got %q", r.Text)
-	}
-}
-
-// A closed body returns nothing more, also if it was read before the wait.
-func TestReadAfterCloseAfterWaiting(t *testing.T) {
-	t.Parallel()
-	l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
-		_ = r.Body.Close()
-		n, err := r.Body.Read(make([]byte, 10))
-		_, _ = fmt.Fprint(w, n, errors.Is(err, http.ErrBodyReadAfterClose))
-	})
-	conn := l.wait(t, whole("body"))
-	close(l.leave)
-	if r := response(t, conn); r.Text != "0 true" {
 		t.Errorf("got %q", r.Text)
 	}
 }

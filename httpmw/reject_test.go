@@ -54,31 +54,6 @@ func TestRetryAfterOutageIsSpread(t *testing.T) {
 	}
 }
 
-// Clients that a busy key has rejected get different times, too, although HTTP
-// says them in whole seconds. The first of them is told when the key should be
-// free.
-func TestRetryAfterOfABusyKeyIsSpread(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
-	lock, err := l.Acquire(t.Context(), "ada")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Unlock()
-	h := httpmw.New(l, httpmw.Header(user)).Handler(http.NotFoundHandler())
-	told := map[string]int{}
-	for i := range 60 {
-		got := serve(h, request("/", user+": ada")).Header().Get("Retry-After")
-		if i == 0 && got != "1" {
-			t.Errorf("the first client is told %q, want 1", got)
-		}
-		told[got]++
-	}
-	if len(told) < 10 {
-		t.Errorf("Retry-After %v, want many different times", told)
-	}
-}
-
 // Reject accepts any error, and headers that were set for another response.
 func TestRejectAlwaysWrites(t *testing.T) {
 	t.Parallel()
@@ -193,24 +168,6 @@ func TestWithRejectHandler(t *testing.T) {
 	}
 }
 
-// A reject handler whose Flush or Hijack fails has not responded.
-func TestRejectHandlerFails(t *testing.T) {
-	t.Parallel()
-	for name, try := range map[string]func(*http.ResponseController) error{
-		"flush":  (*http.ResponseController).Flush,
-		"hijack": func(c *http.ResponseController) error { _, _, err := c.Hijack(); return err },
-	} {
-		m := limited(sqllock.NewMemory(), httpmw.WithRejectHandler(func(w http.ResponseWriter, _ *http.Request, _ error) {
-			if err := try(http.NewResponseController(w)); !errors.Is(err, http.ErrNotSupported) {
-				t.Errorf("%s: %v, want ErrNotSupported", name, err)
-			}
-		}))
-		w := httptest.NewRecorder()
-		m.Reject(struct{ http.ResponseWriter }{w}, request("/"), ratelimit.ErrBusy)
-		httptesting.WantProblem(t, w.Header(), w.Body.String(), http.StatusTooManyRequests)
-	}
-}
-
 // The response says which limit is full, what to do, and when. It holds nothing
 // of the request.
 func TestDetail(t *testing.T) {
@@ -267,5 +224,31 @@ func TestDetail(t *testing.T) {
 				t.Errorf("detail %q, want %q", p.Detail, want)
 			}
 		})
+	}
+}
+
+// An error may name no level of the stack. WithBusyText stands for each.
+func TestDetailOfAStack(t *testing.T) {
+	t.Parallel()
+	levels, _ := levelsWith(-1)
+	none := "As many requests as the limits admit are in progress."
+	own := httpmw.WithBusyText("Wait for your export.")
+	for _, tt := range []struct {
+		err  error
+		opts []httpmw.Option
+		want string
+	}{
+		{&ratelimit.BusyError{Namespace: "tenant"}, nil, `The limit "tenant" admits one request`},
+		{&ratelimit.BusyError{Namespace: "other"}, nil, none},
+		{ratelimit.ErrBusy, nil, none},
+		{&ratelimit.BusyError{Namespace: "tenant"}, []httpmw.Option{own}, "Wait for your export."},
+		{ratelimit.ErrBusy, []httpmw.Option{own}, "Wait for your export."},
+	} {
+		w := httptest.NewRecorder()
+		httpmw.NewStack(levels, append(tt.opts, httpmw.WithRateLimitHeaders())...).Reject(w, request("/"), tt.err)
+		p := httptesting.WantProblem(t, w.Header(), w.Body.String(), http.StatusTooManyRequests)
+		if !strings.HasPrefix(p.Detail, tt.want) {
+			t.Errorf("%v: %s; want %s", tt.err, p.Detail, tt.want)
+		}
 	}
 }

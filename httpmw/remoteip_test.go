@@ -140,38 +140,6 @@ func FuzzRemoteIPSpoofing(f *testing.F) {
 	})
 }
 
-// An id is an IPv4 address, a /64, or all of a NAT64 address for local use.
-func FuzzRemoteIP(f *testing.F) {
-	for _, tt := range remoteIPTests {
-		f.Add(tt.peer, tt.xff)
-	}
-	key := httpmw.RemoteIP(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:f::/48"))
-	f.Fuzz(func(t *testing.T, peer, xff string) {
-		r := request("/")
-		r.RemoteAddr = peer
-		r.Header["X-Forwarded-For"] = []string{xff}
-		id, err := key(r)
-		if err != nil {
-			if !errors.Is(err, ratelimit.ErrBadID) && (peer != "@" || !errors.Is(err, httpmw.ErrNoKey)) {
-				t.Errorf("got %v, want ErrBadID", err)
-			}
-			return
-		}
-		addr, err := netip.ParseAddr(id)
-		if err == nil && addr.Is4() {
-			return
-		}
-		p, err := netip.ParsePrefix(id)
-		bits := 64
-		if netip.MustParsePrefix("64:ff9b:1::/48").Contains(p.Addr()) {
-			bits = 128
-		}
-		if err != nil || p.Bits() != bits || p.Masked() != p || p.Addr().Is4In6() {
-			t.Errorf("%q is no IPv4 address and no /64", id)
-		}
-	})
-}
-
 // On a real Unix socket the proxy's header identifies a client, and each client
 // has an id of its own. The client's socket may have a name, too.
 func TestRemoteIPOnUnixSocket(t *testing.T) {

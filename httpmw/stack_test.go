@@ -71,27 +71,6 @@ func TestStackKeyFuncs(t *testing.T) {
 	}
 }
 
-// If the KeyFuncs of all levels bypass them, the request is not limited at all:
-// its handler has the server's own ResponseWriter and context.
-func TestStackBypassed(t *testing.T) {
-	t.Parallel()
-	levels, _ := levelsWith(-1)
-	for i := range levels {
-		levels[i].Key = constant("", httpmw.ErrBypass)
-	}
-	m := httpmw.NewStack(levels)
-	w, r := httptest.NewRecorder(), request("/")
-	m.Handler(http.HandlerFunc(func(inner http.ResponseWriter, got *http.Request) {
-		if inner != w || got != r {
-			t.Error("the handler has a writer or a request of the Middleware's")
-		}
-	})).ServeHTTP(w, r)
-	locks, err := m.AcquireAll(r)
-	if err != nil || len(locks) != 0 || locks.Err() != nil || locks.Unlock() != nil {
-		t.Errorf("AcquireAll: %v, %v; want no locks", locks, err)
-	}
-}
-
 // eachLevel runs f for a stack of one level and for each of three levels, which
 // is in earnest or in a dry run.
 func eachLevel(t *testing.T, f func(t *testing.T, levels []httpmw.Level, locks []*sqllock.Memory, at int, dry bool)) {
@@ -161,28 +140,6 @@ func TestStackUnlockedInPart(t *testing.T) {
 			t.Errorf("body %q, want done", got)
 		}
 	})
-}
-
-// A panic in an Observer at the end of a hold reaches the server. All places
-// are free then, and the process lives.
-func TestStackObserverPanics(t *testing.T) {
-	t.Parallel()
-	for at := range three {
-		levels, locks := levelsWith(at, onRelease(func() { panic("observer") }))
-		func() {
-			defer func() {
-				if p := recover(); p != "observer" {
-					t.Errorf("level %d: recovered %v", at, p)
-				}
-			}()
-			serve(httpmw.NewStack(levels).Handler(status(http.StatusOK)), request("/"))
-		}()
-		for i, ns := range three {
-			if _, err := locks[i].TryLock(t.Context(), ns.Key("ada")); err != nil {
-				t.Errorf("level %d: the place of %s is left: %v", at, ns, err)
-			}
-		}
-	}
 }
 
 // AcquireAll returns the lock of each level that limits the request.

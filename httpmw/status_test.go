@@ -89,6 +89,11 @@ var statusTests = func() []statusTest {
 	}
 }()
 
+// limitOf returns a policy in which each id has n places.
+func limitOf(n int) ratelimit.Option {
+	return ratelimit.WithLimit(func(context.Context, string) int { return n })
+}
+
 // Each level decides on a request with the status that it has alone. The
 // response names that level, and the log too. No place is left on another one.
 func TestStatus(t *testing.T) {

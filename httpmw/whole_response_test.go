@@ -3,7 +3,6 @@ package httpmw_test
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -390,39 +389,6 @@ func complete(over transport, kind kindOfClient, sent []byte, length int64) bool
 		length = 0
 	}
 	return completeHTTP2(sent, length)
-}
-
-// Too many or too few bytes for the declared length have the same result as
-// without the Middleware: an error, and a response that is visibly broken.
-func TestWrongContentLength(t *testing.T) {
-	t.Parallel()
-	wrote := make(chan error, 1)
-	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", "4")
-		var err error
-		switch r.URL.Path {
-		case "/more":
-			_, err = io.WriteString(w, "done and more")
-		case "/more-later":
-			_, _ = io.WriteString(w, "done")
-			_, err = io.WriteString(w, "x")
-		case "/panic":
-			_, err = io.WriteString(w, "done")
-			flush(w)
-			wrote <- err
-			panic(http.ErrAbortHandler)
-		}
-		wrote <- err
-	})))
-	for path, want := range map[string]error{"/more": http.ErrContentLength, "/more-later": http.ErrContentLength, "/panic": nil} {
-		r, err := fetch(t.Context(), s, http.MethodPost, s.URL+path, nil) // a client sends GET again if nothing comes
-		if got := httptesting.Receive(t, wrote, "Write"); !errors.Is(got, want) {
-			t.Errorf("%s: Write: %v, want %v", path, got, want)
-		}
-		if (err == nil) != (path == "/more-later") {
-			t.Errorf("%s: %q, %v", path, r.Text, err)
-		}
-	}
 }
 
 // The last byte is kept back also if middleware around has set the

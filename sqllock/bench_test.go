@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -32,57 +31,6 @@ func BenchmarkPair(b *testing.B) {
 					_ = lock.Unlock()
 				})
 				b.ReportMetric(float64(s.Stats().Exchanges)/float64(b.N), "statements/op")
-			})
-		}
-	}
-}
-
-// BenchmarkStack is BenchmarkPair on two Sessions, with one limit or with a
-// stack of three: one at a time for each caller, six for each tenant, which has
-// four callers, and 600 in all. rejected is the part of the calls that found a
-// level full, and statements is how many there are for each call.
-func BenchmarkStack(b *testing.B) {
-	dsn := pgtest.Database(b)
-	ns := sqllock.Namespace("bench")
-	slots := func(id string, n int) (keys []sqllock.Key) {
-		for i := range n {
-			keys = append(keys, ns.SlotKey(id, i))
-		}
-		return keys
-	}
-	total := slots("all", 600)
-	for _, levels := range []int{1, 3} {
-		for _, callers := range []int{1, 8, 64, 512} {
-			b.Run(fmt.Sprintf("levels=%d/callers=%d", levels, callers), func(b *testing.B) {
-				sessions := []*sqllock.Session{session(b, "pgx", dsn), session(b, "pgx", dsn)}
-				groups := make([][][]sqllock.Key, callers)
-				for i := range groups {
-					groups[i] = [][]sqllock.Key{slots(fmt.Sprint("user", i), 1), slots(fmt.Sprint("tenant", i/4), 6), total}
-				}
-				var rejected atomic.Int64
-				b.ReportAllocs()
-				b.ResetTimer()
-				share(b, callers, func(caller, _ int) {
-					s := sessions[caller%2]
-					if levels == 1 {
-						lock, err := s.TryLock(context.Background(), groups[caller][0][0])
-						if err != nil {
-							b.Error(err)
-						}
-						_ = lock.Unlock()
-						return
-					}
-					locks, err := lockertest.TryEach(context.Background(), s, groups[caller])
-					if errors.Is(err, sqllock.ErrHeld) {
-						rejected.Add(1)
-					} else if err != nil {
-						b.Error(err)
-					}
-					_ = locks.Unlock()
-				})
-				b.StopTimer()
-				b.ReportMetric(float64(rejected.Load())/float64(b.N), "rejected/op")
-				b.ReportMetric(float64(sessions[0].Stats().Exchanges+sessions[1].Stats().Exchanges)/float64(b.N), "statements/op")
 			})
 		}
 	}

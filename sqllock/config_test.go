@@ -93,43 +93,56 @@ func TestErrConfig(t *testing.T) {
 	})
 }
 
-// A Session whose password is changed while it runs reports that as ErrConfig.
-// It goes on trying, and serves again without a restart.
-func TestPasswordChangedLater(t *testing.T) {
-	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		admin := open(t, driver, cluster.DSN(""))
-		dsn := withPassword(t, admin, cluster.DSN(""), "right")
-		db := open(t, driver, dsn)
-		db.SetMaxIdleConns(0)
-		s, err := sqllock.Open(t.Context(), db)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		execute(t, admin, "ALTER ROLE clerk PASSWORD 'changed'")
-		execute(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'clerk'")
-		lockertest.Eventually(t, "the Session reports the password", func() bool {
-			lock, err := s.TryLock(t.Context(), sqllock.ID(1))
-			_ = lock.Unlock()
-			return errors.Is(err, sqllock.ErrConfig) && !errors.Is(err, sqllock.ErrUnavailable)
+// What keeps a Session from connecting again is reported as ErrConfig. The
+// Session goes on trying, and serves once a person has corrected it.
+func TestConfigChangesLater(t *testing.T) {
+	for name, tt := range map[string]struct {
+		says        string
+		spoil, mend func(admin, pool *sql.DB)
+	}{
+		"password": {
+			"28P01",
+			func(admin, _ *sql.DB) { execute(t, admin, "ALTER ROLE clerk PASSWORD 'changed'") },
+			func(admin, _ *sql.DB) { execute(t, admin, "ALTER ROLE clerk PASSWORD 'right'") },
+		},
+		"pool": {
+			"allow two or more",
+			func(_, pool *sql.DB) { pool.SetMaxOpenConns(1) },
+			func(_, pool *sql.DB) { pool.SetMaxOpenConns(2) },
+		},
+	} {
+		eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+			admin := open(t, driver, cluster.DSN(""))
+			dsn := withPassword(t, admin, cluster.DSN(""), "right")
+			db := open(t, driver, dsn)
+			db.SetMaxIdleConns(0)
+			s := sessionOn(t, db)
+			tt.spoil(admin, db)
+			unlock(t, mustLock(t, s, sqllock.ID(1))) // on the connection that is open already
+			execute(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'clerk'")
+			var err error
+			lockertest.Eventually(t, name+": the Session reports it", func() bool {
+				var lock *sqllock.Lock
+				lock, err = s.TryLock(t.Context(), sqllock.ID(1))
+				_ = lock.Unlock()
+				return err != nil && !errors.Is(err, sqllock.ErrUnavailable)
+			})
+			misconfigured(t, name, err, tt.says, dsn)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := s.Lock(ctx, sqllock.ID(1)); !errors.Is(err, sqllock.ErrConfig) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: Lock: %v, want ErrConfig and DeadlineExceeded", name, err)
+			}
+			waiter := make(chan error, 1)
+			go func() {
+				lock, err := s.Lock(context.Background(), sqllock.ID(2))
+				_ = lock.Unlock()
+				waiter <- err
+			}()
+			tt.mend(admin, db)
+			if err := <-waiter; err != nil {
+				t.Errorf("%s: a call that waited until it was mended: %v", name, err)
+			}
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := s.Lock(ctx, sqllock.ID(1)); !errors.Is(err, sqllock.ErrConfig) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lock: %v, want ErrConfig and DeadlineExceeded", err)
-		}
-		if _, err := s.LockAll(ctx, sqllock.ID(1), sqllock.ID(2)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("LockAll: %v, want DeadlineExceeded", err)
-		}
-		waiter := make(chan error, 1)
-		go func() {
-			lock, err := s.Lock(context.Background(), sqllock.ID(2))
-			_ = lock.Unlock()
-			waiter <- err
-		}()
-		execute(t, admin, "ALTER ROLE clerk PASSWORD 'right'")
-		if err := <-waiter; err != nil {
-			t.Errorf("a call that waited until the password was right: %v", err)
-		}
-	})
+	}
 }

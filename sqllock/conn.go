@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,10 +47,8 @@ type ConnLocker struct {
 	later   atomic.Bool // it is about to look again, after a pause
 	doubt   atomic.Bool // a call ended without a response: the connection is destroyed
 
-	mu      sync.Mutex     // protects what follows
-	distant []*distantWait // to look whether they are in the same database
-	looking *distantWait   // for which a statement may be under way; nil: none
-	stepped chan struct{}  // closed, and made anew, when a statement was answered
+	mu      sync.Mutex    // protects stepped
+	stepped chan struct{} // closed, and made anew, when a statement was answered
 }
 
 // OnConn returns a ConnLocker on conn. It panics if conn is nil.
@@ -66,7 +63,6 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 		}),
 		late:   bound.Of(session.AnswerTimeout),
 		onLate: func() { c.doubt.Store(c.doubt.Load() || c.working.Load()) },
-		pid:    func(*Lock) int64 { return c.conn.PID() },
 	}
 	c.poller = session.NewPoller(c.table, session.Now)
 	c.expiry = session.NewExpiry(c.table, c.late, c.home.Err)
@@ -104,15 +100,9 @@ func (c *ConnLocker) RLock(ctx context.Context, key Key) (*Lock, error) {
 // between those of the owner.
 func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w keytable.Want) (*Lock, error) {
 	c.work() // to release what could not be released before
-	var waits []*distantWait
-	if w.Waits {
-		waits = noteDistantWaits(ctx, key, c.lookLater)
-		defer endWaits(waits) // also if ctx panics
-	}
 	lock, err := c.acquire(ctx, w, key)
-	endWaits(waits)
-	if len(waits) > 0 || err != nil && ctx.Err() != nil {
-		c.awaitQuiet(key, waits)
+	if err != nil && ctx.Err() != nil {
+		c.awaitQuiet(key)
 	}
 	return lock, err
 }
@@ -127,7 +117,7 @@ func (c *ConnLocker) work() {
 		for {
 			for c.pending.Swap(false) {
 				var b keytable.Batch
-				for c.step(&b) || c.lookForSession() {
+				for c.step(&b) {
 				}
 			}
 			c.working.Store(false)
@@ -222,16 +212,15 @@ func (c *ConnLocker) lose(b *keytable.Batch, err error) {
 }
 
 // awaitQuiet waits until no statement for key, whose call was given up, is under
-// way, and none that looks for one of waits, which have ended. Such a statement
-// would come between those of the owner.
-func (c *ConnLocker) awaitQuiet(key Key, waits []*distantWait) {
+// way. Such a statement would come between those of the owner.
+func (c *ConnLocker) awaitQuiet(key Key) {
 	timer := time.NewTimer(c.late)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		stepped, looking := c.stepped, slices.Contains(waits, c.looking)
+		stepped := c.stepped
 		c.mu.Unlock()
-		if !looking && !c.table.IsOrphaned(key.id()) {
+		if !c.table.IsOrphaned(key.id()) {
 			return
 		}
 		select {
@@ -241,36 +230,4 @@ func (c *ConnLocker) awaitQuiet(key Key, waits []*distantWait) {
 			return
 		}
 	}
-}
-
-// lookLater has the connection look, between two of its statements, whether w is
-// in the database of its Session.
-func (c *ConnLocker) lookLater(w *distantWait) {
-	c.mu.Lock()
-	c.distant = append(c.distant, w)
-	c.mu.Unlock()
-	c.work()
-}
-
-// lookForSession looks for one of distant, and reports whether there was one.
-func (c *ConnLocker) lookForSession() bool {
-	c.mu.Lock()
-	if len(c.distant) == 0 {
-		c.mu.Unlock()
-		return false
-	}
-	w := c.distant[0]
-	c.distant = c.distant[1:]
-	c.looking = w // before it is seen whether w lasts, since a call ends w and then waits for the look
-	c.mu.Unlock()
-	if w.lasts() {
-		if same, err := c.conn.IsNeighbour(w.process); same && err == nil { // the next try finds out about a broken connection
-			w.noted()
-		}
-	}
-	c.mu.Lock()
-	c.looking = nil
-	c.mu.Unlock()
-	c.noteStep()
-	return true
 }

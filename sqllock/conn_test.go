@@ -3,80 +3,64 @@ package sqllock_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/lib/pq"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-func TestConnClosed(t *testing.T) {
+// terminateHolder ends the connections that hold locks in the database.
+const terminateHolder = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks
+	WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+// A locker that sends nothing on its own learns of a loss by its next call. A
+// ConnLocker serves no more then.
+func TestUnlockFindsALoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
 		conn := connection(t, db)
-		locks := sqllock.OnConn(conn)
-		if err := conn.Close(); err != nil {
-			t.Fatal(err)
-		}
-		for name, call := range map[string]func(context.Context, sqllock.Key) (*sqllock.Lock, error){"TryLock": locks.TryLock, "Lock": locks.Lock} {
-			_, err := call(t.Context(), sqllock.ID(1))
-			if !errors.Is(err, sqllock.ErrClosed) || !errors.Is(err, sql.ErrConnDone) {
-				t.Errorf("%s on a closed connection: %v, want ErrClosed", name, err)
+		terminate := func() { number(t, db, terminateHolder) }
+		for name, tt := range map[string]struct {
+			locks sqllock.Locker
+			end   func()
+		}{
+			"PerTx":                  {sqllock.PerTx(db), terminate},
+			"OnConn":                 {sqllock.OnConn(connection(t, db)), terminate},
+			"OnConn, owner unlocked": {sqllock.OnConn(conn), func() { execute(t, conn, "SELECT pg_advisory_unlock_all()") }},
+		} {
+			held := []*sqllock.Lock{mustLock(t, tt.locks, sqllock.ID(0)), mustLock(t, tt.locks, sqllock.ID(1))}
+			tt.end()
+			if err := held[0].Err(); err != nil {
+				t.Errorf("%s: Err before any call has shown the loss: %v", name, err)
+			}
+			if err := held[0].Unlock(); err != sqllock.ErrLost {
+				t.Errorf("%s: Unlock: %v, want ErrLost", name, err)
+			}
+			if _, ok := tt.locks.(*sqllock.ConnLocker); ok {
+				lockertest.Eventually(t, name+": the other lock is lost too", func() bool { return held[1].Err() == sqllock.ErrLost })
+				if _, err := tt.locks.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrClosed) && !errors.Is(err, sqllock.ErrUnavailable) {
+					t.Errorf("%s: TryLock afterwards: %v", name, err)
+				}
+			} else {
+				_ = held[1].Unlock()
+				servesAgain(t, tt.locks, sqllock.ID(0))
 			}
 		}
 	})
 }
 
-// The owner of the connection may release its locks without the locker. Unlock
-// reports that, and the locker serves no more.
-func TestConnLocksReleasedByItsOwner(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		conn := connection(t, open(t, driver, dsn))
-		locks := sqllock.OnConn(conn)
-		held := []*sqllock.Lock{mustLock(t, locks, sqllock.ID(0)), mustLock(t, locks, sqllock.ID(1))}
-		if _, err := conn.ExecContext(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
-			t.Fatal(err)
-		}
-		if err := held[0].Unlock(); err != sqllock.ErrLost {
-			t.Errorf("Unlock: %v, want ErrLost", err)
-		}
-		lockertest.Eventually(t, "the other lock is lost too", func() bool { return held[1].Err() == sqllock.ErrLost })
-		if _, err := locks.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrClosed) {
-			t.Errorf("TryLock afterwards: %v, want ErrClosed", err)
-		}
-	})
-}
-
-// terminateHolder ends the connections that hold locks in the database.
-const terminateHolder = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks
-	WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-
-func TestConnTerminated(t *testing.T) {
+// The owner uses its connection between calls of the lock, also after calls that
+// were cancelled, and may close it at any moment.
+func TestConnIsShared(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
 		conn := connection(t, db)
-		locks := sqllock.OnConn(conn)
-		held := []*sqllock.Lock{mustLock(t, locks, sqllock.ID(0)), mustLock(t, locks, sqllock.ID(1))}
-		number(t, db, terminateHolder)
-		if err := held[0].Err(); err != nil {
-			t.Errorf("Err before any call has shown the loss: %v", err)
-		}
-		if err := held[0].Unlock(); err != sqllock.ErrLost {
-			t.Errorf("Unlock: %v, want ErrLost", err)
-		}
-		lockertest.Eventually(t, "the other lock is known to be lost", func() bool { return held[1].Err() == sqllock.ErrLost })
-		if _, err := locks.TryLock(t.Context(), sqllock.ID(5)); !errors.Is(err, sqllock.ErrClosed) && !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("TryLock on a connection that is gone: %v", err)
-		}
-	})
-}
-
-// The owner uses its connection between calls of the lock, also after calls
-// that were cancelled.
-func TestConnIsShared(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		conn := connection(t, open(t, driver, dsn))
 		locks := sqllock.OnConn(conn)
 		for i := range 300 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Microsecond)
@@ -85,123 +69,92 @@ func TestConnIsShared(t *testing.T) {
 			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("TryLock: %v", err)
 			}
-			if n, err := countRows(t.Context(), conn, "SELECT generate_series(1, 10)"); err != nil || n != 10 {
+			rows, queryErr := conn.QueryContext(t.Context(), "SELECT generate_series(1, 10)")
+			if queryErr != nil {
+				t.Fatalf("the owner's query: %v", queryErr)
+			}
+			n := 0
+			for rows.Next() {
+				n++
+			}
+			if err := errors.Join(rows.Err(), rows.Close()); n != 10 || err != nil {
 				t.Fatalf("the owner's query: %d rows, %v", n, err)
 			}
 			if err == nil {
 				unlock(t, lock)
 			}
 		}
-	})
-}
-
-func countRows(ctx context.Context, conn *sql.Conn, query string) (n int, err error) {
-	rows, err := conn.QueryContext(ctx, query)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		n++
-	}
-	return n, rows.Err()
-}
-
-// The owner may close the connection at any moment.
-func TestConnClosedMeanwhile(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		for range 50 {
-			conn := connection(t, db)
-			locks := sqllock.OnConn(conn)
-			called := make(chan error)
-			for i := range 3 {
-				go func() {
-					lock, err := locks.TryLock(context.Background(), sqllock.ID(int64(i)))
-					_ = lock.Unlock()
-					called <- err
-				}()
+		called := make(chan error)
+		for i := range 3 {
+			go func() {
+				lock, err := locks.TryLock(context.Background(), sqllock.ID(int64(i)))
+				_ = lock.Unlock()
+				called <- err
+			}()
+		}
+		_ = conn.Close()
+		for range 3 {
+			if err := <-called; err != nil && !errors.Is(err, sqllock.ErrClosed) && !errors.Is(err, sqllock.ErrUnavailable) {
+				t.Errorf("TryLock during Close: %v", err)
 			}
-			_ = conn.Close()
-			for range 3 {
-				if err := <-called; err != nil && !errors.Is(err, sqllock.ErrClosed) && !errors.Is(err, sqllock.ErrUnavailable) && !errors.Is(err, sqllock.ErrHeld) {
-					t.Errorf("TryLock during Close: %v", err)
-				}
+		}
+		for name, call := range map[string]func(context.Context, sqllock.Key) (*sqllock.Lock, error){"TryLock": locks.TryLock, "Lock": locks.Lock} {
+			if _, err := call(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrClosed) || !errors.Is(err, sql.ErrConnDone) {
+				t.Errorf("%s on a closed connection: %v, want ErrClosed", name, err)
 			}
 		}
 	})
 }
 
 // A lock cannot be released while the owner's transaction has failed. It is
-// released with the next call after that, or when a caller waits for it.
+// released with the next call after that.
 func TestConnInFailedTransaction(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
 		conn := connection(t, db)
 		locks := sqllock.OnConn(conn)
-		key := sqllock.ID(1)
-		for _, waiting := range []bool{false, true} {
-			lock := mustLock(t, locks, key)
-			granted := make(chan error, 1)
-			if waiting {
-				time.Sleep(1100 * time.Millisecond) // too late to hand the key over in this process
-				go func() {
-					next, err := locks.Lock(context.Background(), key)
-					_ = next.Unlock()
-					granted <- err
-				}()
-				lockertest.Eventually(t, "a caller waits", func() bool { return sqllock.InLine(locks) == 1 })
-			}
-			tx, err := conn.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := tx.Exec("SELECT 1/0"); err == nil {
-				t.Fatal("no error to fail the transaction")
-			}
-			if err := lock.Unlock(); !errors.Is(err, sqllock.ErrUnavailable) {
-				t.Errorf("Unlock in a failed transaction: %v, want ErrUnavailable", err)
-			}
-			if err := tx.Rollback(); err != nil {
-				t.Fatal(err)
-			}
-			if waiting {
-				if err := <-granted; err != nil {
-					t.Errorf("the caller that waited: %v", err)
-				}
-				continue
-			}
-			unlock(t, mustLock(t, locks, key))
+		lock := mustLock(t, locks, sqllock.ID(1))
+		tx, err := conn.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if _, err := tx.Exec("SELECT 1/0"); err == nil {
+			t.Fatal("no error to fail the transaction")
+		}
+		if err := lock.Unlock(); !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("Unlock in a failed transaction: %v, want ErrUnavailable", err)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, mustLock(t, locks, sqllock.ID(1)))
 		lockertest.Eventually(t, "all locks are released", func() bool { return advisoryLocks(t, db) == 0 })
 	})
 }
 
-// A holder is notified of the end of the connection although the owner is using
-// it.
-func TestConnLostInUse(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		conn := connection(t, db)
-		locks := sqllock.OnConn(conn)
-		lock := mustLock(t, locks, sqllock.ID(1))
-		tx, err := conn.BeginTx(t.Context(), nil) // keeps the connection from being closed
-		if err != nil {
-			t.Fatal(err)
+// A timeout of the server may come after the grant. The try fails then, and the
+// key is free: in the database, and for the next call.
+func TestConnTryFailsAfterTheGrant(t *testing.T) {
+	eachDriver(t, func(t *testing.T, name, dsn string) {
+		fail := false
+		db := openWrapped(t, name, dsn, func(c driver.Conn) driver.Conn {
+			return execConn{hiding(c), func(query string, send func(string) (driver.Result, error)) (driver.Result, error) {
+				result, err := send(query)
+				if err == nil && fail && strings.Contains(query, "pg_try_advisory_lock") {
+					fail = false
+					return nil, &pq.Error{Severity: "ERROR", Code: "57014", Message: "canceling statement due to statement timeout"}
+				}
+				return result, err
+			}}
+		})
+		locks := sqllock.OnConn(connection(t, db))
+		fail = true
+		if _, err := locks.TryLock(t.Context(), sqllock.ID(1)); err == nil || fail {
+			t.Fatalf("TryLock whose statement fails: %v; it has failed: %t", err, !fail)
 		}
-		defer tx.Rollback()
-		number(t, db, terminateHolder)
-		// database/sql may hold the failed call back until the transaction ends.
-		failed := make(chan error, 1)
-		go func() {
-			_, err := locks.TryLock(t.Context(), sqllock.ID(2))
-			failed <- err
-		}()
-		_, _ = tx.Exec("SELECT 1")
-		_ = tx.Rollback()
-		if err := <-failed; err == nil {
-			t.Error("TryLock on a connection that is gone")
+		if n := advisoryLocks(t, db); n != 0 {
+			t.Errorf("%d locks after a try that failed", n)
 		}
-		lockertest.Eventually(t, "the holder is notified", func() bool { return lock.Err() == sqllock.ErrLost })
+		unlock(t, mustLock(t, locks, sqllock.ID(1)))
 	})
 }

@@ -2,6 +2,7 @@ package sqllock_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log"
 	"time"
@@ -117,4 +118,24 @@ func ExamplePerTx() {
 	}
 	fmt.Println("work and lock end together:", tx.Commit())
 	// Output: work and lock end together: <nil>
+}
+
+// Each lock has a transaction of its own, which reads one state of the database
+// from its first statement on.
+func ExamplePerTxFunc() {
+	ctx := context.Background()
+	db, done := exampleDatabase()
+	defer done()
+	locks := sqllock.PerTxFunc(func(ctx context.Context) (sqllock.Tx, error) {
+		return db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	})
+	err := sqllock.Do(ctx, locks, sqllock.ID(1), func(ctx context.Context) error {
+		tx, _ := sqllock.TxFrom[*sql.Tx](ctx)
+		if _, err := tx.ExecContext(ctx, "CREATE TABLE done (id int)"); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+	fmt.Println(err)
+	// Output: <nil>
 }

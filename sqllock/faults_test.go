@@ -3,7 +3,6 @@ package sqllock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -103,30 +102,6 @@ func terminateBackend(t *testing.T, driver, dsn string) {
 	}
 }
 
-func TestLongServerRestarts(t *testing.T) {
-	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		s := session(t, driver, cluster.DSN(""), shortLease())
-		for _, restart := range []struct {
-			name string
-			do   func() error
-		}{
-			{"fast", func() error { return cluster.Restart(false) }},
-			{"immediate", func() error { return cluster.Restart(true) }},
-			{"kill -9", func() error { return errors.Join(cluster.Kill(), cluster.StartAgain()) }},
-			{"kill -9 of the backend", func() error {
-				return cluster.KillBackend(number(t, open(t, driver, cluster.DSN("")), sessionPID))
-			}},
-		} {
-			locks := take(t, s, 0, 10)
-			if err := restart.do(); err != nil {
-				t.Fatalf("%s: %v", restart.name, err)
-			}
-			allLost(t, locks)
-			servesAgain(t, s, sqllock.ID(1))
-		}
-	})
-}
-
 // A server that is shut down ends the locks. Calls fail meanwhile, and neither
 // their errors nor the log contain an address or an id. A Session and a PerTx
 // serve again once the server does.
@@ -198,55 +173,4 @@ func TestLongServerProcessFrozen(t *testing.T) {
 		}
 		servesAgain(t, rival, sqllock.ID(0))
 	})
-}
-
-func TestServerLockTableFull(t *testing.T) {
-	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		s := session(t, driver, cluster.DSN(""), sqllock.WithMaxHeld(100_000), sqllock.WithMaxConns(1))
-		observer := open(t, driver, cluster.DSN(""))
-		first := take(t, s, 0, 10)
-		hog := connection(t, observer)
-		for i := 0; ; i++ { // until the server's lock table is full
-			if _, err := hog.ExecContext(t.Context(), fmt.Sprintf(
-				"SELECT pg_advisory_lock(g) FROM generate_series(%d, %d) g", 1_000_000+100*i, 1_000_099+100*i)); err != nil {
-				break
-			}
-		}
-		var full bool
-		for i := range 200 {
-			lock, err := s.TryLock(t.Context(), sqllock.ID(int64(100+i)))
-			if err == nil {
-				first = append(first, lock)
-				continue
-			}
-			if !errors.Is(err, sqllock.ErrCapacity) {
-				t.Fatalf("TryLock with the server's lock table full: %v, want ErrCapacity", err)
-			}
-			full = true
-		}
-		if !full {
-			t.Fatal("the server's lock table is not full: the test shows nothing")
-		}
-		for _, lock := range first {
-			if err := lock.Err(); err != nil {
-				t.Errorf("Err of a lock held while the table is full: %v", err)
-			}
-		}
-		if _, err := hog.ExecContext(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
-			t.Fatal(err)
-		}
-		lockertest.Eventually(t, "the Session sees that there is room", func() bool {
-			lock, err := s.TryLock(t.Context(), sqllock.ID(9999))
-			return err == nil && lock.Unlock() == nil
-		})
-		for _, lock := range first {
-			unlock(t, lock)
-		}
-		if got := s.Stats().Losses; got != 0 {
-			t.Errorf("%d losses", got)
-		}
-		if got := advisoryLocks(t, observer); got != 0 {
-			t.Errorf("%d locks remain", got)
-		}
-	}, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "10", "max_connections": "20"}))
 }

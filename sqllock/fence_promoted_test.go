@@ -72,31 +72,6 @@ func TestLongFenceOfStandbysPromotedSeparately(t *testing.T) {
 	})
 }
 
-// Many transactions are fenced at once right after a promotion. None blocks
-// another.
-func TestLongFenceManyAtOnceAfterPromotion(t *testing.T) {
-	eachCluster(t, func(t *testing.T, driver string, primary *pgtest.Cluster) {
-		db := fenced(t, driver, primary.DSN(""))
-		if err := fencedWork(t.Context(), t, db, mustLock(t, session(t, driver, primary.DSN("")), sqllock.ID(0)), "before"); err != nil {
-			t.Fatal(err)
-		}
-		there, dsn := promoted(t, driver, primary)
-		var locks []*sqllock.Lock
-		for i := range 4 {
-			locks = append(locks, take(t, session(t, driver, dsn), 4*i, 4)...)
-		}
-		done := make(chan error, len(locks))
-		for _, lock := range locks {
-			go func() { done <- fencedWork(t.Context(), t, there, lock, "after") }()
-		}
-		for range locks {
-			if err := <-done; err != nil {
-				t.Errorf("Fence: %v", err)
-			}
-		}
-	})
-}
-
 // A lock ends with the server that granted it. A holder that has not noticed
 // passes no fence of the restarted server.
 func TestFenceAfterRestart(t *testing.T) {
@@ -148,17 +123,4 @@ func tokenIn(t *testing.T, db *sql.DB) (token string) {
 func timeline(t *testing.T, db *sql.DB) int {
 	t.Helper()
 	return number(t, db, "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int")
-}
-
-// The work may be in another database of the server than the lock.
-func TestFenceInAnotherDatabase(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := fenced(t, driver, pgtest.Database(t))
-		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
-		for range 2 {
-			if err := fencedWork(t.Context(), t, db, lock, "elsewhere"); err != nil {
-				t.Errorf("Fence: %v", err)
-			}
-		}
-	})
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -219,61 +218,6 @@ func TestFenceTogether(t *testing.T) {
 		wg.Wait()
 		if n := number(t, db, "SELECT count(*) FROM work"); n != 64 {
 			t.Errorf("%d transactions were committed, want 64", n)
-		}
-	})
-}
-
-// The tokens of a key rise with its holders: in one Session, across Sessions,
-// across a crash and across a failover.
-func TestLongTokensRise(t *testing.T) {
-	eachCluster(t, func(t *testing.T, driver string, primary *pgtest.Cluster) {
-		db := fenced(t, driver, primary.DSN(""))
-		var last string
-		rises := func(t *testing.T, db *sql.DB, s *sqllock.Session, what string) {
-			t.Helper()
-			lock := mustLock(t, s, sqllock.ID(1))
-			defer func() { _ = lock.Unlock() }()
-			if err := fencedWork(t.Context(), t, db, lock, what); err != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
-			var token string
-			if err := db.QueryRow("SELECT format('%s %s', lpad(timeline::text, 20, '0'), lpad(lsn::text, 20, '0')) FROM latchkey_fence").Scan(&token); err != nil {
-				t.Fatal(err)
-			}
-			if token <= last {
-				t.Fatalf("%s: token %s after %s", what, token, last)
-			}
-			last = token
-		}
-		a, b := session(t, driver, primary.DSN("")), session(t, driver, primary.DSN(""))
-		for range 20 {
-			rises(t, db, a, "one session")
-			rises(t, db, b, "the other session")
-		}
-		for range 3 {
-			if err := primary.Restart(true); err != nil {
-				t.Fatal(err)
-			}
-			servesAgain(t, a, sqllock.ID(2))
-			lockertest.Eventually(t, "the pool has noticed", func() bool { return db.Ping() == nil })
-			rises(t, db, a, "after a crash")
-		}
-		standby, err := primary.Standby()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := standby.Promote(); err != nil {
-			t.Fatal(err)
-		}
-		there := open(t, driver, standby.DSN(""))
-		rises(t, there, session(t, driver, standby.DSN("")), "after a failover")
-
-		// Split brain: a holder on the old primary goes on. Its token is older,
-		// however much the old primary has written since.
-		old := mustLock(t, a, sqllock.ID(1))
-		execute(t, db, "INSERT INTO work SELECT repeat('x', 1000) FROM generate_series(1, 5000)")
-		if err := fencedWork(t.Context(), t, there, old, "old primary"); err != sqllock.ErrFenced {
-			t.Errorf("a holder of the old primary, on the new one: %v, want ErrFenced", err)
 		}
 	})
 }

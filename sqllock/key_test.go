@@ -6,11 +6,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -134,43 +132,6 @@ func TestKeyMisusePanics(t *testing.T) {
 			tt.call()
 		})
 	}
-}
-
-// keyInSQL is how the documentation computes a key in psql.
-const keyInSQL = `SELECT ('x' || left(encode(sha256(convert_to($1 || ':' || $2, 'UTF8')), 'hex'), 16))::bit(64)::bigint`
-
-func TestKeyInSQL(t *testing.T) {
-	t.Parallel()
-	db := open(t, "pgx", pgtest.Database(t))
-	stmt, err := db.Prepare(keyInSQL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stmt.Close()
-	for range 1000 {
-		ns := sqllock.Namespace("ns" + strings.NewReplacer(":", "_", "#", "_").Replace(randomText(8)))
-		id := randomText(40)
-		var want int64
-		if err := stmt.QueryRow(string(ns), id).Scan(&want); err != nil {
-			t.Fatal(err)
-		}
-		if got := ns.Key(id).Int64(); got != want {
-			t.Fatalf("key of %q in %q: %d in Go, %d in SQL", id, ns, got, want)
-		}
-	}
-}
-
-// randomText returns up to n random characters that PostgreSQL's text can hold.
-func randomText(n int) string {
-	var b strings.Builder
-	for range rand.IntN(n + 1) {
-		r := rune(1 + rand.IntN(0x10ffff))
-		if r >= 0xd800 && r < 0xe000 {
-			r = 'x'
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }
 
 func FuzzKey(f *testing.F) {

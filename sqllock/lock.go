@@ -61,10 +61,9 @@ type detachable = inside.Detachable
 // A home is what the locks of one locker have in common.
 type home struct {
 	table   *keytable.Table
-	session *session.Session  // nil unless the locker is a Session
-	late    time.Duration     // how long a try and Unlock wait; not set for a Session and a Memory
-	onLate  func()            // called then; may be nil
-	pid     func(*Lock) int64 // the server process that has a lock; 0: not known; nil: of a Session
+	session *session.Session // nil unless the locker is a Session
+	late    time.Duration    // how long a try and Unlock wait; not set for a Session and a Memory
+	onLate  func()           // called then; may be nil
 }
 
 // newHold makes the hold of a lock. It is a keytable.Config's.

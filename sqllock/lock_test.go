@@ -3,151 +3,76 @@ package sqllock_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
+	"testing/synctest"
 
-	"github.com/latchkey-go/latchkey/internal/inside"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The methods of a nil *Lock are safe to call. A limiter that fails open
-// returns one.
-func TestNilLock(t *testing.T) {
+// Do and DoAll run the function under all keys or not at all, and release them.
+// They return its error, and the loss of a lock.
+func TestDo(t *testing.T) {
 	t.Parallel()
-	var lock *sqllock.Lock
-	if err := lock.Err(); err != sqllock.ErrUnavailable {
-		t.Errorf("Err: %v, want ErrUnavailable", err)
-	}
-	unlock(t, lock)
-	if lock.Key() != (sqllock.Key{}) {
-		t.Error("Key is not zero")
-	}
-	if lock.Context().Err() != nil {
-		t.Error("Context has ended")
-	}
-	lock.OnEnd(func(error) { t.Error("OnEnd called") })
-	lock.Cancel(errors.New("cause"))
-
-	// Its contexts are the contexts of a request without a lock.
-	outer := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
-	defer outer.Unlock()
-	unaffected(t, "a nil lock", outer, lock)
-}
-
-// A lock that is detached leaves contexts of Bind alone.
-func TestDetached(t *testing.T) {
-	t.Parallel()
-	locks := sqllock.NewMemory()
-	outer := mustLock(t, locks, sqllock.ID(1))
-	defer outer.Unlock()
-	lock := mustLock(t, locks, sqllock.ID(2))
-	defer lock.Unlock()
-	inside.Detach(lock)
-	unaffected(t, "a detached lock", outer, lock)
-}
-
-// unaffected checks a context that is bound to lock inside a context that is
-// bound to outer. It must carry outer, and must end with neither lock's work.
-func unaffected(t *testing.T, what string, outer, lock *sqllock.Lock) {
-	t.Helper()
-	ctx, cancelOuter := outer.Bind(t.Context())
-	defer cancelOuter()
-	inner, cancel := lock.Bind(ctx)
-	if found, _ := sqllock.FromContext(inner); found != outer {
-		t.Errorf("the context of %s carries %v, want the outer lock", what, found)
-	}
-	lock.Cancel(errors.New("cause"))
-	if inner.Err() != nil {
-		t.Errorf("the context of %s ended with it", what)
-	}
-	cancel()
-	if inner.Err() == nil || ctx.Err() != nil {
-		t.Errorf("cancel of %s ended the wrong context", what)
-	}
-}
-
-// FromContext with keys finds a lock below others.
-func TestFromContextOfKeys(t *testing.T) {
-	t.Parallel()
-	locks := sqllock.NewMemory()
-	ctx := t.Context()
-	var held []*sqllock.Lock
-	for i := range int64(3) {
-		lock := mustLock(t, locks, sqllock.ID(i))
-		defer lock.Unlock()
-		bound, cancel := lock.Bind(ctx)
-		defer cancel()
-		ctx, held = context.WithValue(bound, ctxKey{}, i), append(held, lock)
-	}
-	tests := []struct {
-		name string
-		keys []sqllock.Key
-		want *sqllock.Lock
-	}{
-		{"no keys", nil, held[2]},
-		{"the innermost", []sqllock.Key{sqllock.ID(2)}, held[2]},
-		{"the outermost", []sqllock.Key{sqllock.ID(0)}, held[0]},
-		{"the inner of two", []sqllock.Key{sqllock.ID(0), sqllock.ID(1)}, held[1]},
-		{"one of them", []sqllock.Key{sqllock.ID(7), sqllock.ID(1)}, held[1]},
-		{"none", []sqllock.Key{sqllock.ID(7)}, nil},
-		{"another key space", []sqllock.Key{sqllock.Pair(0, 1)}, nil},
-	}
-	for _, tt := range tests {
-		got, ok := sqllock.FromContext(ctx, tt.keys...)
-		if got != tt.want || ok != (tt.want != nil) {
-			t.Errorf("%s: got %p, %v; want %p", tt.name, got, ok, tt.want)
+	keys := []sqllock.Key{sqllock.ID(1), sqllock.Pair(0, 1), sqllock.ID(2)}
+	failed := errors.New("failed")
+	type work = func(ctx context.Context) error
+	for name, do := range map[string]func(m *sqllock.Memory, fn work) error{
+		"Do":    func(m *sqllock.Memory, fn work) error { return sqllock.Do(t.Context(), m, keys[1], fn) },
+		"DoAll": func(m *sqllock.Memory, fn work) error { return sqllock.DoAll(t.Context(), m, keys, fn) },
+	} {
+		for _, tt := range []struct {
+			name string
+			held bool // before
+			end  func(m *sqllock.Memory) error
+			want []error
+		}{
+			{"nil", false, func(*sqllock.Memory) error { return nil }, nil},
+			{"error", false, func(*sqllock.Memory) error { return failed }, []error{failed}},
+			{"lost", false, func(m *sqllock.Memory) error { m.Lose(); return nil }, []error{sqllock.ErrLost}},
+			{"lost, error", false, func(m *sqllock.Memory) error { m.Lose(); return failed }, []error{sqllock.ErrLost, failed}},
+			{"panic", false, func(*sqllock.Memory) error { panic(failed) }, []error{failed}},
+			{"held", true, func(*sqllock.Memory) error { t.Errorf("%s ran without the lock", name); return nil }, []error{sqllock.ErrHeld}},
+		} {
+			m := sqllock.NewMemory()
+			left := t.Context()
+			var before *sqllock.Lock
+			if tt.held {
+				before = mustLock(t, m, keys[1])
+			}
+			err := func() (err error) {
+				defer func() {
+					if p := recover(); p != nil {
+						err = p.(error)
+					}
+				}()
+				return do(m, func(ctx context.Context) error {
+					left = ctx
+					if lock, ok := sqllock.FromContext(ctx, keys[1]); !ok || lock.Key() != keys[1] {
+						t.Errorf("%s: the context does not carry the lock", name)
+					}
+					if _, err := m.TryLock(t.Context(), keys[1]); !errors.Is(err, sqllock.ErrHeld) {
+						t.Errorf("%s: TryLock meanwhile: %v", name, err)
+					}
+					return tt.end(m)
+				})
+			}()
+			if (err == nil) != (tt.want == nil) {
+				t.Errorf("%s, %s: %v", name, tt.name, err)
+			}
+			for _, want := range tt.want {
+				if !errors.Is(err, want) {
+					t.Errorf("%s, %s: %v, want %v", name, tt.name, err, want)
+				}
+			}
+			if !tt.held && left.Err() == nil {
+				t.Errorf("%s, %s: the context outlives the call", name, tt.name)
+			}
+			unlock(t, before)
+			for _, key := range keys {
+				unlock(t, mustLock(t, m, key))
+			}
 		}
-	}
-	if _, ok := sqllock.FromContext(t.Context(), sqllock.ID(0)); ok {
-		t.Error("found a lock in a context without one")
-	}
-}
-
-// ctxKey is of a value between two locks in a context.
-type ctxKey struct{}
-
-func TestCancel(t *testing.T) {
-	t.Parallel()
-	first, second := errors.New("first"), errors.New("second")
-	lock := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
-	work := lock.Context()
-	bound, cancel := lock.Bind(t.Context())
-	defer cancel()
-	lock.Cancel(first)
-	lock.Cancel(second)
-	late, cancelLate := lock.Bind(t.Context())
-	defer cancelLate()
-	for name, ctx := range map[string]context.Context{"Context": work, "Bind": bound, "late Bind": late} {
-		if cause := context.Cause(ctx); cause != first {
-			t.Errorf("%s: cause %v, want the first", name, cause)
-		}
-	}
-	if err := lock.Err(); err != nil {
-		t.Errorf("Err: %v; the lock stays held", err)
-	}
-	var ended error
-	lock.OnEnd(func(cause error) { ended = cause })
-	unlock(t, lock)
-	if ended != sqllock.ErrReleased {
-		t.Errorf("OnEnd: %v, want ErrReleased", ended)
-	}
-	lock.OnEnd(func(cause error) { ended = errors.Join(cause, second) })
-	if !errors.Is(ended, second) || !errors.Is(ended, sqllock.ErrReleased) {
-		t.Errorf("OnEnd after the end: %v", ended)
-	}
-}
-
-// An unbound context is forgotten. A lock that a loop binds again and again
-// does not grow, and its loss does not end the unbound contexts.
-func TestUnbind(t *testing.T) {
-	t.Parallel()
-	lock := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
-	defer lock.Unlock()
-	bound, cancel := lock.Bind(t.Context())
-	cancel()
-	lock.Cancel(errors.New("later"))
-	if cause := context.Cause(bound); cause != context.Canceled {
-		t.Errorf("cause of an unbound context: %v", cause)
 	}
 }
 
@@ -165,11 +90,7 @@ func TestPanicInOnEndOfSeveral(t *testing.T) {
 		for at := range lockers {
 			var locks sqllock.Locks
 			for i, m := range lockers {
-				lock, err := m.TryLock(t.Context(), sqllock.ID(int64(i)))
-				if err != nil {
-					t.Fatalf("%s, panic %d: a key was not released: %v", name, at-1, err)
-				}
-				locks = append(locks, lock)
+				locks = append(locks, mustLock(t, m, sqllock.ID(int64(i))))
 			}
 			locks[at].OnEnd(func(error) { panic("metrics") })
 			func() {
@@ -192,16 +113,105 @@ func TestPanicInOnEndOfSeveral(t *testing.T) {
 	}
 }
 
-// Every hook is called, in the order in which the hooks were added.
-func TestSeveralOnEnd(t *testing.T) {
+// A lock that Memory loses ends as a Session's lock does: for its holder, its
+// contexts and its hooks. Only then does a waiting call get the key.
+func TestMemoryLose(t *testing.T) {
 	t.Parallel()
-	lock := mustLock(t, sqllock.NewMemory(), sqllock.ID(1))
-	var order []int
-	for i := range 3 {
-		lock.OnEnd(func(error) { order = append(order, i) })
+	synctest.Test(t, func(t *testing.T) {
+		m, ctx := sqllock.NewMemory(), t.Context()
+		var held sqllock.Locks
+		took := func(lock *sqllock.Lock, err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, lock)
+		}
+		took(m.TryLock(ctx, sqllock.ID(1)))
+		took(m.RLock(ctx, sqllock.ID(2)))
+		took(m.TryRLock(ctx, sqllock.ID(2)))
+		took(m.TryAny(ctx, sqllock.ID(1), sqllock.ID(3)))
+		set, err := m.LockAll(ctx, sqllock.ID(4), sqllock.ID(5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, set...)
+		released := mustLock(t, m, sqllock.ID(6))
+		unlock(t, released)
+		hooks, bound := make([]error, len(held)), make([]context.Context, len(held))
+		for i, lock := range held {
+			lock.OnEnd(func(cause error) { hooks[i] = cause })
+			ctx, cancel := lock.Bind(t.Context())
+			defer cancel()
+			bound[i] = ctx
+		}
+		var before error // of the first lock, when the waiter is granted its key
+		granted := make(chan *sqllock.Lock)
+		go func() {
+			lock, err := m.Lock(ctx, sqllock.ID(1))
+			if before = held[0].Err(); err != nil {
+				t.Error(err)
+			}
+			granted <- lock
+		}()
+		synctest.Wait()
+		if lost := m.Lose(); lost != len(held) {
+			t.Errorf("%d locks are lost, want %d", lost, len(held))
+		}
+		next := <-granted
+		if !errors.Is(before, sqllock.ErrLost) {
+			t.Errorf("two callers hold the key: Err of the first is %v", before)
+		}
+		unlock(t, next)
+		for i, lock := range held {
+			for what, err := range map[string]error{
+				"Err": lock.Err(), "OnEnd": hooks[i], "Unlock": lock.Unlock(), "Unlock again": lock.Unlock(),
+				"cause of Bind": context.Cause(bound[i]), "cause of Context": context.Cause(lock.Context()),
+			} {
+				if !errors.Is(err, sqllock.ErrLost) {
+					t.Errorf("%s of lock %d: %v, want ErrLost", what, i, err)
+				}
+			}
+		}
+		if err := released.Err(); !errors.Is(err, sqllock.ErrReleased) {
+			t.Errorf("a lock that was released before: %v, want ErrReleased", err)
+		}
+		for i := range 6 {
+			unlock(t, mustLock(t, m, sqllock.ID(int64(i)+1)))
+		}
+		if lost := m.Lose(); lost != 0 {
+			t.Errorf("%d locks are lost, with none held", lost)
+		}
+	})
+}
+
+// Two callers want the same keys at the same moment, in different orders. One
+// of them gets the keys, because both try the same key first.
+func TestOneOfTwoSetsIsGranted(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	sessions := []*sqllock.Session{session(t, "pgx", dsn), session(t, "postgres", dsn)}
+	sets := [2][]sqllock.Key{}
+	for i := range int64(50) {
+		sets[0] = append(sets[0], sqllock.ID(i))
+		sets[1] = append(sets[1], sqllock.ID(49-i))
 	}
-	_ = lock.Unlock()
-	if !slices.Equal(order, []int{0, 1, 2}) {
-		t.Errorf("hooks called: %v", order)
+	for range 100 {
+		granted := make(chan sqllock.Locks, 2)
+		for i, s := range sessions {
+			go func() {
+				locks, err := s.TryLockAll(t.Context(), sets[i]...)
+				if err != nil && !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("TryLockAll: %v", err)
+				}
+				granted <- locks
+			}()
+		}
+		one, other := <-granted, <-granted
+		if (one == nil) == (other == nil) {
+			t.Fatalf("of two sets of the same keys both are held, or none: %d and %d locks", len(one), len(other))
+		}
+		if err := errors.Join(one.Unlock(), other.Unlock()); err != nil {
+			t.Fatalf("Unlock: %v", err)
+		}
 	}
 }

@@ -158,9 +158,8 @@ type Observer struct {
 // for which keys its callers wait. The functions lockwatch.Inspect and
 // lockwatch.Watch read this.
 //
-// It also records a wait at a ConnLocker, at a TxLocker or in LockTx in the same
-// database, if the caller's context carries a lock of the Session. A wait of this
-// kind that lasts costs a statement, or three in LockTx.
+// It also records a wait in LockTx in the same database, if the caller's context
+// carries a lock of the Session. Such a wait costs three statements.
 //
 // The records go into the tables of lockwatch.Schema, in the schema of this
 // name, spelt as in the catalog. If it is empty, the search_path finds them.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
@@ -31,8 +30,6 @@ type TxLocker struct {
 	lease  time.Duration // 0: a transaction may be idle without end
 	poller *session.Poller
 	expiry *session.Expiry
-
-	neighbour atomic.Pointer[dialect.Process] // of a Session in the same database: the last one that was looked for and found
 }
 
 // PerTx returns a TxLocker on db. It sends nothing to the database.
@@ -60,9 +57,6 @@ func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 // five seconds, ctx is cancelled. begin is called from several goroutines at a
 // time, and must not panic.
 //
-// A transaction may have a method ServerPID() int64, for the id of its server
-// process. Then lockwatch sees whose lock a caller holds while it waits.
-//
 // PerTxFunc panics if begin is nil, or if the lease is too short or too long.
 func PerTxFunc(begin func(ctx context.Context) (Tx, error), opts ...Option) *TxLocker {
 	if begin == nil {
@@ -84,7 +78,6 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 	p.home = home{
 		table: keytable.New(keytable.Config{Wake: func() { go p.begin() }, Arrival: func() { p.expiry.Arm() }, Now: session.Now, NewHold: newHold}),
 		late:  o.Timeout(),
-		pid:   (*Lock).txProcess,
 	}
 	p.poller = session.NewPoller(p.table, session.Now)
 	p.expiry = session.NewExpiry(p.table, p.late, p.home.Err)
@@ -106,7 +99,6 @@ func (p *TxLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 // first to be served. Lock tries from time to time, and occupies no connection
 // in between.
 func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
-	defer endWaits(noteDistantWaits(ctx, key, p.lookForSession))
 	return p.acquireTx(ctx, keytable.Want{Waits: true}, key)
 }
 
@@ -132,25 +124,6 @@ func TxFrom[T Tx](ctx context.Context) (tx T, ok bool) {
 	}
 	return tx, ok
 }
-
-// lookForSession looks, on a connection of its own, whether w is in the
-// database of its Session.
-func (p *TxLocker) lookForSession(w *distantWait) {
-	if known := p.neighbour.Load(); known != nil && *known == w.process {
-		w.noted()
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), bound.Of(dialect.ConnectTimeout))
-	defer cancel()
-	if p.source.isNeighbour(ctx, w.process) {
-		p.neighbour.Store(&w.process)
-		w.noted()
-	}
-}
-
-// txProcess returns the process that has l, of a TxLocker, or 0 if it is not
-// known.
-func (l *Lock) txProcess() int64 { return l.tx.pid }
 
 // begin tries the keys that are queued, each on a new transaction. No caller's
 // context reaches a transaction that may hold a lock.
@@ -241,16 +214,12 @@ type txSource interface {
 	// begin begins a transaction that lives no longer than life. ctx bounds the
 	// wait for a connection.
 	begin(ctx, life context.Context) (heldTx, error)
-
-	// isNeighbour reports whether p is in the database of the transactions.
-	isNeighbour(ctx context.Context, p dialect.Process) bool
 }
 
 // A heldTx is a transaction, and what is known of its connection.
 type heldTx struct {
 	tx   Tx
 	conn *sql.Conn // closed after the transaction; nil: tx does it
-	pid  int64     // of the server process; 0: not known
 }
 
 // A txHolder is the transaction that holds a lock.
@@ -289,17 +258,7 @@ func (p txPool) begin(ctx, life context.Context) (heldTx, error) {
 		_ = conn.Close()
 		return heldTx{}, err
 	}
-	return heldTx{tx, conn, postgres.ServerPID(conn)}, nil
-}
-
-func (p txPool) isNeighbour(ctx context.Context, process dialect.Process) bool {
-	conn, err := postgres.Borrow(ctx, p.db)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	same, err := postgres.IsNeighbour(ctx, conn, process)
-	return same && err == nil
+	return heldTx{tx, conn}, nil
 }
 
 // A txFunc is the function of PerTxFunc.
@@ -310,21 +269,7 @@ func (f txFunc) begin(_, life context.Context) (heldTx, error) {
 	if err == nil && tx == nil {
 		err = errNoTx
 	}
-	err = postgres.BeginFailure(err)
-	h := heldTx{tx: tx}
-	if t, ok := tx.(interface{ ServerPID() int64 }); ok && err == nil {
-		h.pid = t.ServerPID()
-	}
-	return h, err
-}
-
-func (f txFunc) isNeighbour(ctx context.Context, process dialect.Process) bool {
-	tx, err := f(ctx)
-	if err != nil || tx == nil {
-		return false
-	}
-	defer func() { _ = tx.Rollback() }()
-	return postgres.IsNeighbourXact(ctx, tx, process)
+	return heldTx{tx: tx}, postgres.BeginFailure(err)
 }
 
 var errNoTx = dialect.Misconfigured("the function of PerTxFunc returned no transaction and no error")

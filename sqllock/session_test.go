@@ -34,83 +34,6 @@ func take(tb testing.TB, s *sqllock.Session, first, n int) []*sqllock.Lock {
 	return locks
 }
 
-// One connection holds a thousand locks. More locks open another one, as far as
-// WithMaxHeld allows.
-func TestManyLocks(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		// A long lease: no heartbeat is counted as a query below.
-		s := session(t, driver, dsn, sqllock.WithLease(time.Hour), sqllock.WithMaxHeld(1100), sqllock.WithMaxConns(2))
-		observer := open(t, driver, dsn)
-		locks := take(t, s, 0, 1000)
-		if n := sessions(t, observer); n != 1 {
-			t.Errorf("%d connections hold 1000 locks, want 1", n)
-		}
-		before := s.Stats().Exchanges
-		for i := range locks {
-			if _, err := s.TryLock(t.Context(), sqllock.ID(int64(i))); !errors.Is(err, sqllock.ErrHeld) {
-				t.Fatalf("the second caller: %v", err)
-			}
-		}
-		if after := s.Stats().Exchanges; after != before {
-			t.Errorf("1000 rejections in the process cost %d queries, want none", after-before)
-		}
-		locks = append(locks, take(t, s, 1000, 100)...)
-		lockertest.Eventually(t, "another connection is open", func() bool { return sessions(t, observer) == 2 })
-		if n := advisoryLocks(t, observer); n != 1100 {
-			t.Errorf("the database sees %d locks, want 1100", n)
-		}
-		if _, err := s.TryLock(t.Context(), sqllock.ID(-1)); !errors.Is(err, sqllock.ErrCapacity) {
-			t.Errorf("TryLock beyond WithMaxHeld: %v, want ErrCapacity", err)
-		}
-		unlock(t, locks[0])
-		locks[0] = mustLock(t, s, sqllock.ID(-1))
-		for _, lock := range locks {
-			go func() { _ = lock.Unlock() }()
-		}
-		lockertest.Eventually(t, "all locks are released", func() bool { return advisoryLocks(t, observer) == 0 })
-	})
-}
-
-// Callers of one process that follow each other are never rejected, although
-// Unlock does not wait for the database.
-func TestAsyncUnlock(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		s := session(t, driver, dsn, sqllock.WithAsyncUnlock())
-		for range 200 {
-			unlock(t, mustLock(t, s, sqllock.ID(1)))
-		}
-		observer := open(t, driver, dsn)
-		lockertest.Eventually(t, "the lock is released", func() bool { return advisoryLocks(t, observer) == 0 })
-	})
-}
-
-func TestTryAnyIsOneRoundTrip(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		s := session(t, driver, dsn, sqllock.WithLease(time.Hour))
-		rival := session(t, driver, dsn)
-		keys := make([]sqllock.Key, 50)
-		for i := range keys {
-			keys[i] = sqllock.Namespace("slots").SlotKey("user", i)
-		}
-		for range 40 {
-			if _, err := rival.TryAny(t.Context(), keys...); err != nil {
-				t.Fatal(err)
-			}
-		}
-		before := s.Stats().Exchanges
-		lock, err := s.TryAny(t.Context(), keys...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := s.Stats().Exchanges - before; n != 1 {
-			t.Errorf("one of 50 keys, 40 of them held, cost %d round trips, want 1", n)
-		}
-		if lock.Key() != keys[40] {
-			t.Error("TryAny did not take the first free key")
-		}
-	})
-}
-
 func TestClose(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		// The lease is so long that only Close can end the connection.
@@ -153,30 +76,6 @@ func TestClose(t *testing.T) {
 		lockertest.Eventually(t, "the connection and its locks are gone", func() bool {
 			return sessions(t, observer) == 0 && advisoryLocks(t, observer) == 0
 		})
-	})
-}
-
-func TestSettingsOfTheConnection(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		db.SetMaxIdleConns(2)
-		s := sessionOn(t, db)
-		if !s.Stats().Watched {
-			t.Error("the socket is not watched")
-		}
-		// The pool's other connections keep the server's settings.
-		for range 5 {
-			var got string
-			if err := db.QueryRow("SHOW idle_session_timeout").Scan(&got); err != nil {
-				t.Fatal(err)
-			}
-			if got != "0" {
-				t.Errorf("idle_session_timeout %q leaked into the pool", got)
-			}
-		}
-		if n := sessions(t, db); n != 1 {
-			t.Errorf("%d connections are named latchkey, want 1", n)
-		}
 	})
 }
 

@@ -89,18 +89,6 @@ func lockTx(ctx context.Context, tx Tx, key Key, mode keytable.Mode, wait time.D
 	return inContext(ctx, txError(ok, err))
 }
 
-// noteTxWait notes for the registry of a Session that a caller with its locks
-// waits in tx, until end is called. Short waits are not worth the statements.
-func noteTxWait(ctx context.Context, tx Tx, key Key, wait time.Duration) (end func()) {
-	waits := distantWaits(ctx, key)
-	for _, w := range waits {
-		if wait > w.session.NoteAfter() && postgres.IsNeighbourXact(ctx, tx, w.process) {
-			w.noted()
-		}
-	}
-	return func() { endWaits(waits) }
-}
-
 // inContext returns err, of a call on a transaction, with what has ended ctx.
 // After that some drivers report only that the server cancelled the statement.
 //

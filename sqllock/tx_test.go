@@ -3,63 +3,83 @@ package sqllock_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A transaction's lock can be acquired on a transaction only: *sql.DB and
 // *sql.Conn lack methods of Tx.
-var _ sqllock.Tx = (*sql.Tx)(nil)
-
 func TestTxIsATransaction(t *testing.T) {
 	t.Parallel()
-	for _, v := range []any{(*sql.DB)(nil), (*sql.Conn)(nil)} {
-		if _, ok := v.(sqllock.Tx); ok {
-			t.Errorf("%T passes for a transaction", v)
+	for v, want := range map[any]bool{(*sql.Tx)(nil): true, (*sql.DB)(nil): false, (*sql.Conn)(nil): false} {
+		if _, ok := v.(sqllock.Tx); ok != want {
+			t.Errorf("%T passes for a transaction: %t", v, ok)
 		}
 	}
 }
 
+// Locks of transactions exclude those of every other kind, and readers of every
+// kind share a key.
 func TestTryTx(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		s := session(t, driver, dsn)
-		for name, key := range map[string]sqllock.Key{
-			"name":          sqllock.Namespace("tx").Key("user-1"),
-			"negative":      sqllock.ID(-7),
-			"smallest":      sqllock.ID(-1 << 63),
-			"pair":          sqllock.Pair(-1, -1),
-			"smallest pair": sqllock.Pair(-1<<31, -1<<31),
-		} {
-			a, b := transaction(t, db), transaction(t, db)
-			if err := sqllock.TryTx(t.Context(), a, key); err != nil {
-				t.Fatalf("%s: TryTx: %v", name, err)
+		db, ctx := open(t, driver, dsn), t.Context()
+		s, conn := session(t, driver, dsn), sqllock.OnConn(connection(t, db))
+		for _, key := range []sqllock.Key{sqllock.Namespace("tx").Key("user-1"), sqllock.ID(-1 << 63), sqllock.Pair(-1<<31, -1)} {
+			holder, other := transaction(t, db), transaction(t, db)
+			alone := map[string]func() error{
+				"TryTx":              func() error { return sqllock.TryTx(ctx, other, key) },
+				"LockTx":             func() error { return sqllock.LockTx(ctx, other, key, time.Microsecond) },
+				"Session.TryLock":    func() error { l, err := s.TryLock(ctx, key); _ = l.Unlock(); return err },
+				"ConnLocker.TryLock": func() error { l, err := conn.TryLock(ctx, key); _ = l.Unlock(); return err },
 			}
-			if err := sqllock.TryTx(t.Context(), a, key); err != nil {
-				t.Errorf("%s: TryTx again in the same transaction: %v", name, err)
+			reading := map[string]func() error{
+				"TryRTx":              func() error { return sqllock.TryRTx(ctx, other, key) },
+				"RLockTx":             func() error { return sqllock.RLockTx(ctx, other, key, 5*time.Millisecond) },
+				"Session.TryRLock":    func() error { l, err := s.TryRLock(ctx, key); _ = l.Unlock(); return err },
+				"ConnLocker.TryRLock": func() error { l, err := conn.TryRLock(ctx, key); _ = l.Unlock(); return err },
 			}
-			if err := sqllock.TryTx(t.Context(), b, key); err != sqllock.ErrHeld {
-				t.Errorf("%s: TryTx in another transaction: %v, want ErrHeld", name, err)
+			expect := func(when string, calls map[string]func() error, want error) {
+				t.Helper()
+				for name, call := range calls {
+					if err := call(); !errors.Is(err, want) {
+						t.Errorf("%s %s: %v, want %v", name, when, err, want)
+					}
+				}
 			}
-			if _, err := s.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
-				t.Errorf("%s: TryLock of a Session: %v, want ErrHeld", name, err)
+			for range 2 { // the same transaction may acquire it again
+				if err := sqllock.TryRTx(ctx, holder, key); err != nil {
+					t.Fatalf("TryRTx: %v", err)
+				}
 			}
-			if err := a.Commit(); err != nil {
+			expect("while a transaction reads", alone, sqllock.ErrHeld)
+			expect("while a transaction reads", reading, nil)
+			_ = other.Rollback()
+			if other = transaction(t, db); sqllock.TryTx(ctx, holder, key) != nil {
+				t.Error("TryTx of the only reader fails")
+			}
+			expect("while a transaction writes", alone, sqllock.ErrHeld)
+			expect("while a transaction writes", reading, sqllock.ErrHeld)
+			if err := holder.Commit(); err != nil {
 				t.Fatal(err)
 			}
-			if err := sqllock.TryTx(t.Context(), b, key); err != nil {
-				t.Errorf("%s: TryTx after commit: %v", name, err)
+			if err := errors.Join(alone["Session.TryLock"](), alone["TryTx"](), other.Rollback()); err != nil {
+				t.Errorf("after the commit: %v", err)
 			}
-			if err := b.Rollback(); err != nil {
-				t.Fatal(err)
+			writer := mustLock(t, s, key)
+			other = transaction(t, db)
+			for name, call := range map[string]func() error{"TryTx": alone["TryTx"], "TryRTx": reading["TryRTx"], "RLockTx": reading["RLockTx"]} {
+				if err := call(); err != sqllock.ErrHeld {
+					t.Errorf("%s while a Session writes: %v, want ErrHeld", name, err)
+				}
 			}
-			unlock(t, mustLock(t, s, key))
+			unlock(t, writer)
 		}
 	})
 }
@@ -67,30 +87,30 @@ func TestTryTx(t *testing.T) {
 func TestTxErrors(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		tx := transaction(t, db)
-		if err := tx.Commit(); err != nil {
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		done, failed := transaction(t, db), transaction(t, db)
+		if err := done.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		for name, call := range map[string]func() error{
-			"TryTx":  func() error { return sqllock.TryTx(t.Context(), tx, sqllock.ID(1)) },
-			"LockTx": func() error { return sqllock.LockTx(t.Context(), tx, sqllock.ID(1), time.Second) },
-		} {
-			if err := call(); !errors.Is(err, sql.ErrTxDone) || !strings.Contains(err.Error(), "committed or rolled back already") {
-				t.Errorf("%s on a transaction that is done: %v, want sql.ErrTxDone", name, err)
-			}
-		}
-		failed := transaction(t, db)
 		if _, err := failed.Exec("SELECT 1/0"); err == nil {
 			t.Fatal("no error to fail the transaction")
 		}
-		err := sqllock.TryTx(t.Context(), failed, sqllock.ID(1))
-		if stateOf(err) != "25P02" {
-			t.Errorf("TryTx on a failed transaction: %v, want SQLSTATE 25P02", err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := sqllock.TryTx(ctx, transaction(t, db), sqllock.ID(1)); !errors.Is(err, context.Canceled) {
-			t.Errorf("TryTx with an ended context: %v, want context.Canceled", err)
+		for name, call := range map[string]func(ctx context.Context, tx *sql.Tx) error{
+			"TryTx": func(ctx context.Context, tx *sql.Tx) error { return sqllock.TryTx(ctx, tx, sqllock.ID(1)) },
+			"LockTx": func(ctx context.Context, tx *sql.Tx) error {
+				return sqllock.LockTx(ctx, tx, sqllock.ID(1), time.Second)
+			},
+		} {
+			if err := call(t.Context(), done); !errors.Is(err, sql.ErrTxDone) {
+				t.Errorf("%s on a transaction that is done: %v, want sql.ErrTxDone", name, err)
+			}
+			if err := call(t.Context(), failed); stateOf(err) != "25P02" {
+				t.Errorf("%s on a failed transaction: %v, want SQLSTATE 25P02", name, err)
+			}
+			if err := call(canceled, transaction(t, db)); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s with an ended context: %v, want context.Canceled", name, err)
+			}
 		}
 	})
 }
@@ -104,8 +124,15 @@ func TestLockTx(t *testing.T) {
 		if err := sqllock.LockTx(ctx, holder, key, time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := waiter.Exec("SET LOCAL lock_timeout = '1234ms'; CREATE TABLE kept (id int)"); err != nil {
-			t.Fatal(err)
+		execute(t, waiter, "SET LOCAL lock_timeout = '1234ms'")
+		execute(t, waiter, "CREATE TABLE kept (id int)")
+		usable := func() { // with its settings and its work as before
+			t.Helper()
+			var timeout string
+			if err := waiter.QueryRow("SHOW lock_timeout").Scan(&timeout); err != nil || timeout != "1234ms" {
+				t.Fatalf("lock_timeout is %s, %v; want 1234ms as before", timeout, err)
+			}
+			execute(t, waiter, "INSERT INTO kept VALUES (1)")
 		}
 		// A fraction of a millisecond is rounded up, and does not mean for
 		// ever. A wait of zero is a try.
@@ -113,161 +140,105 @@ func TestLockTx(t *testing.T) {
 			if err := sqllock.LockTx(ctx, waiter, key, wait); err != sqllock.ErrHeld {
 				t.Fatalf("LockTx of a held key for %v: %v, want ErrHeld", wait, err)
 			}
-			usable(t, waiter)
+			usable()
 		}
 		got := make(chan error, 1)
 		go func() { got <- sqllock.LockTx(ctx, waiter, key, math.MaxInt64) }() // longer than lock_timeout can be
-		lockertest.Eventually(t, "the transaction waits", func() bool {
-			return waitForLocks(t, db) == 1
-		})
-		if err := holder.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-got; err != nil {
+		lockertest.Eventually(t, "the transaction waits", func() bool { return waitForLocks(t, db) == 1 })
+		if err := errors.Join(holder.Commit(), <-got); err != nil {
 			t.Fatalf("LockTx of a key that was released: %v", err)
 		}
-		usable(t, waiter)
+		usable()
 		if n := advisoryLocks(t, db); n != 1 {
 			t.Errorf("%d locks in the database, want 1", n)
 		}
-		if err := waiter.Commit(); err != nil {
-			t.Errorf("Commit: %v", err)
-		}
-		if n := advisoryLocks(t, db); n != 0 {
-			t.Errorf("%d locks remain after commit", n)
+		if err := waiter.Commit(); err != nil || advisoryLocks(t, db) != 0 {
+			t.Errorf("Commit: %v; %d locks remain", err, advisoryLocks(t, db))
 		}
 	})
-}
-
-// usable checks that tx can be used, with its settings and its work as before.
-func usable(t *testing.T, tx *sql.Tx) {
-	t.Helper()
-	var timeout string
-	if err := tx.QueryRow("SHOW lock_timeout").Scan(&timeout); err != nil {
-		t.Fatalf("the transaction cannot be used: %v", err)
-	}
-	if timeout != "1234ms" {
-		t.Errorf("lock_timeout is %s, want 1234ms as before", timeout)
-	}
-	if _, err := tx.Exec("INSERT INTO kept VALUES (1)"); err != nil {
-		t.Errorf("the transaction's work is gone: %v", err)
-	}
 }
 
 // PostgreSQL detects a deadlock between advisory locks.
 func TestLockTxDeadlock(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		ctx := t.Context()
-		a, b := transaction(t, db), transaction(t, db)
-		for tx, key := range map[*sql.Tx]sqllock.Key{a: sqllock.ID(1), b: sqllock.ID(2)} {
-			if err := sqllock.TryTx(ctx, tx, key); err != nil {
+		txs := []*sql.Tx{transaction(t, db), transaction(t, db)}
+		for i, tx := range txs {
+			if err := sqllock.TryTx(t.Context(), tx, sqllock.ID(int64(i))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		type result struct {
-			tx  *sql.Tx
-			err error
+		results := make(chan error, 2)
+		for i, tx := range txs {
+			go func() {
+				err := sqllock.LockTx(t.Context(), tx, sqllock.ID(int64(1-i)), time.Minute)
+				_ = tx.Rollback()
+				results <- err
+			}()
 		}
-		results := make(chan result, 2)
-		for tx, key := range map[*sql.Tx]sqllock.Key{a: sqllock.ID(2), b: sqllock.ID(1)} {
-			go func() { results <- result{tx, sqllock.LockTx(ctx, tx, key, time.Minute)} }()
-		}
-		victim := <-results
-		if stateOf(victim.err) != "40P01" {
-			t.Errorf("the victim got %v, want SQLSTATE 40P01", victim.err)
-		}
-		_ = victim.tx.Rollback()
-		if other := <-results; other.err != nil {
-			t.Errorf("the other one got %v", other.err)
+		if victim, other := <-results, <-results; stateOf(victim) != "40P01" || other != nil {
+			t.Errorf("the victim got %v, want SQLSTATE 40P01; the other one got %v", victim, other)
 		}
 	})
 }
 
+// An ownTx is a transaction of another type than *sql.Tx.
+type ownTx struct{ *sql.Tx }
+
+// perTxFunc returns a TxLocker whose transactions are of type ownTx.
+func perTxFunc(db *sql.DB) *sqllock.TxLocker {
+	return sqllock.PerTxFunc(func(ctx context.Context) (sqllock.Tx, error) {
+		tx, err := db.BeginTx(ctx, nil)
+		return ownTx{tx}, err
+	})
+}
+
+// The commit of the transaction ends the lock and keeps the work. Unlock rolls
+// back, and a waiting caller gets a transaction of its own.
 func TestPerTxSharesItsTransaction(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
 		execute(t, db, "CREATE TABLE effects (what text)")
-		locker := sqllock.PerTx(db)
-		for _, commit := range []bool{true, false} {
-			lock := mustLock(t, locker, sqllock.ID(1))
-			tx, ok := sqllock.TxFromContext(lock.Context())
-			if !ok {
-				t.Fatal("the lock's context has no transaction")
-			}
-			if _, err := tx.Exec("INSERT INTO effects VALUES ('of the holder')"); err != nil {
-				t.Fatal(err)
-			}
-			if commit {
-				if err := tx.Commit(); err != nil {
-					t.Fatal(err)
+		for name, locker := range map[string]*sqllock.TxLocker{"PerTx": sqllock.PerTx(db), "PerTxFunc": perTxFunc(db)} {
+			txOf := func(lock *sqllock.Lock) *sql.Tx {
+				t.Helper()
+				plain, isPlain := sqllock.TxFromContext(lock.Context())
+				own, isOwn := sqllock.TxFrom[ownTx](lock.Context())
+				switch {
+				case name == "PerTx" && isPlain && !isOwn:
+					return plain
+				case name == "PerTxFunc" && isOwn && !isPlain:
+					return own.Tx
 				}
-				if n := advisoryLocks(t, db); n != 0 {
-					t.Errorf("%d locks after the transaction was committed: committing ends the lock", n)
-				}
+				t.Fatalf("%s: the lock's context has a *sql.Tx: %t; an ownTx: %t", name, isPlain, isOwn)
+				return nil
 			}
-			unlock(t, lock)
+			first := mustLock(t, locker, sqllock.ID(1))
+			waiter := make(chan *sqllock.Lock, 1)
+			go func() {
+				lock, err := locker.Lock(t.Context(), sqllock.ID(1))
+				if err != nil {
+					t.Errorf("%s: Lock: %v", name, err)
+				}
+				waiter <- lock
+			}()
+			lockertest.Eventually(t, "the second caller waits", func() bool { return sqllock.InLine(locker) == 1 })
+			execute(t, txOf(first), "INSERT INTO effects VALUES ('given up')")
+			unlock(t, first)
+			second := <-waiter
+			tx := txOf(second)
+			execute(t, tx, "INSERT INTO effects VALUES ('of the second')")
+			if err := tx.Commit(); err != nil || advisoryLocks(t, db) != 0 {
+				t.Errorf("%s: Commit: %v; %d locks remain", name, err, advisoryLocks(t, db))
+			}
+			unlock(t, second)
+			if n := number(t, db, "SELECT count(*) FROM effects"); n != 1 {
+				t.Errorf("%s: %d effects, want the committed one", name, n)
+			}
+			execute(t, db, "DELETE FROM effects")
 		}
-		if n := number(t, db, "SELECT count(*) FROM effects"); n != 1 {
-			t.Errorf("%d effects, want the committed one", n)
-		}
-		if _, ok := sqllock.TxFromContext(t.Context()); ok {
-			t.Error("a context without a lock has a transaction")
-		}
-		if n := db.Stats().InUse; n != 0 {
-			t.Errorf("%d connections are still in use", n)
-		}
-	})
-}
-
-func TestPerTxLoss(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		lock := mustLock(t, sqllock.PerTx(db), sqllock.ID(1))
-		number(t, db, terminateHolder)
-		lockertest.Eventually(t, "the server has freed the lock", func() bool { return advisoryLocks(t, db) == 0 })
-		if err := lock.Unlock(); err != sqllock.ErrLost {
-			t.Errorf("Unlock: %v, want ErrLost", err)
-		}
-		unlock(t, mustLock(t, sqllock.PerTx(db), sqllock.ID(1)))
-	})
-}
-
-// A waiting caller gets a transaction of its own. It never gets the last
-// holder's transaction, with the work of that holder.
-func TestPerTxWaiterGetsItsOwnTransaction(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		execute(t, db, "CREATE TABLE effects (what text)")
-		locker := sqllock.PerTx(db)
-		first := mustLock(t, locker, sqllock.ID(1))
-		type result struct {
-			lock *sqllock.Lock
-			err  error
-		}
-		waiter := make(chan result, 1)
-		go func() {
-			lock, err := locker.Lock(t.Context(), sqllock.ID(1))
-			waiter <- result{lock, err}
-		}()
-		lockertest.Eventually(t, "the second caller waits", func() bool { return sqllock.InLine(locker) == 1 })
-		tx, _ := sqllock.TxFromContext(first.Context())
-		if _, err := tx.Exec("INSERT INTO effects VALUES ('given up')"); err != nil {
-			t.Fatal(err)
-		}
-		if err := first.Unlock(); err != nil { // rolls back
-			t.Fatal(err)
-		}
-		second := <-waiter
-		if second.err != nil {
-			t.Fatal(second.err)
-		}
-		tx, _ = sqllock.TxFromContext(second.lock.Context())
-		if err := errors.Join(tx.Commit(), second.lock.Unlock()); err != nil {
-			t.Errorf("the waiting caller's transaction: %v", err)
-		}
-		if n := number(t, db, "SELECT count(*) FROM effects"); n != 0 {
-			t.Errorf("%d effects of the first caller, which has committed nothing", n)
+		if _, ok := sqllock.TxFromContext(t.Context()); ok || db.Stats().InUse != 0 {
+			t.Errorf("a context without a lock has a transaction: %t; %d connections are still in use", ok, db.Stats().InUse)
 		}
 	})
 }
@@ -279,36 +250,76 @@ func TestPerTxLeavesSettingsAlone(t *testing.T) {
 		db := open(t, driver, dsn)
 		db.SetMaxOpenConns(1)
 		locker := sqllock.PerTx(db, sqllock.WithLease(time.Minute))
-		for name, commit := range map[string]bool{"committed": true, "rolled back": false} {
+		timeout := func(on interface{ QueryRow(string, ...any) *sql.Row }) (text string) {
+			t.Helper()
+			if err := on.QueryRow("SHOW idle_in_transaction_session_timeout").Scan(&text); err != nil {
+				t.Fatal(err)
+			}
+			return text
+		}
+		for _, commit := range []bool{true, false} {
 			lock := mustLock(t, locker, sqllock.ID(1))
 			tx, _ := sqllock.TxFromContext(lock.Context())
-			var timeout string
-			if err := tx.QueryRow("SHOW idle_in_transaction_session_timeout").Scan(&timeout); err != nil || timeout != "1min" {
-				t.Errorf("%s: the timeout of the transaction is %q, %v; want 1min", name, timeout, err)
-			}
+			inside := timeout(tx)
 			if commit {
 				if err := tx.Commit(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			unlock(t, lock)
-			if err := db.QueryRow("SHOW idle_in_transaction_session_timeout").Scan(&timeout); err != nil || timeout != "0" {
-				t.Errorf("%s: the timeout of the pooled connection is %q, %v; want 0", name, timeout, err)
+			if after := timeout(db); inside != "1min" || after != "0" {
+				t.Errorf("the timeout of the transaction is %q, and later %q; want 1min and 0", inside, after)
 			}
 		}
 	})
 }
 
-// A pool without a free connection makes TryLock fail.
-func TestPerTxPoolExhausted(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		db.SetMaxOpenConns(1)
-		lock := mustLock(t, sqllock.PerTx(db), sqllock.ID(1))
-		if _, err := sqllock.PerTx(db, shortLease()).TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("TryLock without a connection: %v, want ErrUnavailable", err)
-		}
-		unlock(t, lock)
-		lockertest.Eventually(t, "the late grant is released", func() bool { return db.Stats().InUse == 0 })
+// The context of a transaction lives until the lock ends, and no longer.
+func TestPerTxFuncContext(t *testing.T) {
+	t.Parallel()
+	db := open(t, "pgx", pgtest.Database(t))
+	var life context.Context
+	locks := sqllock.PerTxFunc(func(ctx context.Context) (sqllock.Tx, error) {
+		life = ctx
+		return db.BeginTx(ctx, nil)
 	})
+	call, cancel := context.WithCancel(t.Context())
+	lock, err := locks.TryLock(call, sqllock.ID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cancel(); life.Err() != nil {
+		t.Error("the transaction's context ends with that of the call")
+	}
+	if unlock(t, lock); life.Err() == nil {
+		t.Error("the transaction's context outlives the lock")
+	}
+}
+
+// A TryLock without a transaction fails in time. What comes late is released.
+func TestPerTxWithoutTransaction(t *testing.T) {
+	t.Parallel()
+	db := open(t, "pgx", pgtest.Database(t))
+	db.SetMaxOpenConns(1)
+	tx, stuck := transaction(t, db), make(chan struct{})
+	for name, tt := range map[string]struct {
+		locks *sqllock.TxLocker
+		want  error
+	}{
+		"an error": {sqllock.PerTxFunc(func(context.Context) (sqllock.Tx, error) { return nil, driver.ErrBadConn }), sqllock.ErrUnavailable},
+		"nothing":  {sqllock.PerTxFunc(func(context.Context) (sqllock.Tx, error) { return nil, nil }), sqllock.ErrConfig},
+		"stuck": {sqllock.PerTxFunc(func(ctx context.Context) (sqllock.Tx, error) {
+			<-stuck
+			return db.BeginTx(ctx, nil)
+		}, shortLease()), sqllock.ErrUnavailable},
+		"no connection": {sqllock.PerTx(db, shortLease()), sqllock.ErrUnavailable},
+	} {
+		if _, err := tt.locks.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+	close(stuck)
+	_ = tx.Rollback()
+	lockertest.Eventually(t, "the late grant is released", func() bool { return db.Stats().InUse == 0 && advisoryLocks(t, db) == 0 })
+	unlock(t, mustLock(t, sqllock.PerTx(db), sqllock.ID(1)))
 }

@@ -67,31 +67,6 @@ func TestLongStatementWithoutItsEnd(t *testing.T) {
 	}, pgtest.WithTLS())
 }
 
-// A Session ends its own abandoned server processes and no others. A connection
-// that was lost and replaced before is not affected.
-func TestLongOnlyWhatWasLeftBehindEnds(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		observer := open(t, driver, dsn)
-		other := session(t, driver, dsn)
-		held := mustLock(t, other, sqllock.ID(10))
-		w, through := startLossyProxy(t, dsn)
-		s := session(t, driver, through, shortLease())
-		for round := range 2 {
-			lock := lockSoon(t, s, sqllock.ID(1))
-			inMidStatement(t, w, s)
-			<-lock.Context().Done()
-			servesAgain(t, s, sqllock.ID(1))
-			lockertest.Eventually(t, "one connection of each Session remains", func() bool { return sessions(t, observer) == 2 })
-			if got := s.Stats().Losses; got != uint64(round+1) {
-				t.Errorf("%d losses, want %d", got, round+1)
-			}
-		}
-		if err := held.Err(); err != nil {
-			t.Errorf("the lock of another Session: %v", err)
-		}
-	})
-}
-
 // The client of a statement without its end is cut off for ever. Watch reports
 // its session as late, and ends it. PostgreSQL 17 ends it without Watch.
 func TestLongWatchEndsAStatementWithoutItsEnd(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"github.com/latchkey-go/latchkey/examples/internal/fleet"
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
@@ -142,50 +141,6 @@ func TestDuplicates(t *testing.T) {
 		t.Errorf("after a sender has hung up: %d, want it to find the work done", w.Code)
 	}
 	wantEntries(t, rc.db, 2)
-}
-
-// holdUp keeps effects from coming to their end, until release.
-func holdUp(t *testing.T, db *sql.DB) (release func()) {
-	t.Helper()
-	tx := dbtest.Transaction(t, db)
-	if _, err := tx.Exec("LOCK TABLE ledger"); err != nil {
-		t.Fatal(err)
-	}
-	return func() { _ = tx.Rollback() }
-}
-
-// atWork waits until an effect is held up.
-func atWork(t *testing.T, db *sql.DB) {
-	t.Helper()
-	lockertest.Eventually(t, "an effect is held up", func() bool {
-		return dbtest.Number(t, db, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'ledger'::regclass") == 1
-	})
-}
-
-// With -wait a duplicate waits while the first is at work, and gets the first
-// response.
-func TestDuplicateWaits(t *testing.T) {
-	t.Parallel()
-	rc, _, url := newTestReceiver(t)
-	rc.wait = time.Minute
-	session := dbtest.Session(t, "pgx", url)
-	h := rc.handler(session)
-	release := holdUp(t, rc.db)
-	deliver := func() <-chan *httptest.ResponseRecorder {
-		response := make(chan *httptest.ResponseRecorder, 1)
-		go func() { response <- post(h, payload(t, "evt-1", 1)) }()
-		return response
-	}
-	first := deliver()
-	atWork(t, rc.db)
-	second := deliver()
-	lockertest.Eventually(t, "the duplicate waits", func() bool { return session.Stats().Waiting == 1 })
-	release()
-	one, two := <-first, <-second
-	if one.Code != http.StatusOK || two.Code != http.StatusOK || one.Body.String() != two.Body.String() || replayed(one) || !replayed(two) {
-		t.Errorf("first %d %s, the duplicate %d %s", one.Code, one.Body, two.Code, two.Body)
-	}
-	wantEntries(t, rc.db, 1)
 }
 
 // An event that the database can never take is rejected for good, and nothing of it

@@ -5,20 +5,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"reflect"
-	"strings"
-
-	"github.com/latchkey-go/latchkey/internal/admission"
 )
 
 // readBody reads the whole body of r. It fails with ErrBodyConsumed if a
-// handler around has read a part of it before. A body that was read and
-// restored is accepted, and so is one that was decompressed.
+// handler around has read all of it before. A body that was read and restored is
+// accepted, and so is one that was decompressed. A part that was read before is
+// not noticed: docs/decisions/0051 says why.
 func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.MultipartForm != nil { // or MultipartReader was called
-		return nil, ErrBodyConsumed
-	}
-	if body, ok := r.Body.(admission.Body); ok && body.Taken() { // of an httpmw.Middleware around
 		return nil, ErrBodyConsumed
 	}
 	var body []byte
@@ -28,7 +22,15 @@ func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) ([]byte, e
 			return nil, readError(r, err)
 		}
 	}
-	return body, consumed(r, body)
+	switch {
+	case len(bytes.TrimSpace(body)) > 0: // a decoder of JSON may leave white space
+		return body, nil
+	case r.ContentLength < 0:
+		return nil, errEmptyOrConsumed
+	case int64(len(body)) < r.ContentLength:
+		return nil, ErrBodyConsumed
+	}
+	return body, nil
 }
 
 // readError returns the error of a body whose Read failed with err.
@@ -43,34 +45,4 @@ func readError(r *http.Request, err error) error {
 		return r.Context().Err()
 	}
 	return errBadBody
-}
-
-// consumed returns ErrBodyConsumed if body, which was read from r, lacks a part
-// that was read before. It decides by what was read, since nothing else is
-// reliable: a body may have no length, and a decompressed one has another
-// length than the request says.
-func consumed(r *http.Request, body []byte) error {
-	short := int64(len(body)) < r.ContentLength
-	switch {
-	case short && isServers(admission.Beneath(r.Body)):
-		return ErrBodyConsumed
-	case len(bytes.TrimSpace(body)) > 0: // a decoder of JSON may leave white space
-		return nil
-	case short:
-		return ErrBodyConsumed
-	case r.ContentLength < 0:
-		return errEmptyOrConsumed
-	}
-	return nil
-}
-
-// isServers reports whether body is net/http's own, which is as long as the
-// request says. A handler around may have put another body in its place.
-func isServers(body io.Reader) bool {
-	t := reflect.TypeOf(body)
-	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Name() == "maxBytesReader" {
-		return false
-	}
-	path := t.Elem().PkgPath()
-	return path == "net/http" || strings.HasPrefix(path, "net/http/internal/") || path == "golang.org/x/net/http2"
 }

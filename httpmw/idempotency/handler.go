@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/admission"
@@ -119,27 +118,10 @@ func (m *Middleware) respond(ctx context.Context, around http.Header, r *http.Re
 		return nil, err
 	}
 	success := fresh.status < 400
-	if success || interrupted == nil && m.storesError(fresh.status) {
+	if success || interrupted == nil && m.storeError(fresh.status) { // an error may be due to the interruption alone
 		err = claim.commit(ctx, fresh, !success)
 	}
 	return fresh, err
-}
-
-// neverStored are the statuses that report an interruption or a state of the
-// connection, and nothing about the request. A stored one would be the response
-// for ever.
-var neverStored = []int{
-	http.StatusMisdirectedRequest,
-	444, // nginx: closed without a response
-	449, // Microsoft: retry with
-	460, // AWS: the client has left
-	499, // nginx, grpc-gateway: the client has left
-}
-
-// storesError reports whether an error of the handler is stored. One that may
-// be due to an interruption alone is not.
-func (m *Middleware) storesError(status int) bool {
-	return !slices.Contains(neverStored, status) && m.storeError(status)
 }
 
 // run runs next with the body that was read.

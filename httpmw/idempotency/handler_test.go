@@ -51,16 +51,6 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// The files of a form are removed after a panic.
-func TestFormFilesAfterPanic(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	httptesting.RemovesFormFiles(t, b.once(b.locks()).Handler, func(r *http.Request) {
-		r.Header.Set(user, "ada")
-		r.Header.Set("Idempotency-Key", "k-1")
-	})
-}
-
 // A body or response that is too large is rejected, and has no effect.
 func TestSizes(t *testing.T) {
 	t.Parallel()

@@ -124,9 +124,8 @@ func WithMaxResponse(n int) Option {
 // or a later request. Store more if the handler has effects outside of its
 // transaction that must not be repeated after an error.
 //
-// Never stored are 421, 444, 449, 460 and 499, and every error that the handler
-// writes after its context has ended. store must be safe for concurrent use.
-// WithStoredErrors panics if store is nil.
+// Never stored is an error that the handler writes after its context has ended.
+// store must be safe for concurrent use. WithStoredErrors panics if store is nil.
 func WithStoredErrors(store func(status int) bool) Option {
 	if store == nil {
 		panic("idempotency: WithStoredErrors needs a func that is not nil")

@@ -2,7 +2,6 @@ package idempotency_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -101,31 +100,6 @@ func TestFingerprintHeaders(t *testing.T) {
 	// without such a field.
 	first := mustAsk(t, usual, demand{key: "k-2"})
 	wantReplay(t, mustAsk(t, more, demand{key: "k-2"}), first)
-}
-
-// The handler finds the body and its length. What it parses is visible outside.
-func TestRequestOfHandler(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	route := idempotency.WithRoute(func(*http.Request) (string, error) { return "pay", nil })
-	h := b.once(sqllock.NewMemory(), route).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 3 {
-			t.Errorf("length %d, want 3", r.ContentLength)
-		}
-		b.record(r)
-		r.Pattern = "POST /inner"
-	}))
-	r := httptest.NewRequest(http.MethodPost, "/", io.NopCloser(strings.NewReader("abc")))
-	r.ContentLength = -1
-	r.Header.Set(user, "ada")
-	r.Header.Set("Idempotency-Key", "k-1")
-	h.ServeHTTP(httptest.NewRecorder(), r)
-	if r.Pattern != "POST /inner" {
-		t.Errorf("the pattern outside is %q, want what a mux inside has found", r.Pattern)
-	}
-	if n := b.number("SELECT count(*) FROM ledger WHERE note = 'abc'"); n != 1 {
-		t.Errorf("%d effects of the body, want 1", n)
-	}
 }
 
 // A limiter that accepts no ids of 64 bytes, or whose policy fails, is a fault

@@ -3,8 +3,6 @@ package idempotency
 import (
 	"bufio"
 	"bytes"
-	"errors"
-	"io"
 	"maps"
 	"net/http"
 	"net/textproto"
@@ -22,7 +20,6 @@ type storedResponse struct {
 	replayed bool
 
 	fingerprint []byte      // of the payload that it is the response to; only if replayed
-	removed     http.Header // fields that the handler has removed; only if replayed
 	around      http.Header // the header before the handler; only if fresh
 }
 
@@ -38,58 +35,32 @@ func (a *storedResponse) to(p payload) (*storedResponse, error) {
 }
 
 // encodeHeader returns what is stored of a's header: the fields that the
-// handler has set or added to, as they are sent. If the handler has removed
-// fields, or has left them without values, their names follow after an empty
-// line.
+// handler has set or added to, as they are sent.
 func (a *storedResponse) encodeHeader() []byte {
-	set, removed := make(http.Header), make(http.Header)
+	set := make(http.Header)
 	for name, values := range a.header {
-		switch {
-		case isTrailer(name, nil):
-		case len(values) == 0:
-			removed.Set(name, "none")
-		case !slices.Equal(values, a.around[name]) && isStored(name):
+		if !isTrailer(name, nil) && isStored(name) && !slices.Equal(values, a.around[name]) {
 			set[name] = slices.DeleteFunc(slices.Clone(values), hasControl)
-		}
-	}
-	for name := range a.around {
-		if _, kept := a.header[name]; !kept {
-			removed.Set(name, "none")
 		}
 	}
 	var b bytes.Buffer
 	_ = set.Write(&b) // leaves out names that cannot be sent; a Buffer does not fail
-	if len(removed) > 0 {
-		b.WriteString("\r\n")
-		_ = removed.Write(&b)
-	}
 	return b.Bytes()
 }
 
-// decodeHeader sets header and removed to what encodeHeader has encoded.
+// decodeHeader sets header to what encodeHeader has encoded. It ignores what
+// earlier releases wrote behind an empty line.
 func (a *storedResponse) decodeHeader(encoded []byte) error {
-	lines := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(encoded, "\r\n"...))))
-	set, err := lines.ReadMIMEHeader()
-	if err != nil {
-		return err
-	}
+	set, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(encoded, "\r\n"...)))).ReadMIMEHeader()
 	a.header = http.Header(set)
-	removed, err := lines.ReadMIMEHeader()
-	if errors.Is(err, io.EOF) { // no field was removed
-		return nil
-	}
-	a.removed = http.Header(removed)
 	return err
 }
 
 // send writes a to w. A field that handlers around have set on w gives way if
-// the handler has removed it, or has set it too.
+// the handler has set it too, and in a fresh response if it has removed it.
 func (a *storedResponse) send(w http.ResponseWriter) {
 	h := w.Header()
 	if a.replayed {
-		for name := range a.removed {
-			h[name] = nil // and not net/http's own Content-Type or Date
-		}
 		maps.Copy(h, a.header)
 		h.Set("Idempotency-Replayed", "true")
 	} else {

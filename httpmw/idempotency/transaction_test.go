@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
-	"github.com/latchkey-go/latchkey/internal/httptesting"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
 // A handler that ends its transaction itself, or hides that a statement failed,
@@ -25,6 +23,7 @@ func TestTxUnusable(t *testing.T) {
 		exec := func(statement string) func(tx *sql.Tx) {
 			return func(tx *sql.Tx) { _, _ = tx.ExecContext(t.Context(), statement) }
 		}
+		b.db.SetMaxOpenConns(1) // a stored error needs no second connection
 		const created, refused, fault = http.StatusCreated, http.StatusPaymentRequired, http.StatusInternalServerError
 		for _, tt := range []struct {
 			key           string
@@ -48,6 +47,7 @@ func TestTxUnusable(t *testing.T) {
 			{"search_path", exec("SET LOCAL search_path = other, public"), created, created, created, 1, ""},
 			{"role", exec("SET LOCAL ROLE " + role), created, fault, fault, 0, "42501"},
 			{"read-only", exec("SET TRANSACTION READ ONLY"), created, fault, fault, 0, "25006"},
+			{"error-of-a-refusal", exec("SELECT 1/0"), refused, refused, refused, 0, ""},
 			{"role-of-a-refusal", exec("SET LOCAL ROLE " + role), refused, refused, refused, 0, ""},
 		} {
 			b.do("DELETE FROM ledger")
@@ -64,46 +64,6 @@ func TestTxUnusable(t *testing.T) {
 			b.wantEffects(tt.effects)
 			b.wantLog(tt.log)
 		}
-	})
-}
-
-// A stored error is written in the transaction whose effect is rolled back,
-// also if that has failed. It needs no second connection, and no other request
-// comes between.
-func TestStoredError(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		b.db.SetMaxOpenConns(1)
-		g := httptesting.NewGate(t)
-		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			b.record(r)
-			tx, _ := idempotency.Tx(r.Context())
-			if _, err := tx.ExecContext(r.Context(), "SELECT 1/0"); err == nil {
-				t.Error("no error")
-			}
-			g.Inside <- r
-			g.Stay()
-			w.WriteHeader(http.StatusPaymentRequired)
-		}))
-		first := asking(t, s, demand{key: "k-1"})
-		httptesting.Receive(t, g.Inside, "first request")
-		waiting := make(chan *sql.Conn, 1)
-		go func() { // the next waiter for the connection
-			conn, err := b.db.Conn(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-			waiting <- conn
-		}()
-		lockertest.Eventually(t, "a caller waits for a connection", func() bool { return b.db.Stats().WaitCount > 0 })
-		close(g.Leave)
-		response := httptesting.Receive(t, first, "first response")
-		response.Want(t, http.StatusPaymentRequired)
-		conn := httptesting.Receive(t, waiting, "connection")
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-		wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), response)
-		b.wantEffects(0)
 	})
 }
 

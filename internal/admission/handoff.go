@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -34,27 +33,4 @@ func InterruptedBy(ctx context.Context) error {
 		return sqllock.ErrLost
 	}
 	return nil
-}
-
-// A Body is a request body that a middleware has wrapped.
-type Body interface {
-	io.ReadCloser
-
-	// Beneath returns the body that the middleware has wrapped.
-	Beneath() io.ReadCloser
-
-	// Taken reports whether a byte was read from the Body.
-	Taken() bool
-}
-
-// Beneath returns what is below every Body in front of it: net/http's own body,
-// or one that another package has put in its place.
-func Beneath(body io.ReadCloser) io.ReadCloser {
-	for {
-		wrapped, ok := body.(Body)
-		if !ok {
-			return body
-		}
-		body = wrapped.Beneath()
-	}
 }

@@ -18,14 +18,6 @@ func (h Held) None() bool {
 	return !slices.ContainsFunc(h.Locks, func(lock *sqllock.Lock) bool { return lock != nil })
 }
 
-// Bind is that of Locks. A single lock costs one context less.
-func (h Held) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
-	if len(h.Locks) == 1 {
-		return h.Locks[0].Bind(ctx)
-	}
-	return h.Locks.Bind(ctx)
-}
-
 // CarriedBy returns those locks of h that ctx, which Bind has returned, carries.
 // The lock of a dry run is not among them: no request depends on it.
 func (h Held) CarriedBy(ctx context.Context) Held {

@@ -21,64 +21,45 @@ const (
 // Reports logs mistakes, each at most once a minute for each route. The zero
 // value is ready for use. It is safe for concurrent use.
 type Reports struct {
-	mu   sync.Mutex // protects seen; never held while logging
-	seen map[place]*report
+	mu   sync.Mutex // protects last; never held while logging
+	last map[place]time.Time
 }
 
-// A place is a mistake on a route.
+// A place is a mistake on a route. Routes that are too many or too long to be
+// told apart are "".
 type place struct{ text, route string }
 
-// A report is the state of one mistake.
-type report struct {
-	at     time.Time // of the last line in the log
-	silent int       // times that it happened since, without one
-}
-
-// Log writes a line with text, attrs, and the route unless that is empty.
-//
-// If the mistake has happened more than once since the last line, "times" is
-// the number. A line without a route counts the routes that are too many or too
-// long to be listed one by one.
+// Log writes a line with text, attrs, and the route unless that is "".
 //
 // Text must be a constant. The route must be a string, and must not contain an
 // id. A nil log means [slog.Default].
 func (r *Reports) Log(ctx context.Context, log *slog.Logger, level slog.Level, text string, route slog.Attr, attrs ...slog.Attr) {
-	p, times := r.due(place{text, route.Value.String()})
-	if times == 0 {
+	p, due := r.due(place{text, route.Value.String()})
+	if !due {
 		return
 	}
 	if p.route != "" {
 		attrs = append(attrs, route)
 	}
-	if times > 1 {
-		attrs = append(attrs, slog.Int("times", times))
-	}
 	cmp.Or(log, slog.Default()).LogAttrs(context.WithoutCancel(ctx), level, text, attrs...)
 }
 
-// due counts one more mistake at p. It returns the place that p counts for, and
-// how many mistakes to report there now. That number is 0 if the last line is
-// too young.
-func (r *Reports) due(p place) (counted place, times int) {
+// due returns the place that a mistake at p counts for, and whether to report it
+// now.
+func (r *Reports) due(p place) (counted place, due bool) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.seen == nil {
-		r.seen = make(map[place]*report)
+	if r.last == nil {
+		r.last = make(map[place]time.Time)
 	}
-	if len(p.route) > maxRoute || r.seen[p] == nil && len(r.seen) >= maxPlaces {
-		p.route = "" // all such routes are one
+	last, seen := r.last[p]
+	if len(p.route) > maxRoute || !seen && len(r.last) >= maxPlaces {
+		p.route = ""
+		last, seen = r.last[p]
 	}
-	last := r.seen[p]
-	switch {
-	case last == nil:
-		r.seen[p] = &report{at: now}
-		return p, 1
-	case now.Sub(last.at) < interval:
-		last.silent++
-		return p, 0
+	if due = !seen || now.Sub(last) >= interval; due {
+		r.last[p] = now
 	}
-	times = last.silent + 1
-	last.at, last.silent = now, 0
-	return p, times
+	return p, due
 }

@@ -8,27 +8,14 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"time"
-
-	"github.com/latchkey-go/latchkey/internal/bench/load"
-	"github.com/latchkey-go/latchkey/internal/bench/locks"
 )
 
-// A scenario is one comparison: it measures its contestants and leaves the
-// figures in a bench.
-type scenario struct {
-	name, text string
-	quick      bool
-	run        func(ctx context.Context, b *bench) error
-}
-
-// A bench is one run of the benchmarks.
+// A bench is one run of a scenario.
 type bench struct {
-	env      locks.Env
-	server   func() time.Duration // processor time of both servers so far
+	*servers
 	plan     plan
 	progress io.Writer
-	series   []*series // of the scenario under way
+	series   []*series
 }
 
 // A contestant is measured once in each round.
@@ -38,14 +25,6 @@ type contestant struct {
 	against string // the name of the contestant with the same x that it is compared with
 	redis   bool   // also compare the others with the fastest of these
 	measure func(ctx context.Context) (round, error)
-}
-
-// A round is what one measurement of a contestant found.
-type round struct {
-	rate           float64 // operations per second
-	p50, p99       time.Duration
-	client, server time.Duration // processor time of an operation; 0: not measured
-	errors         int64
 }
 
 // A series is all rounds of a contestant.
@@ -87,29 +66,4 @@ func (b *bench) interleave(ctx context.Context, contestants []contestant) error 
 	}
 	b.series = append(b.series, slices.DeleteFunc(all, func(s *series) bool { return s == nil })...)
 	return errors.Join(failed...)
-}
-
-// run measures l with the plan's times and the servers' meter.
-func (b *bench) run(ctx context.Context, l load.Load) (round, error) {
-	l.WarmUp, l.Measure, l.Server = max(l.WarmUp, b.plan.warmUp), max(l.Measure, b.plan.measure), b.server
-	m := load.Run(ctx, l)
-	if m.Ops == 0 && m.FirstErr != nil {
-		return round{}, m.FirstErr
-	}
-	r := round{
-		rate: m.Rate(), p50: time.Duration(m.Latency.ValueAtQuantile(50)), p99: time.Duration(m.Latency.ValueAtQuantile(99)), errors: m.Errors,
-	}
-	if m.Ops > 0 {
-		r.client, r.server = m.Client/time.Duration(m.Ops), m.Server/time.Duration(m.Ops)
-	}
-	return r, nil
-}
-
-// names are names of locks, one for each caller.
-func names(callers int) []string {
-	all := make([]string, callers)
-	for i := range all {
-		all[i] = fmt.Sprintf("user-%d", i)
-	}
-	return all
 }

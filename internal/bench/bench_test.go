@@ -6,34 +6,32 @@ import (
 	"errors"
 	"io"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
-	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 func TestMain(m *testing.M) {
 	bound.Lengthen()
-	subprocess.Main(waiterRole, beWaiter)
 	os.Exit(pgtest.Main(m))
 }
 
 func TestParse(t *testing.T) {
-	all := []string{"pairs", "one processor", "arrivals", "held", "refusals", "http", "metrics", "stacks", "waiters", "hand-over"}
 	tests := []struct {
-		args   []string
-		rounds int
-		runs   []string
+		args    []string
+		rounds  int
+		measure time.Duration
+		runs    []string
 	}{
-		{nil, 5, all},
-		{[]string{"-quick"}, 2, []string{"pairs", "refusals"}},
-		{[]string{"-quick", "-rounds", "3"}, 3, []string{"pairs", "refusals"}},
-		{[]string{"-scenarios", "held,one processor"}, 5, []string{"held", "one processor"}},
+		{nil, 5, 400 * time.Millisecond, []string{"pairs", "burst", "stacks"}},
+		{[]string{"-quick"}, 2, 200 * time.Millisecond, []string{"pairs", "burst"}},
+		{[]string{"-quick", "-rounds", "3", "-measure", "1s"}, 3, time.Second, []string{"pairs", "burst"}},
+		{[]string{"-scenarios", "stacks,pairs"}, 5, 400 * time.Millisecond, []string{"stacks", "pairs"}},
 	}
 	for _, tt := range tests {
 		p, err := parse(tt.args, io.Discard)
@@ -41,8 +39,8 @@ func TestParse(t *testing.T) {
 		for _, s := range p.chosen {
 			runs = append(runs, s.name)
 		}
-		if err != nil || p.rounds != tt.rounds || !slices.Equal(runs, tt.runs) {
-			t.Errorf("%q: %d rounds of %q, %v; want %d of %q", tt.args, p.rounds, runs, err, tt.rounds, tt.runs)
+		if err != nil || p.rounds != tt.rounds || p.measure != tt.measure || !slices.Equal(runs, tt.runs) {
+			t.Errorf("%q: %d rounds of %v of %q, %v; want %d of %v of %q", tt.args, p.rounds, p.measure, runs, err, tt.rounds, tt.measure, tt.runs)
 		}
 	}
 	for _, wrong := range []string{"-scenarios nothing", "more", "-rounds x"} {
@@ -50,6 +48,38 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q was accepted", wrong)
 		}
 	}
+}
+
+// An operation of 10 ms by 4 callers, in virtual time: what is counted is what
+// ended within the time measured.
+func TestLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := load{callers: 4, warmUp: 95 * time.Millisecond, measure: 100 * time.Millisecond, op: func(ctx context.Context, caller int) error {
+			if ctx.Done() != nil {
+				t.Error("the context can end")
+			}
+			time.Sleep(10 * time.Millisecond) // the length of an operation
+			if caller == 3 {
+				return io.ErrUnexpectedEOF
+			}
+			return nil
+		}}.run(t.Context())
+		if err != nil || r.rate != 300 || r.errors != 10 || r.p50 != 10*time.Millisecond || r.p99 != 10*time.Millisecond {
+			t.Errorf("%+v, %v; want 300 a second of 10ms, 10 errors", r, err)
+		}
+
+		// run ends early with its context, and lets operations end.
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, _ = load{callers: 1, warmUp: time.Hour, measure: time.Hour, op: func(context.Context, int) error {
+			time.Sleep(10 * time.Millisecond) // the length of an operation
+			return nil
+		}}.run(ctx)
+		if got := time.Since(start); got != 30*time.Millisecond {
+			t.Errorf("ended after %v, want 30ms", got)
+		}
+	})
 }
 
 // Each round has all contestants once, in another order. One that fails leaves.
@@ -66,11 +96,6 @@ func TestInterleave(t *testing.T) {
 	if err := b.interleave(t.Context(), []contestant{one("a"), one("b"), failing, one("c")}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatalf("%v, want the error of the one that failed", err)
 	}
-	for n := range 4 {
-		if of := []byte(order[3*n : 3*n+3]); !slices.Equal(slices.Sorted(slices.Values(of)), []byte("abc")) {
-			t.Errorf("order %s: round %d has %s", order, n, of)
-		}
-	}
 	if order[:6] == order[6:] {
 		t.Errorf("order %s: always the same", order)
 	}
@@ -83,11 +108,6 @@ func TestInterleave(t *testing.T) {
 				t.Errorf("order %s: round %d of %s has another one's figures", order, n, s.name)
 			}
 		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), -time.Second)
-	defer cancel()
-	if err := b.interleave(ctx, []contestant{one("d")}); err == nil || strings.Contains(order, "d") {
-		t.Errorf("%v, order %s: measured after the end", err, order)
 	}
 }
 
@@ -124,75 +144,114 @@ func TestRatio(t *testing.T) {
 func TestTable(t *testing.T) {
 	kit, peer, slow, fast, more := rates("kit", 30), rates("peer", 10), rates("slow", 1, 9, 1), rates("fast", 15), rates("fast", 100)
 	kit.against, slow.redis, fast.redis, more.redis, more.x = "peer", true, true, true, "64 callers"
-	want := `| contender | | per second | p50 | p99 | client's processor time | servers' | errors |
-|---|---|--:|--:|--:|--:|--:|--:|
-| kit |  | 30 | 1 ms | – | – | – | 0 |
-| peer |  | 10 | 1 ms | – | – | – | 0 |
-| slow |  | 1 | 1 ms | – | – | – | 0 |
-| fast |  | 15 | 1 ms | – | – | – | 0 |
-| fast | 64 callers | 100 | 1 ms | – | – | – | 0 |
+	want := `| contender | | per second | p50 | p99 | errors |
+|---|---|--:|--:|--:|--:|
+| kit |  | 30 | 1 ms | 0 µs | 0 |
+| peer |  | 10 | 1 ms | 0 µs | 0 |
+| slow |  | 1 | 1 ms | 0 µs | 0 |
+| fast |  | 15 | 1 ms | 0 µs | 0 |
+| fast | 64 callers | 100 | 1 ms | 0 µs | 0 |
 
-| contender | | against | per second | p99 | processor time |
-|---|---|---|--:|--:|--:|
-| kit |  | peer | 3.00 | 0.00 | 0.00 |
-| kit |  | fast | 2.00 | 0.00 | 0.00 |
+| contender | | against | per second | p99 |
+|---|---|---|--:|--:|
+| kit |  | peer | 3.00 | 0.00 |
+| kit |  | fast | 2.00 | 0.00 |
 `
 	if got := table([]*series{kit, peer, slow, fast, more}); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
-func TestHandOvers(t *testing.T) {
-	took := handOvers([][]hold{
-		{{Key: 1, Asked: 0, Granted: 10, Released: 100}, {Key: 1, Asked: 205, Granted: 300, Released: 400}, {Key: 2, Asked: 1, Granted: 2, Released: 3}},
-		{{Key: 1, Asked: 50, Granted: 107, Released: 200}, {Key: 1, Asked: 350, Granted: 409, Released: 500}},
-		{{Key: 1, Asked: 450, Granted: 460, Released: 490}, {Key: 2, Asked: 9, Granted: 10, Released: 11}},
-	})
-	// The grants at 107 and 409, and the one at 460, whose key two had at once.
-	if want := []time.Duration{7, 9, -40}; !reflect.DeepEqual(took, want) {
-		t.Errorf("%v, want %v", took, want)
-	}
-}
-
-// measured runs the program with short times, and returns what it prints. No
-// operation may fail.
-func measured(t *testing.T, args ...string) string {
-	t.Helper()
-	var out bytes.Buffer
-	if err := run(t.Context(), append(args, "-rounds", "1", "-measure", "20ms"), &out, t.Output()); err != nil {
+// Every contender excludes: in one process and between two, as long as the lock
+// is held and no longer.
+func TestExclusion(t *testing.T) {
+	s, err := startServers(t.Context())
+	if err != nil {
 		pgtest.Fatal(t, err)
 	}
-	return out.String()
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if s.postgresVersion == "" || s.redisVersion == "" {
+		t.Errorf("versions %q and %q", s.postgresVersion, s.redisVersion)
+	}
+	for _, c := range contenders() {
+		t.Run(c.name, func(t *testing.T) {
+			ctx := t.Context()
+			open := func() *locks {
+				l, err := c.open(ctx, s, 8)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := l.close(); err != nil {
+						t.Error(err)
+					}
+				})
+				return l
+			}
+			here, there, name := open(), open(), "a "+c.name
+			release, err := here.acquire(ctx, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, err := there.acquire(ctx, "b "+c.name)
+			if err != nil {
+				t.Fatalf("another name: %v", err)
+			}
+			for which, l := range map[string]*locks{"here": here, "there": there} {
+				if _, err := l.acquire(ctx, name); !errors.Is(err, errBusy) {
+					t.Errorf("%s, while it is held: %v, want errBusy", which, err)
+				}
+			}
+			if err := release(ctx); err != nil {
+				t.Fatal(err)
+			}
+			again, err := there.acquire(ctx, name)
+			if err != nil {
+				t.Fatalf("after its release: %v", err)
+			}
+			if err := errors.Join(again(ctx), other(ctx)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
-// Clients that are admitted and clients that are refused all get the response
-// that they should, from each limiter.
-func TestRoute(t *testing.T) {
-	text := measured(t, "-scenarios", "http")
-	for _, want := range []string{"| bare | admitted |", "| latchkey, PostgreSQL | refused, held by another instance |", "| latchkey, PostgreSQL | admitted | Redis limiter |"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in\n%s", want, text)
-		}
-	}
-	for line := range strings.Lines(text) {
-		if strings.Contains(line, "ms |") && !strings.HasSuffix(line, "| 0 |\n") {
-			t.Errorf("errors: %s", line)
-		}
-	}
-}
-
-func TestQuick(t *testing.T) {
-	text := measured(t, "-quick")
-	for _, want := range []string{"| latchkey, pgx | 64 callers | connection per lock, pgx |", "| latchkey, lib/pq | 512 callers | connection per lock, lib/pq |", "## refusals"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in\n%s", want, text)
-		}
-	}
-}
-
+// Each scenario runs without an error, and compares what it should.
 func TestLongScenarios(t *testing.T) {
-	text := measured(t, "-scenarios", "one processor,arrivals,held,metrics,stacks,waiters,hand-over")
-	if n := strings.Count(text, "\n## "); n != 7 {
-		t.Errorf("%d tables, want 7:\n%s", n, text)
+	for _, args := range [][]string{{"-quick"}, {"-scenarios", "stacks"}} {
+		var out bytes.Buffer
+		if err := run(t.Context(), append(args, "-rounds", "1", "-measure", "20ms"), &out, t.Output()); err != nil {
+			pgtest.Fatal(t, err)
+		}
+		want := []string{"| latchkey, pgx | 64 callers | connection per lock, pgx |", "| latchkey, lib/pq | 512 callers | connection per lock, lib/pq |", "## burst"}
+		if args[0] != "-quick" {
+			want = []string{"## stacks", "| all three |  | one limit per user, OneAtATime |"}
+		}
+		for _, text := range want {
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("no %s in\n%s", text, out.String())
+			}
+		}
+		for line := range strings.Lines(out.String()) {
+			if strings.Count(line, "|") == 7 && strings.Contains(line, "s |") && !strings.HasSuffix(line, "| 0 |\n") {
+				t.Errorf("errors: %s", line)
+			}
+		}
+	}
+}
+
+// deps.sh looks for redis-server where this package does.
+func TestRedisPlaces(t *testing.T) {
+	script, err := os.ReadFile("../pgtest/deps.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "for dir in " + strings.Join(redisPlaces, " ") + "; do\n\t\t[ -x \"$dir/redis-server\" ]"
+	if !strings.Contains(string(script), want) {
+		t.Errorf("deps.sh lacks %q", want)
 	}
 }

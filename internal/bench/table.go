@@ -10,18 +10,19 @@ import (
 	"time"
 )
 
-// A figure is one of a round's; 0: it was not measured.
+// A figure is one of a round's.
 type figure func(round) float64
 
-func rate(r round) float64      { return r.rate }
-func p99(r round) float64       { return r.p99.Seconds() }
-func processor(r round) float64 { return (r.client + r.server).Seconds() }
+func rate(r round) float64   { return r.rate }
+func p50(r round) float64    { return float64(r.p50) }
+func p99(r round) float64    { return float64(r.p99) }
+func failed(r round) float64 { return float64(r.errors) }
 
 // median is a figure's over the rounds.
 func (s *series) median(f figure) float64 {
-	values := make([]float64, len(s.rounds))
-	for i, r := range s.rounds {
-		values[i] = f(r)
+	var values []float64
+	for _, r := range s.rounds {
+		values = append(values, f(r))
 	}
 	return median(values)
 }
@@ -54,18 +55,15 @@ func (s *series) ratio(other *series, f figure) float64 {
 // that is compared with others did for each unit of theirs.
 func table(all []*series) string {
 	var b, ratios strings.Builder
-	b.WriteString("| contender | | per second | p50 | p99 | client's processor time | servers' | errors |\n|---|---|--:|--:|--:|--:|--:|--:|\n")
+	b.WriteString("| contender | | per second | p50 | p99 | errors |\n|---|---|--:|--:|--:|--:|\n")
 	for _, s := range all {
-		errors := s.median(func(r round) float64 { return float64(r.errors) })
-		fmt.Fprintf(&b, "| %s | %s | %.0f | %s | %s | %s | %s | %.0f |\n", s.name, s.x, s.median(rate),
-			duration(s.median(func(r round) float64 { return r.p50.Seconds() })), duration(s.median(p99)),
-			duration(s.median(func(r round) float64 { return r.client.Seconds() })), duration(s.median(func(r round) float64 { return r.server.Seconds() })), errors)
+		fmt.Fprintf(&b, "| %s | %s | %.0f | %s | %s | %.0f |\n", s.name, s.x, s.median(rate), duration(s.median(p50)), duration(s.median(p99)), s.median(failed))
 		for _, other := range opponents(s, all) {
-			fmt.Fprintf(&ratios, "| %s | %s | %s | %.2f | %.2f | %.2f |\n", s.name, s.x, other.name, s.ratio(other, rate), s.ratio(other, p99), s.ratio(other, processor))
+			fmt.Fprintf(&ratios, "| %s | %s | %s | %.2f | %.2f |\n", s.name, s.x, other.name, s.ratio(other, rate), s.ratio(other, p99))
 		}
 	}
 	if ratios.Len() > 0 {
-		b.WriteString("\n| contender | | against | per second | p99 | processor time |\n|---|---|---|--:|--:|--:|\n" + ratios.String())
+		b.WriteString("\n| contender | | against | per second | p99 |\n|---|---|---|--:|--:|\n" + ratios.String())
 	}
 	return b.String()
 }
@@ -91,21 +89,17 @@ func opponents(s *series, all []*series) (found []*series) {
 	return found
 }
 
-// duration is a time in three digits, or a dash.
-func duration(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second))
-	switch {
-	case d == 0:
-		return "–"
-	case d < time.Millisecond:
-		return fmt.Sprintf("%.3g µs", float64(d)/float64(time.Microsecond))
+// duration is a time in three digits.
+func duration(nanoseconds float64) string {
+	if nanoseconds < float64(time.Millisecond) {
+		return fmt.Sprintf("%.3g µs", nanoseconds/float64(time.Microsecond))
 	}
-	return fmt.Sprintf("%.3g ms", float64(d)/float64(time.Millisecond))
+	return fmt.Sprintf("%.3g ms", nanoseconds/float64(time.Millisecond))
 }
 
 // machine describes this one, without its name.
 func machine() string {
-	text := fmt.Sprintf("%d processors, %s/%s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	text := fmt.Sprintf("%d processors, GOMAXPROCS=%d, %s/%s, %s", runtime.NumCPU(), runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH, runtime.Version())
 	file, err := os.Open("/proc/cpuinfo")
 	if err != nil {
 		return text

@@ -1,7 +1,6 @@
 package databases
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
-	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // eachTenant runs test for each driver, on one server.
@@ -20,26 +18,6 @@ func eachTenant(t *testing.T, test func(t *testing.T, p *tenant), opts ...pgtest
 	t.Parallel()
 	server := newSharedServer(t, opts...)
 	drivers(t, func(t *testing.T, driver string) { test(t, server.tenant(t, driver)) })
-}
-
-// An administrator's job ends the tenant's connections again and again. Each
-// time the holder is told, and the Session serves again. The log has two lines
-// for each loss.
-func TestLongBackendsEndedInALoop(t *testing.T) {
-	eachTenant(t, func(t *testing.T, p *tenant) {
-		s := p.session()
-		const times = 10
-		for range times {
-			lock := awaitLock(t, s, p.key(1))
-			p.endConnections()
-			lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() != nil })
-		}
-		p.serves(s)
-		if n := s.Stats().Losses; n < times {
-			t.Errorf("%d losses, want %d at least", n, times)
-		}
-		p.wantQuietLog(int(s.Stats().Losses))
-	})
 }
 
 // pg_cancel_backend in a loop fails statements. It ends no lock that is held,
@@ -122,93 +100,5 @@ func TestLongServerOutOfConnections(t *testing.T) {
 		_ = crowd.Close()
 		p.serves(s)
 		p.wantQuietLog(1 + losses)
-	})
-}
-
-// A role that may write no temporary files, with little memory to sort in, keeps
-// its locks. Its Session gives itself the memory to look at the lock table. The
-// proof of Open changes no settings, so it cannot list as many locks as there are
-// here.
-func TestLongNoTemporaryFiles(t *testing.T) {
-	t.Parallel()
-	server := newSharedServer(t, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "512"}))
-	test := func(t *testing.T, p *tenant) {
-		p.alterRole("SET temp_file_limit = 0")
-		p.alterRole("SET work_mem = '256kB'")
-		s := p.session()
-		lock := mustLock(t, s, p.key(1))
-		other := mustConn(t, open(t, "pgx", p.server.cluster.DSN(p.database)))
-		execute(t, other, "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 3000) AS n")
-		if _, err := p.pool().Exec("SELECT count(*) FROM pg_locks"); err == nil || !strings.Contains(err.Error(), "temp_file_limit") {
-			t.Fatalf("pg_locks can be listed: %v", err)
-		}
-		lockertest.Eventually(t, "the Session sees how full the table is", func() bool { return s.Stats().TableUsed >= 3000 })
-		mustUnlock(t, mustLock(t, s, p.key(2)))
-		if err := lock.Err(); err != nil || s.Stats().Losses > 0 {
-			t.Errorf("the lock: %v; losses: %v", err, s.Stats().LossesBy)
-		}
-		p.wantQuietLog(1)
-		_, err := sqllock.Open(t.Context(), p.pool())
-		if err == nil || !strings.Contains(err.Error(), "temp_file_limit") {
-			t.Errorf("Open beside thousands of locks: %v", err)
-		}
-	}
-	for _, driver := range pgtest.Drivers() { // one after the other: they share the lock table
-		t.Run(driver, func(t *testing.T) { test(t, server.tenant(t, driver)) })
-	}
-}
-
-// A ConnLocker whose caller holds a lock of a Session with a registry looks for
-// that Session while it waits. A role that may not look does not lose the
-// transaction that its owner has open on the connection.
-func TestOwnersTransactionWithoutRightToLook(t *testing.T) {
-	eachTenant(t, func(t *testing.T, p *tenant) {
-		s := p.session()
-		lock := mustLock(t, s, p.key(1))
-		mustLock(t, s, p.key(2))
-		p.inDatabase(revoke("pg_stat_get_activity"))
-		conn := mustConn(t, p.pool())
-		execute(t, conn, "BEGIN; CREATE TEMPORARY TABLE leaky AS SELECT 1 AS n")
-		ctx, cancel := lock.Bind(t.Context())
-		defer cancel()
-		const looks = 6 // one comes after half a heartbeat
-		ctx, stop := context.WithTimeout(ctx, looks*heartbeat)
-		defer stop()
-		if _, err := sqllock.OnConn(conn).Lock(ctx, p.key(2)); err == nil || !strings.Contains(err.Error(), "deadline") {
-			t.Errorf("Lock of a held key: %v", err)
-		}
-		var n int
-		if err := conn.QueryRowContext(t.Context(), "SELECT n FROM leaky").Scan(&n); err != nil {
-			t.Errorf("the owner's transaction: %v", err)
-		}
-		if _, err := conn.ExecContext(t.Context(), "COMMIT"); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// A leader whose role is locked out stops leading, and leads again when the role
-// may log in. The Campaign's status says why it does not lead.
-func TestElectionOfARoleThatIsLockedOut(t *testing.T) {
-	eachTenant(t, func(t *testing.T, p *tenant) {
-		campaign := election.New(p.session(), p.key(1), election.WithBackoff(10*time.Millisecond, 50*time.Millisecond))
-		terms := make(chan error, 100)
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			_ = campaign.Run(ctx, func(ctx context.Context) error {
-				terms <- nil
-				<-ctx.Done()
-				return nil
-			})
-		})
-		defer wg.Wait()
-		defer cancel()
-		<-terms
-		p.alterRole("NOLOGIN")
-		p.endConnections()
-		lockertest.Eventually(t, "the leader is told", func() bool { return !campaign.Status().Leader })
-		p.alterRole("LOGIN")
-		<-terms
 	})
 }

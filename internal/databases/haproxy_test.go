@@ -3,7 +3,6 @@ package databases
 import (
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -89,38 +88,4 @@ func locksOn(t *testing.T, primary *pgtest.Cluster, s *sqllock.Session) {
 		t.Error("a lock is not on the primary")
 	}
 	_ = lock.Unlock()
-}
-
-// HAProxy sends connections to a primary and to a standby in turn. A Session
-// whose connections reach different servers is rejected, and one on the standby.
-func TestLongHAProxyInFrontOfStandby(t *testing.T) {
-	t.Parallel()
-	cluster := pgtest.New(t)
-	standby, err := cluster.Standby()
-	must(t, err)
-	front, err := cluster.HAProxy(nil, standby)
-	front = started(t, front, err)
-	for _, driver := range pgtest.Drivers() {
-		advice := map[string]int{}
-		for range 6 {
-			s, err := sqllock.Open(t.Context(), open(t, driver, front.DSN("")))
-			if err == nil { // all its connections happened to reach the primary
-				locksOn(t, cluster, s)
-				_ = s.Close()
-				continue
-			}
-			if !errors.Is(err, sqllock.ErrNotExclusive) {
-				t.Errorf("%s: Open: %v, want ErrNotExclusive", driver, err)
-			}
-			for _, words := range []string{"connect to the primary", "do not reach one database"} {
-				if strings.Contains(err.Error(), words) {
-					advice[words]++
-				}
-			}
-		}
-		if len(advice) == 0 {
-			t.Errorf("%s: no Open was rejected with advice", driver)
-		}
-		t.Logf("%s: %v", driver, advice)
-	}
 }

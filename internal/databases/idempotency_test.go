@@ -1,9 +1,7 @@
 package databases
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -13,7 +11,6 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -306,61 +303,6 @@ func TestIdempotencyForget(t *testing.T) {
 			t.Errorf("Forget without a table: %v", err)
 		}
 	})
-}
-
-// Requests do not hang on a MariaDB that is frozen or was killed in a request.
-// When it is back everything works as before, although all connections in the
-// pool are dead.
-func TestLongIdempotencyMariaDBAway(t *testing.T) {
-	t.Parallel()
-	for name, fault := range map[string]struct {
-		begin, end func(*mariadbtest.Server) error
-	}{
-		"frozen": {(*mariadbtest.Server).Freeze, (*mariadbtest.Server).Thaw},
-		"killed": {(*mariadbtest.Server).Kill, (*mariadbtest.Server).StartAgain},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := mariadbtest.New(t)
-			b := newBank(t, sqllock.MySQL, "mysql", server.Database(t))
-			i := b.once(sqllock.NewMemory())
-			h := i.Handler(b.pay(http.StatusCreated))
-			first := post(t.Context(), h, "k-0", "10")
-			wantStatus(t, post(t.Context(), i.Handler(b.then(func(w http.ResponseWriter, _ *http.Request) {
-				if err := fault.begin(server); err != nil {
-					t.Error(err)
-				}
-				w.WriteHeader(http.StatusCreated)
-			})), "k-1", "10"), http.StatusServiceUnavailable)
-			wantStatus(t, post(t.Context(), h, "k-0", "10"), http.StatusServiceUnavailable)
-			b.wantLog("unavailable")
-			must(t, fault.end(server))
-			lockertest.Eventually(t, "no connection is in use", func() bool { return b.db.Stats().InUse == 0 })
-			wantReplay(t, post(t.Context(), h, "k-0", "10"), first)
-			lockertest.Eventually(t, "the key is free", func() bool { return post(t.Context(), h, "k-1", "10").Code == http.StatusCreated })
-			b.wantEffects(2)
-		})
-	}
-}
-
-// A frozen process keeps its key in MariaDB no longer than its transaction may
-// be idle.
-func TestLongIdempotencyMariaDBHolderFrozen(t *testing.T) {
-	t.Parallel()
-	b := bankDatabases["MariaDB"](t)
-	inside, leave := make(chan struct{}), make(chan struct{})
-	frozen := b.unlocked(idempotency.WithMaxIdle(time.Second)).Handler(b.then(func(w http.ResponseWriter, _ *http.Request) {
-		close(inside)
-		<-leave
-		_, _ = io.WriteString(w, "late")
-	}))
-	first := posting(t, frozen, "k-1", "10")
-	<-inside
-	other := b.unlocked().Handler(b.pay(http.StatusCreated))
-	lockertest.Eventually(t, "the key is free", func() bool { return post(context.Background(), other, "k-1", "10").Code == http.StatusCreated })
-	close(leave)
-	wantStatus(t, <-first, http.StatusServiceUnavailable)
-	b.wantEffects(1)
 }
 
 // A reader of SQLite's file, without a write-ahead log, blocks a COMMIT. The

@@ -233,32 +233,3 @@ func TestOpenRefusesPoolerThatMovesLocks(t *testing.T) {
 		}
 	}
 }
-
-// A pooler that moves nothing is accepted. One that moves all locks is accepted
-// too, if it shows the client's own process for all of them, and also to other
-// clients: it looks like the server itself. While its background connection lives
-// as long as its client, locks exclude as they should.
-func TestConsistentLieExcludes(t *testing.T) {
-	t.Parallel()
-	for name, v := range map[string]moverVariant{
-		"moves nothing":   {},
-		"consistent lies": {moves: takes, simple: true, prepared: true, hidesPID: true, pgLocks: everyonesLie},
-	} {
-		for _, driver := range pgtest.Drivers() {
-			t.Run(name+"/"+driver, func(t *testing.T) {
-				t.Parallel()
-				m := newLockMover(t, driver, pgtest.Database(t), v)
-				a, b := session(t, m.pool(t)), session(t, m.pool(t))
-				lock := mustLock(t, a, sqllock.ID(1))
-				if _, err := b.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
-					t.Errorf("TryLock of a held key: %v, want ErrHeld", err)
-				}
-				_ = a.Close() // with its lock
-				if err := lock.Err(); err == nil {
-					t.Error("the lock has outlived its Session")
-				}
-				awaitGrant(t, "the key is free", b, sqllock.ID(1))
-			})
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
@@ -89,28 +88,4 @@ func TestLongGaleraIsRefused(t *testing.T) {
 			awaitStatus(t, second.Server, "wsrep_local_state_comment", "Synced")
 		}
 	}
-}
-
-// A server that has Galera's library and leaves it off is served, and cannot
-// become a node while it runs. After the restart that makes it one, its Session
-// is refused.
-func TestLongServerBecomesGaleraNode(t *testing.T) {
-	t.Parallel()
-	options, err := mariadbtest.GaleraOptions()
-	if err != nil {
-		t.Skip(err)
-	}
-	server := mariadbtest.New(t, options...)
-	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
-	s := process(t, o, sqllock.WithLease(2*time.Second))
-	lock := awaitLock(t, s, sqllock.ID(1))
-	if err := server.Execute("SET GLOBAL wsrep_on=ON"); err == nil {
-		t.Error("Galera was switched on in a server at work: Sessions need to look for that")
-	}
-	must(t, server.Stop())
-	server.SetOptions(append(options, "--wsrep-on=ON", "--wsrep-new-cluster", "--wsrep-cluster-address=gcomm://",
-		"--wsrep-node-address=127.0.0.1", "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:0")...)
-	must(t, server.StartAgain())
-	awaitLoss(t, lock)
-	awaitRefusal(t, s, sqllock.ID(1), "Galera cluster")
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -48,40 +47,6 @@ func TestMySQLLossIsToldAtOnce(t *testing.T) {
 				awaitGrant(t, "the Session serves again", s, sqllock.ID(1))
 			}
 		})
-	}
-}
-
-// The locks end with a server that stops, crashes or freezes. The Session
-// serves again when the server is back, and tokens go on rising.
-func TestLongMySQLServerRestarts(t *testing.T) {
-	t.Parallel()
-	server := mariadbtest.New(t)
-	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
-	s := process(t, o, sqllock.WithLease(2*time.Second))
-	var last dialect.Token
-	for _, fault := range []struct {
-		name string
-		do   func() error
-	}{
-		{"restart", func() error { return errors.Join(server.Stop(), server.StartAgain()) }},
-		{"kill -9", func() error { return errors.Join(server.Kill(), server.StartAgain()) }},
-		{"freeze", func() error {
-			err := server.Freeze()
-			time.Sleep(3 * time.Second) // longer than the lease
-			return errors.Join(err, server.Thaw())
-		}},
-	} {
-		lock := awaitLock(t, s, sqllock.ID(1))
-		token := newToken(t, o)
-		if token.System != last.System && last != (dialect.Token{}) || !last.Before(token) {
-			t.Errorf("before %s: token %v after %v", fault.name, token, last)
-		}
-		last = token
-		if err := fault.do(); err != nil {
-			t.Fatalf("%s: %v", fault.name, err)
-		}
-		awaitLoss(t, lock)
-		awaitGrant(t, "the Session serves again", s, sqllock.ID(1))
 	}
 }
 

@@ -43,35 +43,6 @@ func caughtUp(t *testing.T, primary, replica *mariadbtest.Server) {
 	})
 }
 
-// In a planned switchover the primary becomes read-only first. Its holders are
-// told, and its Sessions go to the new primary. No two hold a key.
-func TestLongMySQLSwitchover(t *testing.T) {
-	t.Parallel()
-	primary, replica := newSwitchover(t)
-	service := &address{Connector: connector(t, lockertest.Orders{Driver: "mysql", DSN: primary.DSNOf("app", "app")})}
-	db := sql.OpenDB(service)
-	t.Cleanup(func() { _ = db.Close() })
-	db.SetMaxIdleConns(-1) // a transaction begins where new connections go
-	s := session(t, db, steady...)
-	lock := mustLock(t, s, sqllock.ID(1))
-	must(t, fencedWork(t, db, lock, 1))
-	run(t, primary, "SET GLOBAL read_only=ON")
-	awaitLoss(t, lock)
-	if n := number(t, open(t, "mysql", primary.DSN("app")), namedLocks); n != 0 {
-		t.Errorf("%d locks are left on the old primary", n)
-	}
-	caughtUp(t, primary, replica)
-	promote(t, replica)
-	service.leadTo(connector(t, lockertest.Orders{Driver: "mysql", DSN: replica.DSNOf("app", "app")}))
-	awaitGrant(t, "the Session serves on the new primary", s, sqllock.ID(1))
-	if err := fencedWork(t, db, mustLock(t, s, sqllock.ID(1)), 2); err != nil {
-		t.Errorf("Fence on the new primary: %v", err)
-	}
-	if n := number(t, open(t, "mysql", replica.DSN("app")), "SELECT count(*) FROM work"); n != 2 {
-		t.Errorf("the new primary has %d changes, want 2", n)
-	}
-}
-
 // While both servers take writes, each of them grants the key, and draws tokens
 // from its copy of one counter. The fence rejects the holder of the old primary
 // on the new one, before and after another holder has been fenced there.

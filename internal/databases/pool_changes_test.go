@@ -11,9 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
-	"github.com/latchkey-go/latchkey/sqllock/election"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
-	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // poolSettings are what a service sets on its pool, at the start or at work.
@@ -49,40 +47,6 @@ func TestLongPoolSettings(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The settings of a pool change while callers come and go. No lock of a Session
-// is lost, no key is held twice, and no call hangs.
-func TestLongPoolSettingsChangeAtWork(t *testing.T) {
-	eachStage(t, func(t *testing.T, s stage) {
-		s, db := s.shares(t, 10)
-		advisory, table := session(t, db), session(t, db, sqllock.WithLeaseTable())
-		kept := sqllock.Locks{mustLock(t, advisory, userKey("kept", 1)), mustLock(t, table, userKey("kept", 2))}
-		tr, rows := startTraffic(t, false, advisory, sqllock.PerTx(db)), startTraffic(t, false, table)
-		for i := range 500 {
-			poolSettings[i%len(poolSettings)].set(db)
-			db.SetMaxOpenConns([]int{2, 10, 3, 0}[i%4])
-			db.SetMaxIdleConns(i % 3)
-			db.SetConnMaxLifetime(time.Duration(i%2) * time.Millisecond)
-			time.Sleep(time.Millisecond) // a service changes its pool now and then
-		}
-		db.SetMaxOpenConns(0)
-		tr.flows("after the changes")
-		rows.flows("after the changes")
-		tr.end()
-		rows.end()
-		if n := tr.failed[0].Load(); n > 0 { // the others may have had no connection for a moment
-			t.Errorf("%d calls of the Session have failed", n)
-		}
-		if err := kept[0].Err(); err != nil {
-			t.Errorf("a lock of a Session: %v", err)
-		}
-		if err := kept.Unlock(); err != nil {
-			t.Errorf("Unlock: %v", err)
-		}
-		_, _ = advisory.Close(), table.Close()
-		s.leavesNothing(t)
-	})
 }
 
 // fill takes all connections that db may still open, until the function it
@@ -154,87 +118,42 @@ func TestLongPoolExhausted(t *testing.T) {
 	})
 }
 
-// db.Close while all is at work. Locks on connections of their own last until
-// they are released. No call hangs, and nothing remains.
+// db.Close while locks are held. Those on connections of their own last until
+// they are released. The holder of a row is told, and calls say why they fail.
 func TestLongPoolClosedAtWork(t *testing.T) {
 	eachStage(t, func(t *testing.T, s stage) {
-		const says = "the *sql.DB was closed"
 		s, db := s.shares(t, 10)
-		advisory := session(t, db, sqllock.WithLease(40*time.Second))
-		table := session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(2*time.Second))
-		perTx := sqllock.PerTx(db)
 		conn, err := db.Conn(t.Context())
 		must(t, err)
-		onConn := sqllock.OnConn(conn)
-		lockers := map[string]sqllock.Locker{"Session": advisory, "lease table": table, "PerTx": perTx, "OnConn": onConn}
-		held, waited := map[string]*sqllock.Lock{}, map[string]chan error{}
-		waiting, giveUp := context.WithCancel(t.Context())
-		defer giveUp()
+		lockers := map[string]sqllock.Locker{
+			"Session": session(t, db), "PerTx": sqllock.PerTx(db), "OnConn": sqllock.OnConn(conn),
+			"lease table": session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(2*time.Second)),
+		}
+		held := map[string]*sqllock.Lock{}
 		for name, l := range lockers {
 			held[name] = awaitLock(t, l, userKey("close "+name, 1))
-			waited[name] = make(chan error, 1)
-			go func() {
-				lock, err := l.Lock(waiting, userKey("close "+name, 1))
-				if err == nil {
-					err = lock.Unlock()
-				}
-				waited[name] <- err
-			}()
 		}
-		lockertest.Eventually(t, "callers wait", func() bool { return advisory.Stats().Waiting == 1 && table.Stats().Waiting == 1 })
-		leading, over := make(chan struct{}), make(chan error, 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			over <- election.New(advisory, userKey("close leader", 1)).Run(ctx, func(term context.Context) error {
-				close(leading)
-				<-term.Done()
-				return nil
-			})
-		}()
-		<-leading
 		closed := make(chan error, 1)
-		go func() { closed <- db.Close() }()
+		go func() { closed <- db.Close() }() // waits for the connections in use
 		lockertest.Eventually(t, "the pool is closed", func() bool { return db.PingContext(t.Context()) != nil })
-
 		for _, name := range []string{"Session", "PerTx", "OnConn"} {
 			if err := errors.Join(held[name].Err(), held[name].Unlock()); err != nil {
 				t.Errorf("%s: a lock after db.Close: %v", name, err)
 			}
 		}
-		for _, name := range []string{"Session", "OnConn"} { // they need no other connection
-			if err := <-waited[name]; err != nil {
-				t.Errorf("%s: a caller who waited: %v", name, err)
-			}
-		}
-		lockertest.Eventually(t, "the holder of a row is told of its loss", func() bool { return held["lease table"].Err() != nil })
-		awaitError(t, table, userKey("close", 2), sqllock.ErrUnavailable, says) // at first that it does not answer
-		if _, err := perTx.TryLock(t.Context(), userKey("close", 2)); !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), says) {
-			t.Errorf("PerTx: %v, want ErrUnavailable with %q", err, says)
-		}
-		if _, err := lockwatch.Inspect(t.Context(), db); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("Inspect: %v, want an error with %q", err, says)
-		}
-		if _, _, err := watermark.Get(t.Context(), db, userKey("close", 2)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("watermark.Get: %v, want an error with %q", err, says)
-		}
-		// The Session goes on, until it loses its connection.
-		awaitGrant(t, "a Session whose pool is closed serves", advisory, userKey("close", 2))
+		awaitLoss(t, held["lease table"])
+		awaitGrant(t, "a Session whose pool is closed serves", lockers["Session"], userKey("close", 2))
 		s.endAll(t, "application_name LIKE '%latchkey'")
-		awaitError(t, advisory, userKey("close", 2), sqllock.ErrUnavailable, says)
-		cancel()
-		if err := <-over; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
+		for _, name := range []string{"Session", "PerTx", "lease table"} {
+			lockertest.Eventually(t, name+" says that the pool is closed", func() bool {
+				_, err := lockers[name].TryLock(t.Context(), userKey("close", 2))
+				return errors.Is(err, sqllock.ErrUnavailable) && strings.Contains(err.Error(), "the *sql.DB was closed")
+			})
 		}
-		_, _, _ = advisory.Close(), conn.Close(), table.Close()
-		giveUp()
-		for _, name := range []string{"PerTx", "lease table"} {
-			if err := <-waited[name]; err == nil {
-				t.Errorf("%s: a caller got a key from a closed pool", name)
-			}
-		}
-		if err := <-closed; err != nil {
-			t.Errorf("db.Close: %v", err)
-		}
+		must(t, conn.Close())
+		must(t, lockers["lease table"].(*sqllock.Session).Close())
+		must(t, lockers["Session"].(*sqllock.Session).Close())
+		must(t, <-closed)
 		s.leavesNothing(t)
 	})
 }

@@ -152,25 +152,3 @@ func TestIdleTransactionTimeout(t *testing.T) {
 		}
 	}, "idle_in_transaction_session_timeout = '2s'")
 }
-
-// With serializable transactions a lease table serves many callers, and no key
-// is held twice.
-func TestLeaseTableUnderSerializable(t *testing.T) {
-	t.Parallel()
-	for _, level := range []string{"serializable", "repeatable read"} {
-		t.Run(level, func(t *testing.T) {
-			eachStage(t, func(t *testing.T, s stage) {
-				tr := startTraffic(t, false, session(t, s.unprepared(t), sqllock.WithLeaseTable()), session(t, s.unprepared(t), sqllock.WithLeaseTable()))
-				for range 10 {
-					tr.flows("again")
-				}
-				tr.end()
-				for l := range tr.failed {
-					if n := tr.failed[l].Load(); n > 0 {
-						t.Errorf("%d calls have failed", n)
-					}
-				}
-			}, "default_transaction_isolation = '"+level+"'")
-		})
-	}
-}

@@ -23,9 +23,20 @@ type Look struct {
 	Won  []int // response: the places in Keys of those that were taken, ascending
 }
 
+// Take notes that l has taken the key at place. It reports whether that is a
+// response to l.
+func (l *Look) Take(place int) bool {
+	n := len(l.Won)
+	if place < 0 || place >= len(l.Keys) || n == l.Want || n > 0 && place <= l.Won[n-1] {
+		return false
+	}
+	l.Won = append(l.Won, place)
+	return true
+}
+
 // A Stack takes the first free key of each level, in the order of the levels. If
 // a level has none, the session has no key of the stack after that. The keys are
-// exclusive ones. A level of more keys than one is of the bigint space.
+// exclusive ones.
 type Stack struct {
 	Levels [][]Key
 	Won    []int // response, if all levels have a key: its place in each

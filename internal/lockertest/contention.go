@@ -141,58 +141,69 @@ func anyContention(t *testing.T, fleet Fleet) {
 	}
 }
 
-// eachContention: no level ever admits more than it has keys, and nothing is
-// left behind.
+// allContention: callers want sets of keys that overlap, in any order. Each set
+// is acquired as a whole, and no caller blocks another one for ever.
+func allContention(t *testing.T, fleet Fleet) {
+	type allLocker interface {
+		LockAll(ctx context.Context, keys ...sqllock.Key) (sqllock.Locks, error)
+	}
+	keys := append(newKeys(t, 4), sqllock.Pair(8, 1), sqllock.Pair(8, 2))
+	one := make([]*limit, len(keys))
+	for i := range one {
+		one[i] = &limit{n: 1}
+	}
+	rounds := fleet.rounds(10, 60)
+	var callers []caller
+	for range 2 {
+		l, ok := fleet.New(t).(allLocker)
+		if !ok {
+			return
+		}
+		for range 6 {
+			var set []sqllock.Key
+			var within []*limit
+			for _, n := range rand.Perm(len(keys))[:3] {
+				set, within = append(set, keys[n]), append(within, one[n])
+			}
+			callers = append(callers, caller{func() (holding, error) { return l.LockAll(t.Context(), set...) }, within})
+		}
+	}
+	if n := crowd(t, rounds, callers); n != len(callers)*rounds {
+		t.Errorf("%d grants of %d calls that waited", n, len(callers)*rounds)
+	}
+}
+
+// eachContention: callers of two tenants come and go. Those of the first tenant
+// have a limit of three, or of four as before it was lowered. No level ever
+// admits more than it has keys, and nothing is left behind.
 func eachContention(t *testing.T, fleet Fleet) {
 	lockers, ok := twoEach(t, fleet)
 	if !ok {
 		return
 	}
-	tenants, all := [][]sqllock.Key{newKeys(t, 2), newKeys(t, 3)}, newKeys(t, 9)
-	ofTenant, ofAll := []*limit{{n: 2}, {n: 3}}, &limit{n: 9}
+	slots, few, all := newKeys(t, 4), newKeys(t, 2), newKeys(t, 9)
+	three, four, ofFew, ofAll := &limit{n: 3}, &limit{n: 4}, &limit{n: 2}, &limit{n: 9}
+	levels := []struct {
+		places []sqllock.Key
+		within []*limit
+	}{{slots[:3], []*limit{three, four, ofAll}}, {slots, []*limit{four, ofAll}}, {few, []*limit{ofFew, ofAll}}}
 	var callers []caller
-	for i := range 32 {
-		tenant := i / 2 % 2
-		groups := [][]sqllock.Key{newKeys(t, 1), tenants[tenant], all}
-		callers = append(callers, caller{
-			func() (holding, error) { return TryEach(t.Context(), lockers[i%2], groups) },
-			[]*limit{ofTenant[tenant], ofAll},
-		})
+	for i := range 30 {
+		level := levels[i/2%3]
+		groups := [][]sqllock.Key{newKeys(t, 1), level.places, all}
+		callers = append(callers, caller{func() (holding, error) { return TryEach(t.Context(), lockers[i%2], groups) }, level.within})
 	}
-	if crowd(t, fleet.rounds(3, 24), callers) == 0 {
+	if crowd(t, fleet.rounds(4, 30), callers) == 0 {
 		t.Error("no caller was admitted")
 	}
-	for range all {
-		defer mustUnlockAll(t, mustEach(t, lockers[1], [][]sqllock.Key{newKeys(t, 1), all}))
-	}
-}
-
-// eachLimitContention: callers with a limit of three and callers with one of
-// four come and go, of both lockers. No limit is exceeded, and no place is left
-// behind.
-func eachLimitContention(t *testing.T, fleet Fleet) {
-	lockers, ok := twoEach(t, fleet)
-	if !ok {
-		return
-	}
-	slots, three, four := newKeys(t, 4), &limit{n: 3}, &limit{n: 4}
-	var callers []caller
-	for i := range 12 {
-		places, within := slots, []*limit{four}
-		if i/2%2 == 1 {
-			places, within = slots[:3], []*limit{three, four}
-		}
-		callers = append(callers, caller{
-			func() (holding, error) { return TryEach(t.Context(), lockers[i%2], [][]sqllock.Key{places}) },
-			within,
-		})
-	}
-	crowd(t, fleet.rounds(6, 32), callers)
-	for i := range 4 {
-		defer mustUnlockAll(t, mustEach(t, lockers[i%2], [][]sqllock.Key{slots}))
+	for i := range slots {
+		defer mustUnlockAll(t, mustEach(t, lockers[i%2], [][]sqllock.Key{slots, all}))
 	}
 	for _, l := range lockers {
-		rejected(t, l, [][]sqllock.Key{slots}, 0)
+		rejected(t, l, [][]sqllock.Key{all, slots}, 1)
+	}
+	for range len(all) - len(slots) {
+		defer mustUnlockAll(t, mustEach(t, lockers[1], [][]sqllock.Key{newKeys(t, 1), all}))
 	}
 }
 

@@ -61,7 +61,7 @@ var crowds = []conformanceTest{
 	{"Contention", contention},
 	{"AnyContention", anyContention},
 	{"EachContention", eachContention},
-	{"EachLimitContention", eachLimitContention},
+	{"AllContention", allContention},
 	{"AnyWaits", anyWaits},
 }
 
@@ -71,14 +71,13 @@ func Run(t *testing.T, fleet Fleet) {
 		{"Exclusion", exclusion},
 		{"KeySpaces", keySpaces},
 		{"Unlock", unlock},
-		{"Context", contexts},
 		{"Ended", endedContext},
 		{"Waits", waits},
 		{"FirstComeFirstServed", firstComeFirstServed},
 		{"WaitEnds", waitEnds},
-		{"Do", do},
 		{"Any", tryAny},
 		{"Each", tryEach},
+		{"Readers", readers},
 	}, crowds...))
 }
 
@@ -242,41 +241,6 @@ func unlock(t *testing.T, fleet Fleet) {
 	}
 }
 
-type valueKey struct{}
-
-// contexts: the work's context has the caller's values, outlives the caller's
-// context and ends with the lock. How a bound context ends is the same for all lockers.
-func contexts(t *testing.T, fleet Fleet) {
-	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "value"))
-	lock, err := fleet.New(t).TryLock(ctx, newKey(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	work := lock.Context()
-	cancel()
-	if err := errors.Join(work.Err(), lock.Err()); err != nil {
-		t.Errorf("the lock ended with the caller's context: %v", err)
-	}
-	bound, unbind := lock.Bind(ctx)
-	defer unbind()
-	for _, c := range []context.Context{work, bound} {
-		if found, ok := sqllock.FromContext(c); !ok || found != lock || c.Value(valueKey{}) != "value" {
-			t.Error("a context lacks the lock, or the caller's values")
-		}
-	}
-	release(t, lock)
-	for _, after := range []context.Context{work, lock.Context()} {
-		if cause := context.Cause(after); cause != sqllock.ErrReleased {
-			t.Errorf("cause of the work's context after Unlock: %v, want ErrReleased", cause)
-		}
-	}
-	late, unbindLate := lock.Bind(t.Context())
-	defer unbindLate()
-	if late.Err() != nil {
-		t.Error("a context bound after the release of the lock has ended")
-	}
-}
-
 // endedContext: a call whose context has ended already does nothing.
 func endedContext(t *testing.T, fleet Fleet) {
 	a, b := fleet.New(t), fleet.New(t)
@@ -292,43 +256,4 @@ func endedContext(t *testing.T, fleet Fleet) {
 		}
 	}
 	release(t, try(t, b, key))
-}
-
-func do(t *testing.T, fleet Fleet) {
-	a, b := fleet.New(t), fleet.New(t)
-	key := newKey(t)
-	ctx := t.Context()
-	failed := errors.New("failed")
-	var left func() error
-	err := sqllock.Do(ctx, a, key, func(ctx context.Context) error {
-		left = ctx.Err
-		if _, ok := sqllock.FromContext(ctx); !ok {
-			t.Error("the context of Do carries no lock")
-		}
-		reject(t, b, key)
-		return failed
-	})
-	if err != failed {
-		t.Errorf("Do: %v, want what the function returned", err)
-	}
-	if left() == nil {
-		t.Error("the context of Do outlived it")
-	}
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("Do swallowed a panic")
-			}
-		}()
-		_ = sqllock.Do(ctx, a, key, func(context.Context) error { panic("work") })
-	}()
-	lock := try(t, b, key)
-	err = sqllock.Do(ctx, a, key, func(context.Context) error {
-		t.Error("Do ran without the lock")
-		return nil
-	})
-	if !errors.Is(err, sqllock.ErrHeld) {
-		t.Errorf("Do with a held key: %v, want ErrHeld", err)
-	}
-	release(t, lock)
 }

@@ -126,6 +126,52 @@ func tryEach(t *testing.T, fleet Fleet) {
 	}
 }
 
+// readers: readers share a key, and exclude the callers that want it alone.
+func readers(t *testing.T, fleet Fleet) {
+	type readerLocker interface {
+		sqllock.Locker
+		TryRLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error)
+		RLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error)
+	}
+	var lockers [2]readerLocker
+	for i := range lockers {
+		l, ok := fleet.New(t).(readerLocker)
+		if !ok {
+			return
+		}
+		lockers[i] = l
+	}
+	for _, key := range []sqllock.Key{newKey(t), sqllock.ID(-1 << 63), sqllock.Pair(-1, 7)} {
+		var reading sqllock.Locks
+		for _, l := range lockers {
+			for _, take := range []func(context.Context, sqllock.Key) (*sqllock.Lock, error){l.TryRLock, l.RLock} {
+				lock, err := take(t.Context(), key)
+				if errors.Is(err, errors.ErrUnsupported) {
+					return
+				}
+				if err != nil {
+					t.Fatalf("a reader beside others: %v", err)
+				}
+				reading = append(reading, lock)
+			}
+		}
+		for len(reading) > 0 {
+			for _, l := range lockers {
+				reject(t, l, key)
+			}
+			release(t, reading[0])
+			reading = reading[1:]
+		}
+		alone := try(t, lockers[1], key)
+		for _, l := range lockers {
+			if _, err := l.TryRLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
+				t.Errorf("TryRLock of a key that a caller holds alone: %v, want ErrHeld", err)
+			}
+		}
+		release(t, alone)
+	}
+}
+
 // mustEach acquires one key of each group.
 func mustEach(t *testing.T, l sqllock.Locker, groups [][]sqllock.Key) sqllock.Locks {
 	t.Helper()

@@ -25,7 +25,7 @@ type Orders struct {
 	LeaseTable  bool          // sqllock.WithLeaseTable
 	Lease       time.Duration // sqllock.WithLease; 0 is the default
 	Locks       int           // how many it holds until it ends; if 0, its callers contend
-	Rounds      int           // grants for each of 64 callers, or of Callers
+	Rounds      int           // grants for each of the callers
 	Callers     int           // 0 is 64
 	Inside      string        // the file that exists while a caller is inside
 }

@@ -58,7 +58,7 @@ have_cc() {
 	[ "$(uname -s 2>/dev/null)" = Darwin ] || command -v cc >/dev/null
 }
 
-# The same list is in internal/bench/servers/redis.go.
+# The same list is in internal/bench/servers.go.
 have_redis() {
 	for dir in /usr/bin /opt/homebrew/bin /usr/local/bin; do
 		[ -x "$dir/redis-server" ] && return

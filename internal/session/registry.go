@@ -134,15 +134,8 @@ func (c *connection) toRegister() *postgres.Register {
 // A Wait is what a caller that waits holds, for the registry of a Session.
 type Wait struct {
 	Since   time.Duration
-	Any     bool       // the caller waits for any of several keys: what it holds is left out, since each key may not be the one that it gets
-	Holding []HeldLock // when the wait began
-}
-
-// A HeldLock is a lock that a caller held when it began to wait.
-type HeldLock struct {
-	Hold *keytable.Hold
-	ID   keytable.ID
-	PID  int64 // the server process that has the lock, if that is not a lock of the Session itself
+	Any     bool             // the caller waits for any of several keys: what it holds is left out, since each key may not be the one that it gets
+	Holding []*keytable.Hold // when the wait began
 }
 
 // Note notes a wait for ids that is no request of the table, until Forget.
@@ -185,7 +178,6 @@ type waitingKeys map[waitingKey]*postgres.WaitingKey
 type waitingKey struct {
 	key, holding dialect.Key
 	holds        bool
-	pid          int64 // that of HeldLock: the same key may be held in several databases
 }
 
 // add adds w, which is for key id, if it is older than least. It leaves out locks
@@ -197,8 +189,8 @@ func (ws waitingKeys) add(id keytable.ID, w *Wait, at, least time.Duration) {
 	}
 	key, holds := dbKey(id, keytable.Exclusive), false
 	for _, h := range w.Holding {
-		if !w.Any && h.Hold.Ended() == keytable.NotEnded {
-			ws.count(waitingKey{key, dbKey(h.ID, keytable.Exclusive), true, h.PID}, age)
+		if !w.Any && h.Ended() == keytable.NotEnded {
+			ws.count(waitingKey{key, dbKey(h.ID(), keytable.Exclusive), true}, age)
 			holds = true
 		}
 	}
@@ -210,7 +202,7 @@ func (ws waitingKeys) add(id keytable.ID, w *Wait, at, least time.Duration) {
 func (ws waitingKeys) count(k waitingKey, age time.Duration) {
 	w := ws[k]
 	if w == nil {
-		w = &postgres.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds, HoldingPID: k.pid}
+		w = &postgres.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds}
 		ws[k] = w
 	}
 	w.Waiters++

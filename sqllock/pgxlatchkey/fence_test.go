@@ -49,37 +49,12 @@ func write(t *testing.T, tx pgx.Tx) error {
 	return err
 }
 
+// A stale lock takes the transaction down, also if a savepoint of it is rejected,
+// or a savepoint in another one.
 func TestFence(t *testing.T) {
-	for name, begin := range beginners {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dsn, db, lock, makeStale := fenced(t)
-			good := begin(t, dsn)
-			if err := write(t, good); err != nil {
-				t.Fatal(err)
-			}
-			pass(t, good, lock)
-			makeStale()
-			stale := begin(t, dsn)
-			if err := write(t, stale); err != nil {
-				t.Fatal(err)
-			}
-			if err := sqllock.Fence(t.Context(), pgxlatchkey.Tx(stale), lock); !errors.Is(err, sqllock.ErrFenced) {
-				t.Errorf("Fence of a stale lock: %v, want ErrFenced", err)
-			}
-			if write(t, stale) == nil || stale.Commit(t.Context()) == nil {
-				t.Error("a rejected transaction goes on")
-			}
-			expectRows(t, db, 1) // of the good lock
-		})
-	}
-}
-
-// A savepoint that is rejected takes the transaction around it down, also that
-// around another savepoint.
-func TestFenceOfSavepoint(t *testing.T) {
 	depths := map[string]func(t *testing.T, tx pgx.Tx) []pgx.Tx{
-		"one": func(t *testing.T, tx pgx.Tx) []pgx.Tx { return []pgx.Tx{begin(t, tx)} },
+		"none": func(_ *testing.T, tx pgx.Tx) []pgx.Tx { return []pgx.Tx{tx} },
+		"one":  func(t *testing.T, tx pgx.Tx) []pgx.Tx { return []pgx.Tx{begin(t, tx)} },
 		"two, after one that has ended": func(t *testing.T, tx pgx.Tx) []pgx.Tx {
 			_ = begin(t, tx).Commit(t.Context())
 			a := begin(t, tx)
@@ -105,7 +80,7 @@ func TestFenceOfSavepoint(t *testing.T) {
 					_ = inner[i].Rollback(t.Context())
 				}
 				if write(t, whole) == nil || whole.Commit(t.Context()) == nil {
-					t.Error("the transaction around a rejected savepoint goes on")
+					t.Error("a rejected transaction goes on")
 				}
 				expectRows(t, db, 0)
 			})

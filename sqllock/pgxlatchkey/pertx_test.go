@@ -7,13 +7,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
-	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 	"github.com/latchkey-go/latchkey/sqllock/pgxlatchkey"
 )
 
@@ -106,58 +104,6 @@ func TestPerTxWithOpenRows(t *testing.T) {
 	rows.Close()
 	lockertest.Eventually(t, "the lock is gone", func() bool { return advisoryLocks(t, db) == 0 && pool.Stat().AcquiredConns() == 0 })
 	unlock(t, mustLock(t, locks, sqllock.ID(1)))
-}
-
-// A pool without a free connection makes TryLock fail.
-func TestPoolExhausted(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	pool := newPool(t, dsn, func(c *pgxpool.Config) { c.MaxConns = 1 })
-	locks := pgxlatchkey.PerTx(pool, sqllock.WithLease(50*time.Second)) // keeps the bound of 0.9 s
-	lock := lockInTime(t, locks, sqllock.ID(1))
-	_, err := locks.TryLock(t.Context(), sqllock.ID(2))
-	if !errors.Is(err, sqllock.ErrUnavailable) {
-		t.Errorf("TryLock without a connection: %v, want ErrUnavailable", err)
-	}
-	dbtest.TellsNothing(t, err, dsn)
-	_ = lock.Unlock() // a busy machine may take longer than the short bound
-	lockertest.Eventually(t, "the late grant is released", func() bool { return pool.Stat().AcquiredConns() == 0 })
-}
-
-// lockwatch finds a cycle that leads through a lock of PerTx.
-func TestPerTxInCycle(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	db := dbtest.Open(t, "pgx", dsn)
-	dbtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
-	s, locks := session(t, "pgx", dsn, sqllock.WithRegistry(""), sqllock.WithHeartbeat(50*time.Millisecond)), pgxlatchkey.PerTx(newPool(t, dsn))
-	a, b := mustLock(t, s, sqllock.ID(1)), mustLock(t, locks, sqllock.ID(2))
-	ctx, stop := context.WithCancel(t.Context())
-	waits := make(chan error, 2)
-	wait := func(with *sqllock.Lock, l sqllock.Locker, key sqllock.Key) {
-		ctx, cancel := with.Bind(ctx)
-		defer cancel()
-		_, err := l.Lock(ctx, key)
-		waits <- err
-	}
-	go wait(a, locks, b.Key())
-	go wait(b, s, a.Key())
-	lockertest.Eventually(t, "the cycle is found", func() bool {
-		snapshot, err := lockwatch.Inspect(t.Context(), db)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cycles := snapshot.Cycles()
-		return len(cycles) == 1 && cycles[0].Certain && len(cycles[0].Waits) == 2
-	})
-	stop()
-	for range 2 {
-		if err := <-waits; !errors.Is(err, context.Canceled) {
-			t.Errorf("a wait in the cycle: %v", err)
-		}
-	}
-	unlock(t, a)
-	unlock(t, b)
 }
 
 func TestMisuse(t *testing.T) {

@@ -35,9 +35,6 @@ func Tx(tx pgx.Tx) sqllock.Tx { return adapted{tx} }
 // transaction, and no later statement runs outside one.
 type adapted struct{ tx pgx.Tx }
 
-// ServerPID returns the id of the server process, for lockwatch.
-func (a adapted) ServerPID() int64 { return int64(a.tx.Conn().PgConn().PID()) }
-
 // ExecContext sends query. Without arguments pgx uses the simple protocol, which
 // is right behind a transaction pooler, too.
 func (a adapted) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {

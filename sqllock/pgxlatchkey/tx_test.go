@@ -27,50 +27,6 @@ func eachBeginner(t *testing.T, test func(t *testing.T, dsn string, begin beginn
 	}
 }
 
-func TestTxExcludes(t *testing.T) {
-	eachBeginner(t, func(t *testing.T, dsn string, begin beginner) {
-		ctx, key, s := t.Context(), sqllock.ID(1), session(t, "pgx", dsn)
-		first, second := begin(t, dsn), begin(t, dsn)
-		a, b := pgxlatchkey.Tx(first), pgxlatchkey.Tx(second)
-		if err := sqllock.TryTx(ctx, a, key); err != nil {
-			t.Fatal(err)
-		}
-		if err := sqllock.TryTx(ctx, a, key); err != nil {
-			t.Errorf("TryTx of the same transaction: %v", err)
-		}
-		if _, err := s.TryLock(ctx, key); !errors.Is(err, sqllock.ErrHeld) {
-			t.Errorf("TryLock of a Session: %v, want ErrHeld", err)
-		}
-		for name, try := range map[string]func() error{
-			"TryTx":   func() error { return sqllock.TryTx(ctx, b, key) },
-			"TryRTx":  func() error { return sqllock.TryRTx(ctx, b, key) },
-			"LockTx":  func() error { return sqllock.LockTx(ctx, b, key, time.Millisecond) },
-			"RLockTx": func() error { return sqllock.RLockTx(ctx, b, key, time.Millisecond) },
-		} {
-			if err := try(); !errors.Is(err, sqllock.ErrHeld) {
-				t.Errorf("%s of another transaction: %v, want ErrHeld", name, err)
-			}
-		}
-		got := make(chan error, 1)
-		go func() { got <- sqllock.LockTx(ctx, b, key, time.Minute) }()
-		db := dbtest.Open(t, "pgx", dsn)
-		lockertest.Eventually(t, "the other transaction waits", func() bool { return dbtest.WaitForLocks(t, db) == 1 })
-		if err := first.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-got; err != nil {
-			t.Errorf("LockTx, after the holder's commit: %v", err)
-		}
-		if _, err := second.Exec(ctx, "SELECT 1"); err != nil {
-			t.Errorf("the transaction, after LockTx: %v", err)
-		}
-		if err := second.Rollback(ctx); err != nil {
-			t.Fatal(err)
-		}
-		unlock(t, mustLock(t, s, key))
-	})
-}
-
 // A rollback to a savepoint releases what was locked after it. Its commit keeps
 // the locks until the transaction ends.
 func TestSavepoint(t *testing.T) {
@@ -160,41 +116,32 @@ func TestCommit(t *testing.T) {
 
 func TestTxErrors(t *testing.T) {
 	eachBeginner(t, func(t *testing.T, dsn string, begin beginner) {
-		calls := map[string]func(ctx context.Context, tx sqllock.Tx) error{
-			"TryTx": func(ctx context.Context, tx sqllock.Tx) error { return sqllock.TryTx(ctx, tx, sqllock.ID(1)) },
-			"LockTx": func(ctx context.Context, tx sqllock.Tx) error {
-				return sqllock.LockTx(ctx, tx, sqllock.ID(1), time.Minute)
-			},
-			"Advance": func(ctx context.Context, tx sqllock.Tx) error { return watermark.Advance(ctx, tx, sqllock.ID(1), 1) },
-		}
-		s := session(t, "pgx", dsn)
-		lock := mustLock(t, s, sqllock.ID(9))
 		dbtest.Create(t, dbtest.Open(t, "pgx", dsn), sqllock.FenceSchema(sqllock.PostgreSQL))
-		calls["Fence"] = func(ctx context.Context, tx sqllock.Tx) error { return sqllock.Fence(ctx, tx, lock) }
-		for name, call := range calls {
-			ended := begin(t, dsn)
-			if err := ended.Commit(t.Context()); err != nil {
-				t.Fatal(err)
+		lock := mustLock(t, session(t, "pgx", dsn), sqllock.ID(9))
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for name, call := range map[string]func(ctx context.Context, tx sqllock.Tx) error{
+			"TryTx":   func(ctx context.Context, tx sqllock.Tx) error { return sqllock.TryTx(ctx, tx, sqllock.ID(1)) },
+			"LockTx":  func(ctx context.Context, tx sqllock.Tx) error { return sqllock.LockTx(ctx, tx, sqllock.ID(1), 1) },
+			"Advance": func(ctx context.Context, tx sqllock.Tx) error { return watermark.Advance(ctx, tx, sqllock.ID(1), 1) },
+			"Fence":   func(ctx context.Context, tx sqllock.Tx) error { return sqllock.Fence(ctx, tx, lock) },
+		} {
+			ended, closed, failed := begin(t, dsn), begin(t, dsn), begin(t, dsn)
+			_, err := failed.Exec(t.Context(), "SELECT nonsense")
+			if err == nil || errors.Join(ended.Commit(t.Context()), closed.Conn().Close(t.Context())) != nil {
+				t.Fatal("the transactions do not end")
 			}
 			if err := call(t.Context(), pgxlatchkey.Tx(ended)); !errors.Is(err, sql.ErrTxDone) {
 				t.Errorf("%s of a committed transaction: %v, want sql.ErrTxDone", name, err)
 			}
-			closed := begin(t, dsn)
-			if err := closed.Conn().Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			err := call(t.Context(), pgxlatchkey.Tx(closed))
+			err = call(t.Context(), pgxlatchkey.Tx(closed))
 			if !errors.Is(err, sqllock.ErrUnavailable) {
 				t.Errorf("%s on a closed connection: %v, want ErrUnavailable", name, err)
 			}
 			dbtest.TellsNothing(t, err, dsn)
-			failed := begin(t, dsn)
-			_, _ = failed.Exec(t.Context(), "SELECT nonsense")
 			if err := call(t.Context(), pgxlatchkey.Tx(failed)); dbtest.State(err) != "25P02" {
 				t.Errorf("%s of a failed transaction: %v, want SQLSTATE 25P02", name, err)
 			}
-			over, cancel := context.WithCancel(t.Context())
-			cancel()
 			if err := call(over, pgxlatchkey.Tx(begin(t, dsn))); !errors.Is(err, context.Canceled) {
 				t.Errorf("%s, its context has ended: %v", name, err)
 			}

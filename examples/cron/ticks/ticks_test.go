@@ -243,6 +243,17 @@ func TestWorkHearsOfLoss(test *testing.T) {
 	}
 }
 
+// A job that panics releases the lock. The panic goes on, and the log has it.
+func TestPanic(test *testing.T) {
+	t := onDatabase(test)
+	defer func() {
+		if p := recover(); p != "out of paper" || !strings.Contains(t.log.String(), "panicked=true") || dbtest.AdvisoryLocks(t, t.db) != 0 {
+			t.Errorf("recovered %v, and logged\n%s", p, t.log.String())
+		}
+	}()
+	_ = t.instance(time.Now).Do(t.Context(), "report", Every(time.Hour), func(context.Context) { panic("out of paper") })
+}
+
 // An instance does not run a tick, says why, and keeps no lock.
 func TestRejected(test *testing.T) {
 	t := onDatabase(test)
@@ -274,19 +285,5 @@ func TestRejected(test *testing.T) {
 	var r record
 	if err := t.instance(time.Now).Do(t.Context(), "report", Every(time.Hour), r.work); err != nil {
 		t.Errorf("the tick by an instance that is well: %v", err)
-	}
-}
-
-// An instance whose mark is not committed, or which does not learn whether it is,
-// does not run the tick, and releases the lock.
-func TestCommitFails(test *testing.T) {
-	t := onDatabase(test)
-	dbtest.Execute(t, t.db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
-	dbtest.Execute(t, t.db, `CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE ON latchkey_watermarks
-		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
-	var r record
-	err := t.instance(time.Now).Do(t.Context(), "report", Every(time.Hour), r.work)
-	if err == nil || !strings.Contains(err.Error(), "not known") || len(r.runs) != 0 || dbtest.AdvisoryLocks(t, t.db) != 0 {
-		t.Errorf("%v, %d runs, %d locks are held", err, len(r.runs), dbtest.AdvisoryLocks(t, t.db))
 	}
 }

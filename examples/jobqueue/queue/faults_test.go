@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -83,18 +81,6 @@ func TestLateCompletion(t *testing.T) {
 	}
 }
 
-// A job that ended its worker as often as it may be tried is not tried again.
-func TestPoison(t *testing.T) {
-	f := onDatabase(t)
-	f.enqueue(Job{Kind: "k", MaxAttempts: 2})
-	f.exec("UPDATE jobs SET attempt = 2")
-	f.start(f.queue(Kinds{"k": {Work: func(context.Context, Job) (Effect, error) {
-		t.Error("it was tried again")
-		return nil, nil
-	}}}), 1)
-	lockertest.Eventually(t, "it is dead", func() bool { return f.withStatus("dead") == 1 })
-}
-
 // Run waits for the job in progress, which goes on undisturbed.
 func TestStop(t *testing.T) {
 	f := onDatabase(t)
@@ -118,37 +104,6 @@ func TestStop(t *testing.T) {
 	<-stopped
 	if f.withStatus("done") != 1 || dbtest.AdvisoryLocks(t, f.db.DB) != 0 {
 		t.Error("the job was not finished, or its lock not released")
-	}
-}
-
-// The pool of the queue is broken while an effect is stored, and the table is gone
-// for a while. The session with the locks lives, so the work is not done again.
-func TestBrokenPool(t *testing.T) {
-	f := onDatabase(t)
-	f.enqueue(Job{Kind: "k"})
-	worked, tries := 0, 0
-	q := f.queue(Kinds{"k": {Work: func(ctx context.Context, job Job) (Effect, error) {
-		worked++
-		stored, _ := record(ctx, job)
-		return func(ctx context.Context, tx *sqlx.Tx) error {
-			if err := stored(ctx, tx); err != nil {
-				return err
-			}
-			if tries++; tries == 1 {
-				_, _ = tx.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
-			}
-			return nil
-		}, nil
-	}}})
-	f.exec("ALTER TABLE jobs RENAME TO gone")
-	if _, err := q.take(t.Context()); !errors.Is(err, errNoTable) {
-		t.Errorf("take without the table: %v", err)
-	}
-	f.start(q, 1)
-	f.exec("ALTER TABLE gone RENAME TO jobs")
-	lockertest.Eventually(t, "it is done", func() bool { return f.withStatus("done") == 1 })
-	if f.wantEffects(1); worked != 1 || tries != 2 {
-		t.Errorf("worked %d times, stored %d times; want 1, 2", worked, tries)
 	}
 }
 

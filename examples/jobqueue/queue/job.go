@@ -33,9 +33,8 @@ type Kinds map[string]Kind
 
 // A Kind is what to do for jobs of one kind.
 type Kind struct {
-	Work      Work          // required
-	Timeout   time.Duration // ends the context of Work; 0: none
-	Singleton bool          // at most one job of the kind runs at a time, in the whole fleet
+	Work    Work          // required
+	Timeout time.Duration // ends the context of Work; 0: none
 }
 
 // names returns the names of all kinds.

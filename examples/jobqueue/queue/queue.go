@@ -84,12 +84,8 @@ func Open(ctx context.Context, db *sqlx.DB, locks Locks, kinds Kinds, o Options)
 
 var errNoTable = errors.New("queue: the tables jobs and latchkey_fence are missing: run queue.Schema, or add their schema to the search_path")
 
-// key returns the key that a job runs under: its own, or its kind's if jobs of the
-// kind run one at a time. Locks belong to the whole database, so the schema is in
-// the key: queues in two schemas are independent.
+// key returns the key of a job. Locks belong to the whole database, so the schema
+// is in the key: queues in two schemas are independent.
 func (q *Queue) key(job Job) sqllock.Key {
-	if q.kinds[job.Kind].Singleton {
-		return sqllock.Namespace("kind").Key(q.schema + "/" + job.Kind)
-	}
 	return sqllock.Namespace("job").Key(fmt.Sprintf("%s/%d", q.schema, job.ID))
 }

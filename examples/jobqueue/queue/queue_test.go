@@ -273,68 +273,6 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// Jobs of a singleton kind never overlap, while those of another kind run.
-func TestSingleton(t *testing.T) {
-	f := onDatabase(t)
-	const jobs = 8
-	for range jobs {
-		f.enqueue(Job{Kind: "single", Priority: 1})
-	}
-	f.enqueue(Job{Kind: "other"})
-	var inside, overlaps atomic.Int32
-	meanwhile := make(chan struct{}) // closed by the other kind
-	kinds := Kinds{
-		"single": {Singleton: true, Work: func(context.Context, Job) (Effect, error) {
-			defer inside.Add(-1)
-			if inside.Add(1) > 1 {
-				overlaps.Add(1)
-				return nil, nil
-			}
-			<-meanwhile // gives others the time to come in, and shows that other kinds run
-			return nil, nil
-		}},
-		"other": {Work: func(context.Context, Job) (Effect, error) {
-			close(meanwhile)
-			return nil, nil
-		}},
-	}
-	for range 2 {
-		f.start(f.queue(kinds), 4)
-	}
-	lockertest.Eventually(t, "all are done", func() bool { return f.withStatus("done") == jobs+1 })
-	if n := overlaps.Load(); n > 0 || f.count("SELECT max(attempt) FROM jobs") != 1 {
-		t.Errorf("%d times two jobs of a singleton kind ran at once", n)
-	}
-}
-
-// More jobs than a page has candidates do not hide the next one, whether workers
-// have them or they wait for their kind's turn.
-func TestPages(t *testing.T) {
-	f := onDatabase(t)
-	f.exec("INSERT INTO jobs (kind, priority) SELECT 'single', 1 FROM generate_series(1, $1::int)", 3*page)
-	f.exec("INSERT INTO jobs (kind) SELECT 'k' FROM generate_series(1, $1::int)", page+10)
-	q := f.queue(Kinds{"single": {Work: record, Singleton: true}, "k": {Work: record}})
-	kinds := map[string]int{}
-	for range page + 11 {
-		h := f.mustTake(q)
-		defer h.release()
-		kinds[h.job.Kind]++
-	}
-	if h, err := q.take(t.Context()); err != nil || h != nil || kinds["single"] != 1 {
-		t.Errorf("%v are in progress, and take gives %v, %v", kinds, h, err)
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	for n, most := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 13: time.Hour, 1 << 30: time.Hour} {
-		for range 100 {
-			if d := backoff(time.Second, n); d > most || d < most/2 {
-				t.Errorf("after attempt %d: %v, want %v to %v", n, d, most/2, most)
-			}
-		}
-	}
-}
-
 func TestTables(t *testing.T) {
 	schema := strings.Join(Schema(), ";")
 	for name, tt := range map[string]struct {
@@ -355,29 +293,5 @@ func TestTables(t *testing.T) {
 				t.Errorf("Open: %v", err)
 			}
 		})
-	}
-}
-
-// Queues in two schemas of one database have jobs of the same ids, which do not
-// hinder each other.
-func TestTwoSchemas(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	separator := "?"
-	if strings.Contains(dsn, "?") {
-		separator = "&"
-	}
-	setup := dbtest.Open(t, "pgx", dsn)
-	for _, schema := range []string{"one", "two"} {
-		dbtest.Execute(t, setup, "CREATE SCHEMA "+schema)
-		f := newFixture(t, "pgx", dsn+separator+"search_path="+schema)
-		for _, kind := range []string{"single", "k"} {
-			f.enqueue(Job{Kind: kind})
-			h := f.mustTake(f.queue(Kinds{"k": {Work: record}, "single": {Work: record, Singleton: true}}))
-			defer h.release()
-			if h.job.Kind != kind {
-				t.Errorf("kind %q, want %q", h.job.Kind, kind)
-			}
-		}
 	}
 }

@@ -29,20 +29,15 @@ const page = 64
 // alone. It returns nil if there is none. It reads candidates, acquires the first of
 // their locks that is free, and looks at the job again under its lock.
 func (q *Queue) take(ctx context.Context) (*hold, error) {
-	var busy []string // singleton kinds that other workers have
 	for offset := 0; ; {
-		jobs, err := q.candidates(ctx, busy, offset)
+		jobs, err := q.candidates(ctx, offset)
 		if err != nil || len(jobs) == 0 {
 			return nil, safe(err)
 		}
 		h, err := q.first(ctx, jobs)
 		switch {
 		case errors.Is(err, sqllock.ErrHeld): // other workers have all of them: read on
-			if singles := q.singles(jobs); len(singles) > 0 {
-				busy, offset = append(busy, singles...), 0
-			} else {
-				offset += page
-			}
+			offset += page
 		case errors.Is(err, sql.ErrNoRows): // the list is out of date
 		default:
 			return h, safe(err)
@@ -50,16 +45,16 @@ func (q *Queue) take(ctx context.Context) (*hold, error) {
 	}
 }
 
-const candidates = `SELECT id, kind, priority FROM jobs
-	WHERE status = 'ready' AND run_at <= now() AND kind = ANY($1::text[]) AND kind <> ALL($2::text[])
-	ORDER BY priority DESC, run_at, id LIMIT $3 OFFSET $4`
+const candidates = `SELECT id, priority FROM jobs
+	WHERE status = 'ready' AND run_at <= now() AND kind = ANY($1::text[])
+	ORDER BY priority DESC, run_at, id LIMIT $2 OFFSET $3`
 
 // candidates returns jobs that look due, the highest priority first. Jobs of one
 // priority are shuffled: otherwise all workers would try the same ones.
-func (q *Queue) candidates(ctx context.Context, busy []string, offset int) (jobs []Job, err error) {
+func (q *Queue) candidates(ctx context.Context, offset int) (jobs []Job, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	if err := q.db.SelectContext(ctx, &jobs, candidates, q.names, literal(busy), page, offset); err != nil {
+	if err := q.db.SelectContext(ctx, &jobs, candidates, q.names, page, offset); err != nil {
 		return nil, err
 	}
 	rand.Shuffle(len(jobs), func(i, j int) { jobs[i], jobs[j] = jobs[j], jobs[i] })
@@ -70,13 +65,11 @@ func (q *Queue) candidates(ctx context.Context, busy []string, offset int) (jobs
 // first takes the first of jobs that is free. It returns ErrHeld if none is free,
 // and sql.ErrNoRows if the job is not due any more.
 func (q *Queue) first(ctx context.Context, jobs []Job) (*hold, error) {
-	keys := make([]sqllock.Key, 0, len(jobs))
+	keys := make([]sqllock.Key, len(jobs))
 	ids := make(map[sqllock.Key]int64, len(jobs))
-	for _, job := range jobs {
-		key := q.key(job)
-		if _, twice := ids[key]; !twice { // jobs of a singleton kind share one
-			keys, ids[key] = append(keys, key), job.ID
-		}
+	for i, job := range jobs {
+		keys[i] = q.key(job)
+		ids[keys[i]] = job.ID
 	}
 	lock, err := q.locks.TryAny(ctx, keys...)
 	if err != nil {
@@ -88,17 +81,6 @@ func (q *Queue) first(ctx context.Context, jobs []Job) (*hold, error) {
 		return nil, err
 	}
 	return &hold{job, lock}, nil
-}
-
-// singles returns the singleton kinds among jobs. The next page leaves them out:
-// otherwise jobs that wait for their turn would fill page after page.
-func (q *Queue) singles(jobs []Job) (kinds []string) {
-	for _, job := range jobs {
-		if q.kinds[job.Kind].Singleton && !slices.Contains(kinds, job.Kind) {
-			kinds = append(kinds, job.Kind)
-		}
-	}
-	return kinds
 }
 
 // begin is the second look, under the lock. It counts the attempt. Another

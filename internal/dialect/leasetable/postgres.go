@@ -38,9 +38,6 @@ func (PostgreSQL) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (d
 	if err == nil {
 		s, err = openSession(ctx, t, set, &t.pool.Socket)
 	}
-	if err != nil && t.genuine {
-		err = postgres.ExplainTimeout(ctx, db, err)
-	}
 	return s, dialect.Fail(err)
 }
 

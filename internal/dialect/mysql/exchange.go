@@ -133,17 +133,14 @@ func (s *session) readLooks(b *dialect.Batch, text string) error {
 		if next := strings.IndexByte(after, ';'); next >= 0 {
 			places, text = after[:next], after[next:]
 		}
-		before := -1
 		for item := range strings.SplitSeq(strings.TrimSuffix(places, ","), ",") {
 			if item == "" {
 				continue
 			}
 			place, err := strconv.Atoi(item)
-			if err != nil || place <= before || place >= len(l.Keys) || len(l.Won) == l.Want {
+			if err != nil || !l.Take(place) {
 				return dialect.ErrNonsense
 			}
-			before = place
-			l.Won = append(l.Won, place)
 			s.held[l.Keys[place]] = struct{}{}
 		}
 	}

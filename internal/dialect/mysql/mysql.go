@@ -40,25 +40,18 @@ func (Dialect) Traits() dialect.Traits {
 // It SETs nothing before the proof. Behind a proxy that would reach the session
 // of another client.
 func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
-	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, "")
+	conn, id, server, err := d.proven(ctx, db, set)
 	if err != nil {
-		return nil, dialect.Fail(err)
+		return nil, err
 	}
-	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof, mayBeFed: d.Named}
-	server, err := p.run(ctx)
-	err = witness.GiveBack(err)
 	s := &session{
-		conn: conn.Conn, socket: conn.Socket, id: p.id, held: map[dialect.Key]struct{}{},
+		conn: conn.Conn, socket: conn.Socket, id: id, held: map[dialect.Key]struct{}{},
 		pool: dbconn.Pool{DB: db, Find: set.Socket}, bound: sideTxBound(set),
+		mariadb: server.mariadb, server: server.identity(), serverName: server.name(),
+		names: newLockNames(server.database), limit: server.longest(),
 	}
-	if err == nil {
-		s.mariadb, s.server, s.serverName = server.mariadb, server.identity(), server.name()
-		s.names, s.limit = newLockNames(server.database), server.longest()
-		s.name = s.names.ofSession(rand.Uint64()) //nolint:gosec // a name, not a secret
-		_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, s.setUp(ctx, server, set)
-		})
-	}
+	s.name = s.names.ofSession(rand.Uint64()) //nolint:gosec // a name, not a secret
+	_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.setUp(ctx, server, set) })
 	if err != nil {
 		conn.Discard()
 		return nil, dialect.Fail(err)
@@ -70,20 +63,30 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 // takes a session's settings, as Open does. It gives one connection back, and
 // discards the one with the settings. Its error is like that of Open.
 func (d Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) error {
-	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, "")
+	conn, _, server, err := d.proven(ctx, db, set)
 	if err != nil {
-		return dialect.Fail(err)
+		return err
 	}
 	defer conn.Discard()
-	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof, mayBeFed: d.Named}
-	server, err := p.run(ctx)
-	if err = witness.GiveBack(err); err != nil {
-		return dialect.Fail(err)
-	}
 	_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, configure(ctx, conn.Conn, server, set)
 	})
 	return dialect.Fail(err)
+}
+
+// proven returns a connection of db on which locks exclude others, its id, and
+// what its server says of itself.
+func (d Dialect) proven(ctx context.Context, db *sql.DB, set dialect.Settings) (conn *dbconn.Taken, id int64, s server, err error) {
+	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, "")
+	if err != nil {
+		return nil, 0, s, dialect.Fail(err)
+	}
+	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof, mayBeFed: d.Named}
+	s, err = p.run(ctx)
+	if err = witness.GiveBack(err); err != nil {
+		conn.Discard()
+	}
+	return conn, p.id, s, dialect.Fail(err)
 }
 
 // setUp makes the connection a session of locks:

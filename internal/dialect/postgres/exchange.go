@@ -8,85 +8,80 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A form is a shape of the statement that carries a batch. It says which parts
-// the statement has. Each form in use is prepared once per session.
-type form uint16
+// A form is a shape of the statement that carries a batch: the parts that it
+// has. Each form in use is prepared once per session.
+type form uint8
 
 const (
-	releaseKeys form = 1 << iota // of each Space in its order; and so the next
-	_
-	_
-	_
+	releaseKeys form = 1 << iota
 	tryKeys
-	_
-	_
-	_
 	tryLooks
-	tryLevels
-	tryFirsts // the same with one key for each level
-	trySets   // the same with many levels, or in the other space
-	single    // the one part is one key, not an array: 10 to 15 µs cheaper
-
-	spaces    = 4 // with readers' locks
-	tryStacks = tryLevels | tryFirsts | trySets
+	tryStacks
+	single // the one part is one exclusive key of the bigint space, not an array: 10 to 15 µs cheaper
 )
 
 // A part is a column of the statement's one row. %N stands for its parameter.
 //
-// With an array the column is the text of an array of the keys that failed,
-// which is normally empty. With a single key the column says whether it
-// succeeded. The executor computes the columns in order, so releases come
-// first.
+// With an array the column is the text of an array of numbers. With a single
+// key the column says whether it succeeded. The executor computes the columns in
+// order, so releases come first.
 type part struct {
 	form   form
 	array  string
 	single string // "" where there is none
+
+	text func(text []byte, b *dialect.Batch) []byte    // appends the parameter for array
+	read func(b *dialect.Batch, numbers []int64) error // reads the column of array
 }
 
-var parts = append(keyParts(),
-	part{tryLooks, looksQuery, ""},
-	part{tryLevels, levelsQuery, ""},
-	part{tryFirsts, firstsQuery, ""},
-	part{trySets, setsQuery, ""})
+var parts = []part{
+	{releaseKeys, keysQuery("pg_advisory_unlock"), "pg_advisory_unlock(%N::bigint)", appendReleases, readReleases},
+	{tryKeys, keysQuery("pg_try_advisory_lock"), "pg_try_advisory_lock(%N::bigint)", appendTries, readTries},
+	{tryLooks, looksQuery, "", appendLooks, readLooks},
+	{tryStacks, stacksQuery, "", appendStacks, readStacks},
+}
+
+// keysQuery returns the part that calls function for keys. The parameter has two
+// elements for each key: its space and its id. The response has the places,
+// from 1, of the keys for which the function returns false.
+func keysQuery(function string) string {
+	return strings.NewReplacer("a[", "(%N::bigint[])[", "(a)", "(%N::bigint[])").Replace(
+		`ARRAY(SELECT i / 2 FROM (SELECT generate_series(2, cardinality(a), 2) AS i) AS keys WHERE NOT ` + onKey(function) + `)::text`)
+}
 
 // looksQuery is the part tryLooks. Each element of the parameter is a look, a:
 // how many keys it wants, and for each key its space and its id. The response
 // has for each look, one after the other, how many it has got, and their places,
 // from 1.
 var looksQuery = `ARRAY(SELECT unnest(cardinality(won) || won) FROM (
-		SELECT ARRAY(SELECT i / 2 FROM generate_series(2, cardinality(a) - 1, 2) AS i
-			WHERE CASE WHEN a[i] = 0 THEN pg_try_advisory_lock(a[i + 1]) ELSE pg_try_advisory_lock` + twoInts("a[i + 1]") + ` END LIMIT a[1]) AS won
+		SELECT ARRAY(SELECT i / 2 FROM generate_series(3, cardinality(a), 2) AS i WHERE ` + onKey("pg_try_advisory_lock") + ` LIMIT a[1]) AS won
 		FROM (SELECT g::bigint[] AS a FROM unnest(%N::text[]) g OFFSET 0) AS q OFFSET 0) AS looks)::text`
 
-// keyParts returns the parts for single keys of each Space.
+// stacksQuery is the part tryStacks. Each element of the parameter is a stack,
+// a: for each key its level, from 1, its space and its id.
 //
-// unnest is in a SELECT list, where the executor hands its rows on one by one.
-// In FROM the executor would store all rows first.
-func keyParts() (all []part) {
-	for _, of := range []struct {
-		form     form
-		function string
-	}{{releaseKeys, "pg_advisory_unlock"}, {tryKeys, "pg_try_advisory_lock"}} {
-		for space := range dialect.Space(spaces) {
-			function, key, one := of.function, "(k)", ""
-			if space&dialect.Shared != 0 {
-				function += "_shared"
-			}
-			if space&dialect.TwoInts != 0 {
-				key = twoInts("k")
-			} else {
-				one = function + "(%N::bigint)"
-			}
-			all = append(all, part{of.form << space,
-				`ARRAY(SELECT k FROM (SELECT unnest(%N::bigint[]) AS k) AS u WHERE NOT ` + function + key + `)::text`, one})
-		}
-	}
-	return all
-}
+// It takes a key of level n if it has one of each level before. A stack that has
+// not got a key of each level gives back what it has. The response has for each
+// stack, one after the other, of how many levels it has got a key, and the
+// places of these keys in the stack, from 1.
+var stacksQuery = `ARRAY(SELECT unnest(cardinality(won) || won) FROM (
+		SELECT CASE WHEN cardinality(taken) = a[cardinality(a) - 2] THEN ARRAY(SELECT i / 3 FROM unnest(taken) AS i)
+			ELSE ARRAY(SELECT i / 3 FROM unnest(taken) AS i WHERE ` + onKey("pg_advisory_unlock") + `) END AS won
+		FROM (SELECT a, ARRAY(
+				WITH RECURSIVE levels (n, key) AS (SELECT 0, 0 UNION ALL
+					SELECT n + 1, (SELECT i FROM generate_series(3, cardinality(a), 3) AS i
+						WHERE CASE WHEN a[i - 2] = n + 1 THEN ` + onKey("pg_try_advisory_lock") + ` END LIMIT 1)
+					FROM levels WHERE key IS NOT NULL AND n < a[cardinality(a) - 2])
+				SELECT key FROM levels WHERE key > 0) AS taken
+			FROM (SELECT g::bigint[] AS a FROM unnest(%N::text[]) g OFFSET 0) AS q OFFSET 0) AS v OFFSET 0) AS stacks)::text`
 
-// twoInts returns the arguments of a function for two integers. id is an SQL
-// expression for the ID of a Key.
-func twoInts(id string) string { return "((" + id + " >> 32)::int, ((" + id + " << 32) >> 32)::int)" }
+// onKey returns the call of a function of advisory locks for the key whose id is
+// a[i], and whose space is the element before.
+func onKey(function string) string {
+	const twoInts = "((a[i] >> 32)::int, ((a[i] << 32) >> 32)::int)"
+	return "CASE a[i - 1] WHEN 0 THEN " + function + "(a[i]) WHEN 1 THEN " + function + twoInts +
+		" WHEN 2 THEN " + function + "_shared(a[i]) ELSE " + function + "_shared" + twoInts + " END"
+}
 
 // query returns the statement of f. It names no key and returns one row.
 func (f form) query() string {
@@ -104,47 +99,25 @@ func (f form) query() string {
 	return "SELECT " + strings.Join(columns, ", ")
 }
 
-// formOf returns the form that b needs. ok is false if b needs several
-// statements.
-func formOf(b *dialect.Batch) (f form, ok bool) {
-	f, ok = stackPart(b)
-	for _, k := range b.Release {
-		f |= releaseKeys << k.Space
-	}
-	for _, k := range b.Try {
-		f |= tryKeys << k.Space
-	}
-	if len(b.Looks) > 0 {
-		f |= tryLooks
-	}
-	const bigint = (releaseKeys | tryKeys) * (1 | 1<<dialect.Shared)
-	if len(b.Release)+len(b.Try) == 1 && f&bigint == f {
-		f |= single
-	}
-	return f, ok
-}
-
-// keysOf returns the keys of b for a part, and their Space.
-func keysOf(b *dialect.Batch, part form) (keys []dialect.Key, of dialect.Space) {
-	for of = range dialect.Space(spaces) {
-		switch part {
-		case releaseKeys << of:
-			return b.Release, of
-		case tryKeys << of:
-			return b.Try, of
+// formOf returns the form that b needs.
+func formOf(b *dialect.Batch) (f form) {
+	for part, n := range [...]int{len(b.Release), len(b.Try), len(b.Looks), len(b.Stacks)} {
+		if n > 0 {
+			f |= releaseKeys << part
 		}
 	}
-	return nil, dialect.Bigint
+	if len(b.Release)+len(b.Try) == 1 && f < tryLooks && singleKey(b).Space == dialect.Bigint {
+		f |= single
+	}
+	return f
 }
 
-// noteFailed notes in b that the key with id was not given back or not taken.
-func noteFailed(b *dialect.Batch, part form, id int64) {
-	_, of := keysOf(b, part)
-	if part < tryKeys {
-		b.NotHeld = append(b.NotHeld, dialect.Key{Space: of, ID: id})
-	} else {
-		b.Busy = append(b.Busy, dialect.Key{Space: of, ID: id})
+// singleKey returns the one key of b.
+func singleKey(b *dialect.Batch) dialect.Key {
+	if len(b.Release) > 0 {
+		return b.Release[0]
 	}
+	return b.Try[0]
 }
 
 // readResponse reads a row of form f into b. The row begins after the process
@@ -154,59 +127,102 @@ func readResponse(b *dialect.Batch, f form, row []driver.Value) error {
 		if f&part.form == 0 {
 			continue
 		}
-		column := row[0]
-		row = row[1:]
-		if err := readPart(b, f, part.form, column); err != nil {
+		numbers, err := numbersOf(row[0], f)
+		if err == nil {
+			err = part.read(b, numbers)
+		}
+		if err != nil {
 			return err
 		}
+		row = row[1:]
 	}
 	return nil
 }
 
-// readPart reads the column of one part.
-func readPart(b *dialect.Batch, f, part form, column driver.Value) error {
-	switch {
-	case f&single != 0:
-		done, err := boolOf(column)
-		if err == nil && !done {
-			keys, _ := keysOf(b, part)
-			noteFailed(b, part, keys[0].ID)
-		}
-		return err
-	case part&tryStacks != 0:
-		return readStacks(b.Stacks, part, column)
+// numbersOf returns the numbers of a column. A single key that has failed is at
+// the first place.
+func numbersOf(column driver.Value, f form) ([]int64, error) {
+	if f&single == 0 {
+		return parseArray(column)
 	}
-	numbers, err := parseArray(column)
-	if err != nil {
-		return err
+	if done, err := boolOf(column); err != nil || done {
+		return nil, err
 	}
-	if part == tryLooks {
-		return readLooks(b.Looks, numbers)
-	}
-	for _, n := range numbers {
-		noteFailed(b, part, n)
-	}
-	return nil
+	return []int64{1}, nil
 }
 
-// readLooks reads the response of the part tryLooks.
-func readLooks(looks []dialect.Look, numbers []int64) error {
-	for i := range looks {
-		l := &looks[i]
-		if len(numbers) == 0 || numbers[0] < 0 || numbers[0] > int64(min(l.Want, len(numbers)-1)) {
-			return dialect.ErrNonsense
+func readReleases(b *dialect.Batch, places []int64) (err error) {
+	b.NotHeld, err = appendAt(b.NotHeld, b.Release, places)
+	return err
+}
+
+func readTries(b *dialect.Batch, places []int64) (err error) {
+	b.Busy, err = appendAt(b.Busy, b.Try, places)
+	return err
+}
+
+// appendAt appends those keys that are at places.
+func appendAt(failed, keys []dialect.Key, places []int64) ([]dialect.Key, error) {
+	for _, place := range places {
+		if place < 1 || place > int64(len(keys)) {
+			return failed, dialect.ErrNonsense
 		}
-		n := int(numbers[0])
-		before := -1
-		for _, place := range numbers[1 : 1+n] {
-			if place < 1 || place > int64(len(l.Keys)) || int(place)-1 <= before {
+		failed = append(failed, keys[place-1])
+	}
+	return failed, nil
+}
+
+func readLooks(b *dialect.Batch, numbers []int64) error {
+	for i := range b.Looks {
+		places, rest, err := cutPlaces(numbers)
+		if err != nil {
+			return err
+		}
+		for _, place := range places {
+			if !b.Looks[i].Take(int(place) - 1) {
 				return dialect.ErrNonsense
 			}
-			before = int(place) - 1
-			l.Won = append(l.Won, before)
 		}
-		numbers = numbers[1+n:]
+		numbers = rest
 	}
+	return noMore(numbers)
+}
+
+func readStacks(b *dialect.Batch, numbers []int64) error {
+	for i := range b.Stacks {
+		s := &b.Stacks[i]
+		places, rest, err := cutPlaces(numbers)
+		if err != nil || len(places) > len(s.Levels) {
+			return dialect.ErrNonsense
+		}
+		s.Won, s.Failed = s.Won[:0], -1
+		if len(places) < len(s.Levels) {
+			s.Failed = len(places)
+		}
+		before := int64(1) // the place of the first key of a level
+		for level, place := range places {
+			keys := int64(len(s.Levels[level]))
+			if place < before || place >= before+keys {
+				return dialect.ErrNonsense
+			}
+			s.Won = append(s.Won, int(place-before))
+			before += keys
+		}
+		numbers = rest
+	}
+	return noMore(numbers)
+}
+
+// cutPlaces cuts a list with its length before it from the beginning of numbers.
+func cutPlaces(numbers []int64) (places, rest []int64, err error) {
+	if len(numbers) == 0 || numbers[0] < 0 || numbers[0] >= int64(len(numbers)) {
+		return nil, nil, dialect.ErrNonsense
+	}
+	n := 1 + int(numbers[0])
+	return numbers[1:n], numbers[n:], nil
+}
+
+func noMore(numbers []int64) error {
 	if len(numbers) > 0 {
 		return dialect.ErrNonsense
 	}

@@ -37,19 +37,15 @@ func (Dialect) Traits() dialect.Traits {
 // It changes nothing on a connection before the proof. Behind a transaction
 // pooler a SET would reach the session of another client.
 func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
-	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, terminateOwn)
+	conn, pid, err := d.proven(ctx, db, set)
 	if err != nil {
-		return nil, dialect.Fail(err)
+		return nil, err
 	}
-	pid, err := d.prove(ctx, conn, witness, set.Proof)
-	err = witness.GiveBack(err)
 	s := &session{conn: conn.Conn, pid: pid, socket: conn.Socket, abort: func() {}}
-	if err == nil {
-		_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.prepare(ctx, set) })
-	}
+	_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.prepare(ctx, set) })
 	if err != nil {
 		conn.Discard()
-		return nil, dialect.Fail(ExplainTimeout(ctx, db, err))
+		return nil, dialect.Fail(err)
 	}
 	s.statements.ctx = context.Background()
 	if s.socket == nil {
@@ -73,12 +69,25 @@ func (s *session) prepare(ctx context.Context, set dialect.Settings) (err error)
 // does, and gives both back. It changes nothing on them. Its error is like that
 // of Open.
 func (d Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) error {
+	conn, _, err := d.proven(ctx, db, set)
+	if err != nil {
+		return err
+	}
+	return dialect.Fail(conn.Close())
+}
+
+// proven returns a connection of db on which locks exclude others, and the
+// process id of its server process.
+func (d Dialect) proven(ctx context.Context, db *sql.DB, set dialect.Settings) (conn *dbconn.Taken, pid int64, err error) {
 	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, terminateOwn)
 	if err != nil {
-		return dialect.Fail(err)
+		return nil, 0, dialect.Fail(err)
 	}
-	_, err = d.prove(ctx, conn, witness, set.Proof)
-	return dialect.Fail(witness.GiveBack(conn.GiveBack(err)))
+	pid, err = d.prove(ctx, conn, witness, set.Proof)
+	if err = witness.GiveBack(err); err != nil {
+		conn.Discard()
+	}
+	return conn, pid, dialect.Fail(err)
 }
 
 // prove proves that locks on conn exclude witness. It returns the process id of

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,12 +52,7 @@ type WaitingKey struct {
 	Holding dialect.Key // what each caller holds, if Holds
 	Holds   bool
 	Waiters int
-
-	// HoldingPID is not 0 if the lock Holding is not the session's own. If this
-	// server process does not have it in this database, the record says that it is
-	// not known what the callers hold.
-	HoldingPID int64
-	Age        time.Duration // of the longest wait
+	Age     time.Duration // of the longest wait
 }
 
 // FindRegistry finds the registry's tables. With an empty schema it looks for
@@ -137,7 +131,7 @@ func (r Registry) register(pid int64, what *Register) string {
 	if !what.NoWaits && len(what.Waits) > 0 {
 		statements = append(statements, fmt.Sprintf(`INSERT INTO %s AS w (process, key_space, key_id, held_space, held_id, waiters, since, heartbeat, expires)
 			SELECT %d, s, k, hs, hk, waiters, pg_catalog.statement_timestamp() - age, pg_catalog.statement_timestamp(), pg_catalog.statement_timestamp() + %s
-			FROM %s
+			FROM (VALUES %s) AS v (s, k, hs, hk, waiters, age)
 			ON CONFLICT (process, key_space, key_id, held_space, held_id) DO UPDATE SET waiters = excluded.waiters, since = excluded.since,
 			heartbeat = excluded.heartbeat, expires = excluded.expires`,
 			r.Waits.Name, what.Process, Interval(what.Lease), what.waitRows()))
@@ -199,39 +193,22 @@ func (w WaitingKey) holding() string {
 	return fmt.Sprintf("%d, (%d)::bigint", w.Holding.Exclusive().Space, w.Holding.ID)
 }
 
-// waitKeys returns the keys of Waits whose rows are written for certain, as rows of
-// SQL. Those with a HoldingPID may be written as another row.
+// waitKeys returns the keys of Waits as rows of SQL.
 func (r *Register) waitKeys() (all []string) {
 	for _, w := range r.Waits {
-		if w.HoldingPID == 0 {
-			all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding()))
-		}
+		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding()))
 	}
 	return all
 }
 
-// waitRows returns Waits as a table of SQL.
+// waitRows returns Waits as rows of SQL.
 func (r *Register) waitRows() string {
 	var all []string
 	for _, w := range r.Waits {
-		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s, %d, %s, %d)", w.Key.Exclusive().Space, w.Key.ID, w.holding(), w.Waiters, Interval(w.Age), w.HoldingPID))
+		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s, %d, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding(), w.Waiters, Interval(w.Age)))
 	}
-	values := "(VALUES " + strings.Join(all, ",") + ") AS v (s, k, hs, hk, waiters, age, pid)"
-	if !slices.ContainsFunc(r.Waits, func(w WaitingKey) bool { return w.HoldingPID != 0 }) {
-		return values
-	}
-	return fmt.Sprintf(checkedWaits, values)
+	return strings.Join(all, ",")
 }
-
-// checkedWaits forgets the locks that are not where they should be. The IN makes
-// the server read its locks once, and not for each row.
-const checkedWaits = `(SELECT s, k, CASE WHEN there THEN hs ELSE -1 END AS hs, CASE WHEN there THEN hk ELSE 0 END AS hk,
-			pg_catalog.sum(waiters)::int AS waiters, pg_catalog.max(age) AS age
-		FROM (SELECT v.*, v.pid = 0 OR (v.pid, v.hs + 1, v.hk) IN (
-			SELECT l.pid, l.objsubid::int, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_locks AS l
-			WHERE l.locktype = 'advisory' AND l.granted AND l.pid IS NOT NULL
-			AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))) AS there FROM %s) AS t
-		GROUP BY 1, 2, 3, 4) AS checked`
 
 // longestText bounds a text for people, in bytes.
 const longestText = 200

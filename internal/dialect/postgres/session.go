@@ -27,27 +27,18 @@ type session struct {
 	exchangeOn func(any) error // exchangeRaw, made once
 }
 
-// Exchange implements dialect.Session. A stack of many levels with several keys
-// takes two statements.
+// Exchange implements dialect.Session.
 func (s *session) Exchange(b *dialect.Batch) error {
-	if _, ok := formOf(b); !ok {
-		return dialect.InParts(b, s.exchange)
-	}
-	return s.exchange(b)
-}
-
-// exchange carries out b in one statement.
-func (s *session) exchange(b *dialect.Batch) error {
 	s.batch = b
 	err := s.conn.Raw(s.exchangeOn)
 	s.batch = nil
 	return advisory(err)
 }
 
-// exchangeRaw is exchange on the driver's connection.
+// exchangeRaw is Exchange on the driver's connection.
 func (s *session) exchangeRaw(c any) error {
-	f, _ := formOf(s.batch)
-	row, f, err := s.statements.exchange(c.(driver.Conn), s.batch, f)
+	f := formOf(s.batch)
+	row, err := s.statements.exchange(c.(driver.Conn), s.batch, f)
 	if errcode.SQLState(err) == errcode.InvalidStatementName {
 		return errReset
 	}

@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"cmp"
 	"database/sql"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -46,7 +48,7 @@ func TestLooksAndStacksAgainstModel(t *testing.T) {
 }
 
 // randomBatch returns up to three looks and up to three stacks. No key is in two
-// places. Some stacks have more levels than a part of the statement.
+// places.
 func randomBatch(rng *rand.Rand) (b dialect.Batch) {
 	ids := rng.Perm(60)
 	take := func(n int) (keys []dialect.Key) {
@@ -61,7 +63,7 @@ func randomBatch(rng *rand.Rand) (b dialect.Batch) {
 	}
 	for range rng.IntN(4) {
 		var s dialect.Stack
-		levels, most := 1+rng.IntN(maxLevels+2), 1+rng.IntN(2)
+		levels, most := 1+rng.IntN(6), 1+rng.IntN(2)
 		for range levels {
 			s.Levels = append(s.Levels, take(1+rng.IntN(most)))
 		}
@@ -99,4 +101,17 @@ func modelOf(b dialect.Batch, held map[dialect.Key]bool) (want dialect.Batch, ta
 		want.Stacks, taken = append(want.Stacks, s), append(taken, mine...)
 	}
 	return want, taken
+}
+
+func holds(t *testing.T, s dialect.Session, want []dialect.Key) {
+	t.Helper()
+	got, err := s.Held()
+	must(t, err)
+	order := func(x, y dialect.Key) int { return cmp.Or(cmp.Compare(x.Space, y.Space), cmp.Compare(x.ID, y.ID)) }
+	slices.SortFunc(got, order)
+	want = slices.Clone(want)
+	slices.SortFunc(want, order)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("held: %v, want %v", got, want)
+	}
 }

@@ -21,25 +21,17 @@ type statements struct {
 
 	// memory for the next statement
 	text []byte
-	row  [1 + 2*spaces + 4]driver.Value // a column for each part, after the first
+	row  [1 + 4]driver.Value // a column for each part, after the first
 }
 
-// maxPrepared is how many forms are prepared as they come. After that there are at
-// most four more, which serve all batches. Each costs the server 20 to 130 KiB.
-const maxPrepared = 32
-
-// exchange sends the statement for b, which has this form, on conn. It returns
-// the row and its form: that of b or, once maxPrepared forms are prepared, the
-// form with all parts for keys and looks.
-func (s *statements) exchange(conn driver.Conn, b *dialect.Batch, f form) ([]driver.Value, form, error) {
-	if s.prepared[f] == nil && len(s.prepared) >= maxPrepared {
-		f = f&tryStacks | (tryLevels - 1)
-	}
+// exchange sends the statement for b, which has this form, on conn, and returns
+// the row.
+func (s *statements) exchange(conn driver.Conn, b *dialect.Batch, f form) ([]driver.Value, error) {
 	stmt := s.prepared[f]
 	if stmt == nil {
 		var err error
 		if stmt, err = s.prepare(conn, f.query()); err != nil {
-			return nil, f, err
+			return nil, err
 		}
 		if s.prepared == nil {
 			s.prepared = make(map[form]driver.Stmt)
@@ -48,7 +40,7 @@ func (s *statements) exchange(conn driver.Conn, b *dialect.Batch, f form) ([]dri
 	}
 	args := s.argsOf(f, b)
 	row := s.row[:1+len(args)]
-	return row, f, s.queryRow(stmt, args, row)
+	return row, s.queryRow(stmt, args, row)
 }
 
 // argsOf returns the arguments of f in the order of its parts. The slice is new
@@ -59,19 +51,11 @@ func (s *statements) argsOf(f form, b *dialect.Batch) []driver.NamedValue {
 		if f&part.form == 0 {
 			continue
 		}
-		keys, of := keysOf(b, part.form)
 		arg := driver.NamedValue{Ordinal: len(args) + 1}
-		switch {
-		case part.form == tryLooks:
-			s.text = appendLooks(s.text[:0], b.Looks)
-			arg.Value = string(s.text)
-		case part.form&tryStacks != 0:
-			s.text = appendStacks(s.text[:0], b.Stacks, part.form)
-			arg.Value = string(s.text)
-		case f&single != 0:
-			arg.Value = keys[0].ID
-		default:
-			s.text = appendText(s.text[:0], keys, of)
+		if f&single != 0 {
+			arg.Value = singleKey(b).ID
+		} else {
+			s.text = part.text(s.text[:0], b)
 			arg.Value = string(s.text)
 		}
 		args = append(args, arg)

@@ -8,19 +8,26 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// appendText appends the keys of one space as the text of a bigint[], which
-// every driver passes on unchanged. A []int64, which pgx sends in binary, saves
-// the server less than it costs the client.
-func appendText(text []byte, keys []dialect.Key, of dialect.Space) []byte {
+// The parameters are texts of arrays, which every driver passes on unchanged. A
+// []int64, which pgx sends in binary, saves the server less than it costs the
+// client.
+
+func appendReleases(text []byte, b *dialect.Batch) []byte { return appendKeys(text, b.Release) }
+
+func appendTries(text []byte, b *dialect.Batch) []byte { return appendKeys(text, b.Try) }
+
+// appendKeys appends keys as the text of a bigint[]: the space and the id of
+// each.
+func appendKeys(text []byte, keys []dialect.Key) []byte {
 	text = append(text, '{')
 	for _, k := range keys {
-		if k.Space != of {
-			continue
-		}
-		text = strconv.AppendInt(text, k.ID, 10)
-		text = append(text, ',')
+		text = append(appendKey(text, k), ',')
 	}
 	return closeArray(text)
+}
+
+func appendKey(text []byte, k dialect.Key) []byte {
+	return strconv.AppendInt(append(text, '0'+byte(k.Space), ','), k.ID, 10)
 }
 
 // closeArray ends the text of an array, whose elements each have a comma behind
@@ -32,31 +39,33 @@ func closeArray(text []byte) []byte {
 	return append(text, '}')
 }
 
-// appendSet appends the keys of s, one for each level, as the text of a bigint[].
-// The number of its space precedes each key.
-func appendSet(text []byte, s *dialect.Stack) []byte {
+// appendLooks appends the looks of b as the text of a text[]. Each element is the
+// text of a bigint[], since SQL has no arrays of arrays of different lengths.
+func appendLooks(text []byte, b *dialect.Batch) []byte {
 	text = append(text, '{')
-	for i, keys := range s.Levels {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(text, '0'+byte(keys[0].Space), ',')
-		text = strconv.AppendInt(text, keys[0].ID, 10)
-	}
-	return append(text, '}')
-}
-
-// appendLooks appends looks as the text of a text[]. Each element is the text of
-// a bigint[], since SQL has no arrays of arrays of different lengths.
-func appendLooks(text []byte, looks []dialect.Look) []byte {
-	text = append(text, '{')
-	for i := range looks {
+	for i := range b.Looks {
 		text = append(text, `"{`...)
-		text = strconv.AppendInt(text, int64(looks[i].Want), 10)
-		for _, k := range looks[i].Keys {
-			text = strconv.AppendInt(append(text, ',', '0'+byte(k.Space), ','), k.ID, 10)
+		text = strconv.AppendInt(text, int64(b.Looks[i].Want), 10)
+		for _, k := range b.Looks[i].Keys {
+			text = appendKey(append(text, ','), k)
 		}
 		text = append(text, `}",`...)
+	}
+	return closeArray(text)
+}
+
+// appendStacks appends the stacks of b like appendLooks.
+func appendStacks(text []byte, b *dialect.Batch) []byte {
+	text = append(text, '{')
+	for i := range b.Stacks {
+		text = append(text, `"{`...)
+		for level, keys := range b.Stacks[i].Levels {
+			for _, k := range keys {
+				text = append(strconv.AppendInt(text, int64(level)+1, 10), ',')
+				text = append(appendKey(text, k), ',')
+			}
+		}
+		text = append(closeArray(text), `",`...)
 	}
 	return closeArray(text)
 }
@@ -134,7 +143,7 @@ func ParseKeys(list string) ([]dialect.Key, error) {
 // parseKey reads a key from its two numbers.
 func parseKey(space, id string) (dialect.Key, error) {
 	n, err := strconv.ParseInt(id, 10, 64)
-	if err != nil || len(space) != 1 || space[0] < '0' || space[0] >= '0'+spaces {
+	if err != nil || len(space) != 1 || space[0] < '0' || space[0] > '0'+byte(dialect.TwoInts|dialect.Shared) {
 		return dialect.Key{}, dialect.ErrNonsense
 	}
 	return dialect.Key{Space: dialect.Space(space[0] - '0'), ID: n}, nil
