@@ -154,18 +154,6 @@ func TestKeyFuncs(t *testing.T) {
 	}
 }
 
-// The errors of KeyFuncs are those of package ratelimit. So one KeyFunc's error
-// means the same in each transport.
-func TestErrorsAreOneValue(t *testing.T) {
-	for own, shared := range map[error]error{
-		grpcmw.ErrNoKey: ratelimit.ErrNoKey, grpcmw.ErrBadID: ratelimit.ErrBadID, grpcmw.ErrBypass: ratelimit.ErrBypass,
-	} {
-		if own != shared { //nolint:errorlint // one value
-			t.Errorf("%v is not the value of package ratelimit", own)
-		}
-	}
-}
-
 // constant returns a KeyFunc that returns key.
 func constant(key string) grpcmw.KeyFunc {
 	return func(context.Context, interceptors.CallMeta) (string, error) { return key, nil }

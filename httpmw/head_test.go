@@ -16,7 +16,7 @@ func TestHeadOfAStream(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over.name, func(t *testing.T) {
 			t.Parallel()
-			m, back := ended(sqllock.NewMemory())
+			m, back := ended()
 			s, client := over.start(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				flush(w)

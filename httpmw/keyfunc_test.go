@@ -119,14 +119,3 @@ func TestKeyFuncs(t *testing.T) {
 		})
 	}
 }
-
-// The errors of KeyFuncs are those of package ratelimit.
-func TestErrorsAreOneValue(t *testing.T) {
-	for own, shared := range map[error]error{
-		httpmw.ErrNoKey: ratelimit.ErrNoKey, httpmw.ErrBadID: ratelimit.ErrBadID, httpmw.ErrBypass: ratelimit.ErrBypass,
-	} {
-		if own != shared { //nolint:errorlint // one value
-			t.Errorf("%v is not the value of package ratelimit", own)
-		}
-	}
-}

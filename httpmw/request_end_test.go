@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/httptesting"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // When the client leaves, the handler's context ends. The lock is released when
@@ -20,7 +19,7 @@ func TestClientGoesAway(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			t.Run(p.Name+"/"+method, func(t *testing.T) {
 				t.Parallel()
-				m, back := ended(sqllock.NewMemory())
+				m, back := ended()
 				inside, told, leave := make(chan struct{}), make(chan error, 1), make(chan struct{})
 				s := p.Serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path != "/stay" {

@@ -73,25 +73,23 @@ func TestLongSequentialClient(t *testing.T) {
 // testSequentialClients sends n requests for each of the named shapes, or for
 // all.
 func testSequentialClients(t *testing.T, n int, names ...string) {
-	eachStack(t, func(t *testing.T, levels stack) {
-		all := append(specialShapes(t), shape{"unlocked early", true, unlockEarly(t, levels)})
-		all = slices.DeleteFunc(all, func(s shape) bool {
-			return s.name == "panic" || s.name == "bad length" || len(names) > 0 && !slices.Contains(names, s.name)
-		})
-		for _, fleet := range lockertest.Instances {
-			t.Run(fleet.Name, func(t *testing.T) {
-				t.Parallel()
-				a, b := fleet.New(t)
-				instances := []*httpmw.Middleware{levels.over(a), levels.over(b)}
-				for _, over := range transports {
-					t.Run(over.name, func(t *testing.T) {
-						t.Parallel()
-						testSequentialClient(t, n, instances, over, all)
-					})
-				}
-			})
-		}
+	all := append(specialShapes(t), shape{"unlocked early", true, unlockEarly(t)})
+	all = slices.DeleteFunc(all, func(s shape) bool {
+		return s.name == "panic" || s.name == "bad length" || len(names) > 0 && !slices.Contains(names, s.name)
 	})
+	for _, fleet := range lockertest.Instances {
+		t.Run(fleet.Name, func(t *testing.T) {
+			t.Parallel()
+			a, b := fleet.New(t)
+			instances := []*httpmw.Middleware{stacked(a), stacked(b)}
+			for _, over := range transports {
+				t.Run(over.name, func(t *testing.T) {
+					t.Parallel()
+					testSequentialClient(t, n, instances, over, all)
+				})
+			}
+		})
+	}
 }
 
 func testSequentialClient(t *testing.T, n int, instances []*httpmw.Middleware, over transport, all []shape) {
@@ -151,11 +149,11 @@ func sequentialRequest(t *testing.T, c *http.Client, method, url, id string) int
 
 // unlockEarly returns a handler that declares a length, and releases the locks
 // before the last byte.
-func unlockEarly(t *testing.T, levels stack) http.HandlerFunc {
+func unlockEarly(t *testing.T) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(big)))
 		_, _ = w.Write(big[:len(big)-1])
-		_ = levels.locksOf(t, r.Context(), r.Header.Get(user)).Unlock()
+		_ = locksOf(r.Context(), t, r.Header.Get(user)).Unlock()
 		_, _ = w.Write(big[len(big)-1:])
 		flush(w)
 		runtime.Gosched() // to the client, if it can

@@ -25,19 +25,19 @@ func limited(locks sqllock.Locker, opts ...httpmw.Option) *httpmw.Middleware {
 
 // ended returns a Middleware like limited, and a channel that gets a token when
 // one of its locks was released.
-func ended(locks sqllock.Locker) (*httpmw.Middleware, <-chan struct{}) {
+func ended() (*httpmw.Middleware, <-chan struct{}) {
 	c := make(chan struct{}, 1000)
-	l := ratelimit.OneAtATime(locks, "export", onRelease(func() { c <- struct{}{} }))
-	return httpmw.New(l, httpmw.Header(user)), c
+	return releasing(func() { c <- struct{}{} }), c
 }
 
-// onRelease calls f when a lock was released.
-func onRelease(f func()) ratelimit.Option {
-	return ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+// releasing returns a Middleware like limited that calls f when a lock was
+// released, before its key is free.
+func releasing(f func()) *httpmw.Middleware {
+	return httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
 		if e.Result == ratelimit.Released {
 			f()
 		}
-	})
+	})), httpmw.Header(user))
 }
 
 // serve has h respond to r, without a server.

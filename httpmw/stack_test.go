@@ -10,66 +10,9 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// The KeyFuncs are called in order, each once, and those behind an error are
-// not called.
-func TestStackKeyFuncs(t *testing.T) {
-	t.Parallel()
-	own := errors.New("oops")
-	tests := []struct {
-		name    string
-		errs    [3]error
-		called  string
-		decided string // the namespace whose Limiter counts a rejection
-	}{
-		{"all", [3]error{}, "012", ""},
-		{"the first fails", [3]error{own}, "0", "everybody"},
-		{"the second fails", [3]error{nil, own}, "01", "tenant"},
-		{"the last fails", [3]error{nil, nil, own}, "012", "user"},
-		{"two fail", [3]error{nil, httpmw.ErrNoKey, own}, "01", "tenant"},
-		{"one is bypassed", [3]error{httpmw.ErrBypass}, "012", ""},
-		{"one is bypassed, another fails", [3]error{httpmw.ErrBypass, nil, own}, "012", "user"},
-		{"all are bypassed", [3]error{httpmw.ErrBypass, httpmw.ErrBypass, httpmw.ErrBypass}, "012", ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			var log httptesting.Logbook
-			levels, _ := levelsWith(-1)
-			called := ""
-			for i := range levels {
-				levels[i].Key = func(*http.Request) (string, error) {
-					called += strconv.Itoa(i)
-					return "ada", tt.errs[i]
-				}
-			}
-			var carried []sqllock.Namespace
-			serve(httpmw.NewStack(levels, httpmw.WithLogger(log.Logger())).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				for _, ns := range three {
-					if _, ok := sqllock.FromContext(r.Context(), ns.Key("ada")); ok {
-						carried = append(carried, ns)
-					}
-				}
-			})), request("/"))
-			if called != tt.called {
-				t.Errorf("called %s, want %s", called, tt.called)
-			}
-			for i, level := range levels {
-				failed := level.Limiter.Stats().Requests[ratelimit.Failed]
-				if want := string(three[i]) == tt.decided; (failed == 1) != want || failed > 1 {
-					t.Errorf("%s has counted %d rejections", three[i], failed)
-				}
-				if want := tt.decided == "" && tt.errs[i] == nil; slices.Contains(carried, three[i]) != want {
-					t.Errorf("the context carries the lock of %s: %v, want %v", three[i], !want, want)
-				}
-			}
-		})
-	}
-}
 
 // eachLevel runs f for a stack of one level and for each of three levels, which
 // is in earnest or in a dry run.
@@ -145,33 +88,26 @@ func TestStackUnlockedInPart(t *testing.T) {
 // AcquireAll returns the lock of each level that limits the request.
 func TestAcquireAll(t *testing.T) {
 	t.Parallel()
-	eachStack(t, func(t *testing.T, levels stack) {
-		m := levels.over(sqllock.NewMemory())
-		locks, err := m.AcquireAll(request("/", user+": ada"))
-		if err != nil || len(locks) != len(levels) || locks.Err() != nil {
-			t.Fatalf("%d locks, %v, %v", len(locks), locks.Err(), err)
-		}
-		for i, w := range levels {
-			if !slices.Contains(w.keys("ada"), locks[i].Key()) {
-				t.Errorf("lock %d is not that of %s", i, w.ns)
-			}
-		}
-		ctx, cancel := locks.Bind(t.Context())
-		defer cancel()
-		if got := levels.locks(t, ctx); !slices.Equal(got, locks) {
-			t.Error("the context carries other locks")
-		}
-		if last, ok := sqllock.FromContext(ctx); !ok || last != locks[len(locks)-1] {
-			t.Error("without keys FromContext does not return the lock of the last level")
-		}
-		if _, err := m.AcquireAll(request("/", user+": ada")); !errors.Is(err, ratelimit.ErrBusy) {
-			t.Errorf("the second request: %v", err)
-		}
-		if _, err := m.AcquireAll(request("/")); !errors.Is(err, httpmw.ErrNoKey) {
-			t.Errorf("without a key: %v", err)
-		}
-		if err := locks.Unlock(); err != nil {
-			t.Error(err)
-		}
-	})
+	m := stacked(sqllock.NewMemory())
+	locks, err := m.AcquireAll(request("/", user+": ada"))
+	if err != nil || len(locks) != 3 || locks.Err() != nil {
+		t.Fatalf("%d locks, %v, %v", len(locks), locks.Err(), err)
+	}
+	ctx, cancel := locks.Bind(t.Context())
+	defer cancel()
+	if got := locksOf(ctx, t, "ada"); !slices.Equal(got, locks) {
+		t.Error("the context carries other locks")
+	}
+	if last, ok := sqllock.FromContext(ctx); !ok || last != locks[len(locks)-1] {
+		t.Error("without keys FromContext does not return the lock of the last level")
+	}
+	if _, err := m.AcquireAll(request("/", user+": ada")); !errors.Is(err, ratelimit.ErrBusy) {
+		t.Errorf("the second request: %v", err)
+	}
+	if _, err := m.AcquireAll(request("/")); !errors.Is(err, httpmw.ErrNoKey) {
+		t.Errorf("without a key: %v", err)
+	}
+	if err := locks.Unlock(); err != nil {
+		t.Error(err)
+	}
 }

@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/httptesting"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A shape is a way to respond.
@@ -332,7 +331,7 @@ func testAsWithout(t *testing.T, all []shape, over transport, kind kindOfClient)
 	})
 	released := make(chan []byte, 1)
 	var behind recordedServer
-	m := stacks["one limit"].over(sqllock.NewMemory(), onRelease(func() { released <- behind.sent.bytes() }))
+	m := releasing(func() { released <- behind.sent.bytes() })
 	bare := over.record(t, responds)
 	behind = over.record(t, m.Handler(responds))
 	described := func(s recordedServer, r httptesting.Reply, broken bool) string {
@@ -398,7 +397,7 @@ func TestContentLengthFromAround(t *testing.T) {
 	w := httptest.NewRecorder()
 	seen := ""
 	w.Header().Set("Content-Length", "4")
-	m := stacks["one limit"].over(sqllock.NewMemory(), onRelease(func() { seen = w.Body.String() }))
+	m := releasing(func() { seen = w.Body.String() })
 	m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "done")
 	})).ServeHTTP(w, request("/", user+": ada"))

@@ -1,5 +1,3 @@
-//go:build unix
-
 package ratelimit_test
 
 import (
@@ -8,9 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -82,62 +78,22 @@ func TestBurst(t *testing.T) {
 	lockertest.Eventually(t, "nothing is left", func() bool { return b.session.Stats().Held == 1 })
 }
 
-// BenchmarkBurst is a burst at a full limit. us/caller is the processor's time
-// of the process for each caller. probe-ms is the longest TryLock of another key
-// meanwhile, with its Unlock.
+// BenchmarkBurst is a burst at a full limit.
 func BenchmarkBurst(b *testing.B) {
 	for _, n := range []int{50, 100, 500} {
 		burst := newBurst(b, n)
 		for _, callers := range []int{1024, 2048, 4096} {
 			b.Run(fmt.Sprintf("limit=%d/callers=%d", n, callers), func(b *testing.B) {
-				var worst time.Duration
 				var others int64
-				began := processorTime()
 				statements := burst.session.Stats().Exchanges
 				for b.Loop() {
-					done := make(chan struct{})
-					probed := make(chan time.Duration)
-					go func() { probed <- burst.probe(done) }()
 					others += burst.run(context.Background(), callers)
-					close(done)
-					worst = max(worst, <-probed)
 				}
-				perCall := float64(b.N * callers)
-				b.ReportMetric(float64((processorTime()-began).Microseconds())/perCall, "us/caller")
-				b.ReportMetric(float64(worst.Microseconds())/1000, "probe-ms")
 				b.ReportMetric(float64(burst.session.Stats().Exchanges-statements)/float64(b.N), "statements/op")
 				b.ReportMetric(float64(others)/float64(b.N), "not-busy/op")
 			})
 		}
 	}
-}
-
-// probe acquires another key again and again until done, and returns how long
-// that took at most.
-func (b burst) probe(done <-chan struct{}) (worst time.Duration) {
-	for {
-		began := time.Now()
-		lock, err := b.session.TryLock(context.Background(), sqllock.ID(2))
-		if err != nil {
-			return time.Hour
-		}
-		_ = lock.Unlock()
-		worst = max(worst, time.Since(began))
-		select {
-		case <-done:
-			return worst
-		default:
-		}
-	}
-}
-
-// processorTime returns the processor's time of this process.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkFreeAfterUnlock gives a lock back while callers of the same instance

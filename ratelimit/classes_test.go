@@ -86,6 +86,17 @@ func TestReservedPlaces(t *testing.T) {
 	}
 }
 
+// A class that does not exist is an error that names the option, and not the
+// name: it could be an id.
+func TestUnknownClass(t *testing.T) {
+	t.Parallel()
+	l := ratelimit.AtMost(2, sqllock.NewMemory(), "export", ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person"}))
+	_, err := l.Acquire(as(t.Context(), "grace"), "ada")
+	if !errors.Is(err, ratelimit.ErrPolicy) || !strings.Contains(err.Error(), "WithClasses") || strings.Contains(err.Error(), "grace") {
+		t.Errorf("got %v, want ErrPolicy of WithClasses without the name", err)
+	}
+}
+
 // Of the requests that wait in one process, those with a higher Priority go
 // first. In a class the first to come is the first to be served.
 func TestPriority(t *testing.T) {

@@ -82,27 +82,6 @@ func TestAcquireErrors(t *testing.T) {
 	}
 }
 
-// A request that has ended is not admitted, and its end is not taken for a
-// failure of the database.
-func TestContextEnded(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	lockers := map[string]sqllock.Locker{
-		"memory":               sqllock.NewMemory(),
-		"one key":              onlyOne{sqllock.NewMemory()},
-		"and the database too": failing(joined{sqllock.ErrUnavailable, context.Canceled}),
-	}
-	for name, locks := range lockers {
-		for _, slots := range []int{1, 2} {
-			l := ratelimit.AtMost(slots, locks, "export", ratelimit.WithFailOpen(), ratelimit.WithWait(time.Hour, 1))
-			if _, err := l.Acquire(ctx, "ada"); !errors.Is(err, context.Canceled) {
-				t.Errorf("%s, %d slots: %v, want context.Canceled", name, slots, err)
-			}
-		}
-	}
-}
-
 // A key secret separates a Limiter from those without a secret, or with another
 // one. The Limiter keeps a copy.
 func TestWithKeySecret(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,7 +65,7 @@ type model struct {
 	t         *testing.T
 	faulty    *sqllock.Memory // below the Lockers; nil: there are no faults
 	instances []*instance
-	stop      chan struct{}
+	stop      atomic.Bool
 	ctx       context.Context // of all requests
 	cancel    context.CancelFunc
 
@@ -106,9 +107,9 @@ const (
 )
 
 func newModel(t *testing.T, faulty *sqllock.Memory, lockers ...sqllock.Locker) *model {
-	m := &model{t: t, faulty: faulty, stop: make(chan struct{}), holds: make(map[modelID][]*modelHold)}
+	m := &model{t: t, faulty: faulty, holds: make(map[modelID][]*modelHold)}
 	m.ctx, m.cancel = context.WithCancel(t.Context())
-	classes := ratelimit.WithClasses(m.classOf, ratelimit.Class{Name: "person", Reserved: 1, Priority: 1}, ratelimit.Class{Name: "job", Priority: -1})
+	classes := ratelimit.WithClasses(func(ctx context.Context) string { m.fault(60); return classOf(ctx) }, ratelimit.Class{Name: "person", Reserved: 1, Priority: 1}, ratelimit.Class{Name: "job", Priority: -1})
 	for i, locks := range lockers {
 		in := &instance{locks: locks}
 		limit := ratelimit.WithLimit(func(ctx context.Context, user string) int { return m.look(ctx, i, user) })
@@ -153,15 +154,6 @@ func (m *model) fault(n int) {
 	}
 }
 
-// classOf is the func of WithClasses.
-func (m *model) classOf(ctx context.Context) string {
-	m.fault(60)
-	if m.faulty != nil && rand.IntN(60) == 0 {
-		return "none"
-	}
-	return classOf(ctx)
-}
-
 // look returns the limit that an instance knows for a user, and notes that the
 // request of ctx goes by it.
 func (m *model) look(ctx context.Context, instance int, user string) int {
@@ -203,30 +195,19 @@ func (m *model) run(d, period time.Duration) {
 		})
 	}
 	time.Sleep(d)
-	close(m.stop)
+	m.stop.Store(true)
 	plans.Wait()
 	m.newPlans(func() int { return modelUsers })
-	served := make(chan struct{})
-	go func() { callers.Wait(); close(served) }()
-	select { // each request that waits is served
-	case <-served:
-	case <-time.After(time.Minute):
+	late := time.AfterFunc(time.Minute, func() {
 		m.t.Error("a request waits although all places are free")
 		m.cancel()
-		<-served
-		return
-	}
+	})
+	callers.Wait() // each request that waits is served
+	late.Stop()
 	m.checkEnd()
 }
 
-func (m *model) stopped() bool {
-	select {
-	case <-m.stop:
-		return true
-	default:
-		return false
-	}
-}
+func (m *model) stopped() bool { return m.stop.Load() }
 
 // newPlans gives each user another limit, in each instance.
 func (m *model) newPlans(limit func() int) {
@@ -271,12 +252,9 @@ func (m *model) request(in *instance) {
 			ctx = context.WithValue(ctx, lookKey{}, holds[i])
 		}
 	}
-	var locks sqllock.Locks
-	var err error
+	locks, err := sqllock.Locks{nil}, error(nil)
 	if n == 0 {
-		var lock *sqllock.Lock
-		lock, err = levels[0].Limiter.Acquire(ctx, levels[0].ID)
-		locks = sqllock.Locks{lock}
+		locks[0], err = levels[0].Limiter.Acquire(ctx, levels[0].ID)
 	} else {
 		locks, err = ratelimit.AcquireAll(ctx, levels...)
 	}
@@ -422,11 +400,4 @@ func (f faultyLocker) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock
 		return nil, err
 	}
 	return f.Memory.TryAny(ctx, keys...)
-}
-
-func (f faultyLocker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
-	if err := f.fails(); err != nil {
-		return nil, err
-	}
-	return f.Memory.LockAny(ctx, keys...)
 }

@@ -224,44 +224,6 @@ type stackResult struct {
 	took  time.Duration
 }
 
-// A stack waits on the level that is full. Meanwhile it holds nothing, and it
-// goes on with the level that is full next.
-func TestAcquireAllWaits(t *testing.T) {
-	for name, lockers := range stackLockers() {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				wait := ratelimit.WithWait(10*time.Second, 4)
-				var users, totals journal
-				perUser := ratelimit.OneAtATime(lockers[0], "user", wait, ratelimit.WithObserver(users.observe))
-				total := ratelimit.OneAtATime(lockers[1], "total", wait, ratelimit.WithObserver(totals.observe))
-				user, all := must(t, perUser, "ada"), must(t, total, "all")
-				next := stacked(t.Context(), level(perUser, "ada"), level(total, "all"))
-				if n, m := perUser.Stats().Queued, total.Stats().Queued; n+m != 1 {
-					t.Errorf("%d and %d wait, want one at one level", n, m)
-				}
-				time.Sleep(2 * time.Second)
-				unlock(t, user)
-				time.Sleep(3 * time.Second)
-				unlock(t, must(t, perUser, "ada")) // it waits for the other level now, and holds nothing
-				unlock(t, all)
-				got := <-next
-				if got.err != nil || got.took < 5*time.Second || got.took > 6*time.Second {
-					t.Fatalf("got %v after %v, want locks after 5s", got.err, got.took)
-				}
-				waited := users.last(t, ratelimit.Admitted).Waited + totals.last(t, ratelimit.Admitted).Waited
-				if waited != got.took {
-					t.Errorf("the Observers heard of %v in sum, want %v", waited, got.took)
-				}
-				if err := got.locks.Unlock(); err != nil {
-					t.Error(err)
-				}
-				users.agree(t, perUser.Stats())
-				totals.agree(t, total.Stats())
-			})
-		})
-	}
-}
-
 // A request may come back to a level for which it has waited before. Its waits
 // for that level last as long as the level allows in all, and not each of them.
 func TestAcquireAllWaitsInAll(t *testing.T) {
@@ -278,7 +240,7 @@ func TestAcquireAllWaitsInAll(t *testing.T) {
 				}
 				time.Sleep(6 * time.Second)
 				unlock(t, user)
-				time.Sleep(time.Second) // it waits for the other level, so the first one is free
+				time.Sleep(time.Second) // it waits for the other level, and holds nothing, so the first one is free
 				must(t, perUser, "ada")
 				unlock(t, all)
 				time.Sleep(time.Second)

@@ -41,31 +41,6 @@ func TestOldest(t *testing.T) {
 	})
 }
 
-// An id is at its limit while this process holds as many locks as the limit
-// allows. Ids count, not locks.
-func TestAtLimit(t *testing.T) {
-	t.Parallel()
-	l := ratelimit.AtMost(2, sqllock.NewMemory(), "export")
-	atLimit := func(want int) {
-		t.Helper()
-		if got := l.Stats().AtLimit; got != want {
-			t.Errorf("%d ids at their limit, want %d", got, want)
-		}
-	}
-	ada, grace := must(t, l, "ada"), must(t, l, "grace")
-	atLimit(0)
-	must(t, l, "ada")
-	atLimit(1)
-	must(t, l, "grace")
-	atLimit(2)
-	unlock(t, ada)
-	atLimit(1)
-	must(t, l, "ada")
-	atLimit(2)
-	unlock(t, grace)
-	atLimit(1)
-}
-
 // A lock that does not end by Unlock ends its hold as lost, with the cause.
 func TestStatsOfLostLocks(t *testing.T) {
 	t.Parallel()

@@ -10,16 +10,11 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-func TestMemoryConforms(t *testing.T)     { memoryConforms(t, lockertest.Run) }
-func TestLongMemoryConforms(t *testing.T) { memoryConforms(t, lockertest.RunLong) }
+func TestMemoryConforms(t *testing.T) { lockertest.Run(t, memoryFleet()) }
 
-func memoryConforms(t *testing.T, run func(*testing.T, lockertest.Fleet)) {
-	t.Parallel()
+func memoryFleet() lockertest.Fleet {
 	memory := sqllock.NewMemory()
-	run(t, lockertest.Fleet{
-		New:    func(*testing.T) sqllock.Locker { return memory },
-		InLine: sqllock.InLine,
-	})
+	return lockertest.Fleet{New: func(*testing.T) sqllock.Locker { return memory }, InLine: sqllock.InLine}
 }
 
 // newSession opens a Session whose heartbeats come soon.
@@ -36,10 +31,12 @@ func TestConnConforms(t *testing.T)      { conforms(t, newConn, lockertest.Run) 
 func TestPerTxConforms(t *testing.T)     { conforms(t, newPerTx, lockertest.Run) }
 func TestPerTxFuncConforms(t *testing.T) { conforms(t, newPerTxFn, lockertest.Run) }
 
-func TestLongSessionConforms(t *testing.T)   { conforms(t, newSession, lockertest.RunLong) }
-func TestLongConnConforms(t *testing.T)      { conforms(t, newConn, lockertest.RunLong) }
-func TestLongPerTxConforms(t *testing.T)     { conforms(t, newPerTx, lockertest.RunLong) }
-func TestLongPerTxFuncConforms(t *testing.T) { conforms(t, newPerTxFn, lockertest.RunLong) }
+func TestLongConforms(t *testing.T) {
+	for name, newLocker := range map[string]func(*testing.T, *sql.DB) sqllock.Locker{"Session": newSession, "Conn": newConn, "PerTx": newPerTx, "PerTxFunc": newPerTxFn} {
+		t.Run(name, func(t *testing.T) { conforms(t, newLocker, lockertest.RunLong) })
+	}
+	t.Run("Memory", func(t *testing.T) { lockertest.RunLong(t, memoryFleet()) })
+}
 
 // conforms runs a part of the conformance suite on lockers whose locks are in
 // PostgreSQL.
@@ -50,16 +47,13 @@ func conforms(t *testing.T, newLocker func(*testing.T, *sql.DB) sqllock.Locker, 
 }
 
 // A PerTx works through PgBouncer in transaction mode.
-func TestPgBouncerConforms(t *testing.T)     { pgBouncerConforms(t, lockertest.Run) }
-func TestLongPgBouncerConforms(t *testing.T) { pgBouncerConforms(t, lockertest.RunLong) }
-
-func pgBouncerConforms(t *testing.T, run func(*testing.T, lockertest.Fleet)) {
+func TestPgBouncerConforms(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	pooled := pooler(t, cluster, "transaction", 20)
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
-			run(t, databaseFleet(t, driver, pooled, cluster.DSN(""), newPerTx))
+			lockertest.Run(t, databaseFleet(t, driver, pooled, cluster.DSN(""), newPerTx))
 		})
 	}
 }

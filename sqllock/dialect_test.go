@@ -1,6 +1,7 @@
 package sqllock_test
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,82 +13,62 @@ import (
 
 // schemas are the schemas of all features.
 var schemas = map[string]func(sqllock.Dialect) []string{
-	"Schema": sqllock.Schema, "FenceSchema": sqllock.FenceSchema,
-	"lockwatch.Schema": lockwatch.Schema,
+	"sqllock.Schema": sqllock.Schema, "sqllock.FenceSchema": sqllock.FenceSchema, "lockwatch.Schema": lockwatch.Schema,
 }
 
 // Each schema creates the tables of its feature and no others. Each of its
-// elements can be passed through a tool that splits at semicolons.
+// elements can be passed through a tool that splits at semicolons. A caller may
+// change what it gets.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	lease := []string{"latchkey_sessions", "latchkey_locks", "latchkey_secret_checks", "latchkey_tokens"}
-	tests := []struct {
+	created := regexp.MustCompile(`CREATE TABLE IF NOT EXISTS (\w+) \(`)
+	for _, tt := range []struct {
 		feature string
 		d       sqllock.Dialect
 		tables  []string
 	}{
-		{"Schema", sqllock.PostgreSQL, lease},
-		{"Schema", sqllock.SQLite, lease},
-		{"Schema", sqllock.MySQL, []string{"latchkey_secret_checks"}},
-		{"FenceSchema", sqllock.PostgreSQL, []string{"latchkey_fence"}},
-		{"FenceSchema", sqllock.SQLite, []string{"latchkey_fence"}},
-		{"FenceSchema", sqllock.MySQL, []string{"latchkey_tokens", "latchkey_fence"}},
+		{"sqllock.Schema", sqllock.PostgreSQL, lease},
+		{"sqllock.Schema", sqllock.SQLite, lease},
+		{"sqllock.Schema", sqllock.MySQL, []string{"latchkey_secret_checks"}},
+		{"sqllock.FenceSchema", sqllock.PostgreSQL, []string{"latchkey_fence"}},
+		{"sqllock.FenceSchema", sqllock.SQLite, []string{"latchkey_fence"}},
+		{"sqllock.FenceSchema", sqllock.MySQL, []string{"latchkey_tokens", "latchkey_fence"}},
 		{"lockwatch.Schema", sqllock.PostgreSQL, []string{"latchkey_heartbeats", "latchkey_waits"}},
 		{"lockwatch.Schema", sqllock.SQLite, nil},
 		{"lockwatch.Schema", sqllock.MySQL, nil},
-	}
-	created := regexp.MustCompile(`CREATE TABLE IF NOT EXISTS (\w+) \(`)
-	for _, tt := range tests {
-		var tables []string
-		for _, statement := range schemas[tt.feature](tt.d) {
-			if strings.Contains(statement, ";") {
-				t.Errorf("%s(%s): a semicolon in %s", tt.feature, tt.d, statement)
-			}
-			for _, match := range created.FindAllStringSubmatch(statement, -1) {
-				tables = append(tables, match[1])
-			}
-		}
-		if !slices.Equal(tables, tt.tables) {
-			t.Errorf("%s(%s) creates %q, want %q", tt.feature, tt.d, tables, tt.tables)
-		}
-	}
-}
-
-// A caller that appends to a schema does not change what the next caller gets.
-func TestSchemaIsTheCallersOwn(t *testing.T) {
-	t.Parallel()
-	for name, schema := range schemas {
-		before := slices.Clone(schema(sqllock.PostgreSQL))
-		got := schema(sqllock.PostgreSQL)
-		for i := range got {
-			got[i] = "DROP TABLE work"
-		}
-		if after := schema(sqllock.PostgreSQL); !slices.Equal(after, before) {
-			t.Errorf("%s: %q, want %q", name, after, before)
-		}
-	}
-}
-
-func TestSchemaOfAnUnknownDialect(t *testing.T) {
-	t.Parallel()
-	for name, schema := range schemas {
-		func() {
-			defer func() {
-				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, packageOf(name)+": ") {
-					t.Errorf("%s: panic %q, want one of this package", name, text)
+	} {
+		for range 2 {
+			var tables []string
+			schema := schemas[tt.feature](tt.d)
+			for i, statement := range schema {
+				if strings.Contains(statement, ";") {
+					t.Errorf("%s(%s): a semicolon in %s", tt.feature, tt.d, statement)
 				}
-			}()
-			schema("oracle")
-		}()
+				for _, match := range created.FindAllStringSubmatch(statement, -1) {
+					tables = append(tables, match[1])
+				}
+				schema[i] = "DROP TABLE work"
+			}
+			if !slices.Equal(tables, tt.tables) {
+				t.Errorf("%s(%s) creates %q, want %q", tt.feature, tt.d, tables, tt.tables)
+			}
+		}
+		pkg, _, _ := strings.Cut(tt.feature, ".")
+		wantPanic(t, tt.feature+" of an unknown dialect", pkg+": ", func() { schemas[tt.feature]("oracle") })
 	}
 }
 
-// packageOf returns the package of a schema's function.
-func packageOf(name string) string {
-	if pkg, _, ok := strings.Cut(name, "."); ok {
-		return pkg
-	}
-	return "sqllock"
+// wantPanic checks that call panics with a text that begins like this.
+func wantPanic(t *testing.T, what, begins string, call func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if got := fmt.Sprint(recover()); !strings.HasPrefix(got, begins) {
+			t.Errorf("%s: panic %q, want one that begins with %q", what, got, begins)
+		}
+	}()
+	call()
 }
 
 // Each statement runs alone and can be repeated, in every way in which the
@@ -96,28 +77,21 @@ func TestSchemaRunsStatementByStatement(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		ways := []string{""}
 		if driver == "pgx" {
-			ways = []string{"", "&default_query_exec_mode=exec", "&default_query_exec_mode=simple_protocol"}
+			ways = append(ways, "&default_query_exec_mode=exec", "&default_query_exec_mode=simple_protocol")
 		}
 		for _, way := range ways {
 			db := open(t, driver, dsn+way)
-			for range 2 {
-				for _, schema := range schemas {
-					create(t, db, schema(sqllock.PostgreSQL))
-				}
-			}
-		}
-		db := open(t, driver, dsn)
-		for name, schema := range schemas {
-			for _, statement := range schema(sqllock.PostgreSQL) {
-				prepared, err := db.Prepare(statement) // the server rejects two statements in one string here
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				if _, err := prepared.Exec(); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-				if err := prepared.Close(); err != nil {
-					t.Error(err)
+			for name, schema := range schemas {
+				create(t, db, schema(sqllock.PostgreSQL))
+				for _, statement := range schema(sqllock.PostgreSQL) {
+					prepared, err := db.Prepare(statement) // the server rejects two statements in one string here
+					if err != nil {
+						t.Fatalf("%s: %v", name, err)
+					}
+					if _, err := prepared.Exec(); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+					_ = prepared.Close()
 				}
 			}
 		}

@@ -27,21 +27,6 @@ func ExampleNamespace_SlotKey() {
 	// false
 }
 
-// Keyed is for ids that strangers choose. Without the secret they cannot search
-// for an id whose key collides with another one.
-func ExampleNamespace_Keyed() {
-	hooks := sqllock.Namespace("webhook").Keyed([]byte("the fleet's secret"))
-	fmt.Println(hooks.Key("evt_1") == sqllock.Namespace("webhook").Key("evt_1"))
-	// Output: false
-}
-
-// A number that the program has chosen itself.
-func ExampleID() {
-	const migrations = 4711 // chosen once for the whole database
-	fmt.Println(sqllock.ID(migrations).Int64())
-	// Output: 4711
-}
-
 // Pair returns classid and objid, as a row of pg_locks shows them, and reports
 // which of the two key spaces the key is in.
 func ExampleKey_Pair() {
@@ -56,11 +41,4 @@ func ExampleKey_Pair() {
 	// Output:
 	// class 3 object 42
 	// number 42
-}
-
-// Pairs and numbers are separate key spaces: a pair never equals an ID.
-func ExamplePair() {
-	const invoices = 3 // the class of invoices; 42 is a row's id
-	fmt.Println(sqllock.Pair(invoices, 42) == sqllock.ID(sqllock.Pair(invoices, 42).Int64()))
-	// Output: false
 }

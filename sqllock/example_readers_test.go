@@ -62,31 +62,6 @@ func ExampleSession_RLock_incorrect() {
 	// true
 }
 
-// A transfer needs both accounts, and no other caller between them. Two
-// transfers may name the accounts in any order. Neither blocks the other for
-// ever.
-func ExampleSession_TryLockAll() {
-	db, remove := exampleDatabase()
-	defer remove()
-	locks, err := sqllock.Open(context.Background(), db)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer locks.Close()
-
-	account := sqllock.Namespace("account")
-	both, err := locks.TryLockAll(context.Background(), account.Key("from"), account.Key("to"))
-	fmt.Println(len(both), err)
-	_, err = locks.TryLockAll(context.Background(), account.Key("to"), account.Key("savings"))
-	fmt.Println(err)
-	fmt.Println(both.Unlock())
-	// Output:
-	// 2 <nil>
-	// sqllock: key is held
-	// <nil>
-}
-
 // Two transactions read the same report. Neither sees it while it is rebuilt.
 func ExampleTryRTx() {
 	db, remove := exampleDatabase()

@@ -10,54 +10,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-func TestFenceErrors(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := fenced(t, driver, dsn)
-		s := session(t, driver, dsn)
-		released := mustLock(t, s, sqllock.ID(1))
-		unlock(t, released)
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		perTx := mustLock(t, sqllock.PerTx(db), sqllock.ID(2))
-		defer unlock(t, perTx)
-		memory := mustLock(t, sqllock.NewMemory(), sqllock.ID(3))
-		drawn := mustLock(t, s, sqllock.ID(4))
-		if err := fencedWork(t.Context(), t, db, drawn, "drawn"); err != nil {
-			t.Fatal(err)
-		}
-		for _, tt := range []struct {
-			name string
-			ctx  context.Context
-			lock *sqllock.Lock
-			want error
-			text string
-		}{
-			{"released", t.Context(), released, sqllock.ErrReleased, ""},
-			{"no lock", t.Context(), nil, sqllock.ErrUnavailable, ""},
-			{"ended context, no token", ended, mustLock(t, s, sqllock.ID(5)), context.Canceled, ""},
-			{"ended context, a token", ended, drawn, context.Canceled, ""},
-			{"PerTx", t.Context(), perTx, nil, "only the lock of a Session"},
-			{"Memory", t.Context(), memory, nil, "only the lock of a Session"},
-		} {
-			err := fencedWork(tt.ctx, t, db, tt.lock, tt.name)
-			if err == nil || (tt.want != nil && !errors.Is(err, tt.want)) || !strings.Contains(err.Error(), tt.text) {
-				t.Errorf("%s: %v, want %v %s", tt.name, err, tt.want, tt.text)
-			}
-			if written(t, db, tt.name) {
-				t.Errorf("%s: the work is in the database", tt.name)
-			}
-		}
-		execute(t, db, "DROP TABLE latchkey_fence")
-		err := fencedWork(t.Context(), t, db, drawn, "no table")
-		if err == nil || !strings.Contains(err.Error(), "FenceSchema") || stateOf(err) != "42P01" {
-			t.Errorf("without the table: %v, want one that names FenceSchema, with SQLSTATE 42P01", err)
-		}
-		if err := drawn.Err(); err != nil {
-			t.Errorf("a fence that failed in the caller's transaction ended the lock: %v", err)
-		}
-	})
-}
-
 // The error for a role without the rights names the rights.
 func TestFenceWithoutRights(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
@@ -144,6 +96,68 @@ func TestFenceCannotBeGotRound(t *testing.T) {
 					t.Errorf("%s: write %v, commit %v; written %t", name, err, commit, written(t, db, name))
 				}
 			}
+		}
+	})
+}
+
+func TestFenceErrors(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := fenced(t, driver, dsn)
+		s, memory := session(t, driver, dsn), sqllock.NewMemory()
+		released := mustLock(t, s, sqllock.ID(1))
+		unlock(t, released)
+		lost := mustLock(t, memory, sqllock.ID(1))
+		memory.Lose()
+		reader, err := s.TryRLock(t.Context(), sqllock.ID(3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		perTx := mustLock(t, sqllock.PerTx(db), sqllock.ID(2))
+		defer unlock(t, perTx)
+		drawn := mustLock(t, s, sqllock.ID(4))
+		if err := fencedWork(t.Context(), t, db, drawn, "drawn"); err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			name string
+			ctx  context.Context
+			lock *sqllock.Lock
+			want error
+			text string
+		}{
+			{"released", t.Context(), released, sqllock.ErrReleased, ""},
+			{"lost", t.Context(), lost, sqllock.ErrLost, ""},
+			{"no lock", t.Context(), nil, sqllock.ErrUnavailable, ""},
+			{"ended context", ended, mustLock(t, s, sqllock.ID(5)), context.Canceled, ""},
+			{"a reader's", t.Context(), reader, nil, "a reader's lock cannot be fenced"},
+			{"PerTx", t.Context(), perTx, nil, "only the lock of a Session"},
+			{"Memory", t.Context(), mustLock(t, memory, sqllock.ID(3)), nil, "only the lock of a Session"},
+		} {
+			token, tokenErr := tt.lock.Token(tt.ctx)
+			if token != "" {
+				t.Errorf("%s: a token", tt.name)
+			}
+			for what, err := range map[string]error{"Fence": fencedWork(tt.ctx, t, db, tt.lock, tt.name), "Token": tokenErr} {
+				if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) || errors.Is(err, sqllock.ErrFenced) {
+					t.Errorf("%s, %s: %v, want %v %s", what, tt.name, err, tt.want, tt.text)
+				}
+			}
+			if written(t, db, tt.name) {
+				t.Errorf("%s: the work is in the database", tt.name)
+			}
+		}
+		if err := fencedWork(ended, t, db, drawn, "ended"); !errors.Is(err, context.Canceled) || written(t, db, "ended") {
+			t.Errorf("ended context, a token: %v", err)
+		}
+		execute(t, db, "DROP TABLE latchkey_fence")
+		err = fencedWork(t.Context(), t, db, drawn, "no table")
+		if err == nil || !strings.Contains(err.Error(), "FenceSchema") || stateOf(err) != "42P01" {
+			t.Errorf("without the table: %v, want one that names FenceSchema, with SQLSTATE 42P01", err)
+		}
+		if err := drawn.Err(); err != nil {
+			t.Errorf("a fence that failed in the caller's transaction ended the lock: %v", err)
 		}
 	})
 }

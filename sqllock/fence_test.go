@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -126,24 +125,6 @@ func TestWatchedAfterFence(t *testing.T) {
 	})
 }
 
-// A stale holder that never had a token finds out when it requests one.
-func TestFenceFindsLoss(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := fenced(t, driver, dsn)
-		lock := mustLock(t, session(t, driver, dsn, unaware()...), sqllock.ID(1))
-		terminate(t, db)
-		if err := fencedWork(t.Context(), t, db, lock, "lost"); err != sqllock.ErrLost {
-			t.Errorf("Fence: %v, want ErrLost", err)
-		}
-		if err := lock.Err(); err != sqllock.ErrLost {
-			t.Errorf("Err after it: %v, want ErrLost", err)
-		}
-		if written(t, db, "lost") {
-			t.Error("the work is in the database")
-		}
-	})
-}
-
 // A fenced transaction of a key waits for the one before it. It therefore reads
 // what that one has written.
 func TestFenceSerializes(t *testing.T) {
@@ -196,28 +177,6 @@ func TestFenceReplacesOtherSystem(t *testing.T) {
 		execute(t, db, "UPDATE latchkey_fence SET timeline = timeline + 1, lsn = 1")
 		if err := fencedWork(t.Context(), t, db, lock, "older timeline"); err != sqllock.ErrFenced {
 			t.Errorf("Fence after a failover: %v, want ErrFenced", err)
-		}
-	})
-}
-
-// All transactions of one lock have one token, however many request it at once.
-// Many locks share a statement.
-func TestFenceTogether(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := fenced(t, driver, dsn)
-		s := session(t, driver, dsn)
-		locks := take(t, s, 0, 8)
-		var wg sync.WaitGroup
-		for i := range 64 {
-			wg.Go(func() {
-				if err := fencedWork(t.Context(), t, db, locks[i%len(locks)], "together"); err != nil {
-					t.Errorf("Fence: %v", err)
-				}
-			})
-		}
-		wg.Wait()
-		if n := number(t, db, "SELECT count(*) FROM work"); n != 64 {
-			t.Errorf("%d transactions were committed, want 64", n)
 		}
 	})
 }

@@ -35,10 +35,15 @@ func TestKeyGolden(t *testing.T) {
 		{"id", sqllock.ID(-5), -5},
 		{"pair", sqllock.Pair(1, 2), 1<<32 | 2},
 		{"negative pair", sqllock.Pair(-1, -2), -2},
+		{"outermost pair", sqllock.Pair(math.MinInt32, math.MaxInt32), math.MinInt64 | math.MaxInt32},
 	}
 	for _, tt := range tests {
 		if got := tt.key.Int64(); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+		class, object, ok := tt.key.Pair()
+		if isPair := strings.Contains(tt.name, "pair"); ok != isPair || ok && sqllock.Pair(class, object) != tt.key || !ok && (class != 0 || object != 0) {
+			t.Errorf("%s: the pair is %d, %d, %t", tt.name, class, object, ok)
 		}
 	}
 }
@@ -83,57 +88,6 @@ func TestKeyNamespaces(t *testing.T) {
 	}
 }
 
-func TestKeyPair(t *testing.T) {
-	t.Parallel()
-	pairs := []struct{ class, object int32 }{
-		{0, 0}, {0, 7}, {1, 2}, {1, -2}, {-1, 2}, {-1, -2},
-		{math.MinInt32, math.MaxInt32}, {math.MaxInt32, math.MinInt32}, {math.MinInt32, math.MinInt32},
-	}
-	for _, p := range pairs {
-		key := sqllock.Pair(p.class, p.object)
-		class, object, ok := key.Pair()
-		if class != p.class || object != p.object || !ok {
-			t.Errorf("Pair(%d, %d): %d, %d, %t", p.class, p.object, class, object, ok)
-		}
-		for name, other := range map[string]sqllock.Key{
-			"the id of its bits": sqllock.ID(key.Int64()),
-			"a name":             sqllock.Namespace("a").Key("x"),
-		} {
-			if class, object, ok := other.Pair(); class != 0 || object != 0 || ok {
-				t.Errorf("%s: %d, %d, %t, want none", name, class, object, ok)
-			}
-		}
-	}
-}
-
-func TestKeyMisusePanics(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name string
-		call func()
-		want string
-	}{
-		{"empty", func() { sqllock.Namespace("").Key("x") }, "must not be empty"},
-		{"colon", func() { sqllock.Namespace("a:b").Key("x") }, "':'"},
-		{"hash sign", func() { sqllock.Namespace("a#b").SlotKey("x", 1) }, "'#'"},
-		{"slot", func() { sqllock.Namespace("a").SlotKey("x", -1) }, "zero or more"},
-		{"secret", func() { sqllock.Namespace("a").Keyed(nil) }, "secret"},
-		{"keyed", func() { sqllock.Namespace("").Keyed([]byte("s")) }, "must not be empty"},
-		{"zero keyed", func() { var k sqllock.KeyedNamespace; k.Key("x") }, "must not be empty"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			defer func() {
-				got := fmt.Sprint(recover())
-				if !strings.HasPrefix(got, "sqllock: ") || !strings.Contains(got, tt.want) {
-					t.Errorf("panic %q, want one of sqllock that says %q", got, tt.want)
-				}
-			}()
-			tt.call()
-		})
-	}
-}
-
 func FuzzKey(f *testing.F) {
 	f.Add("export", "user-1", 0, []byte("secret"))
 	f.Add("n", "", 3, []byte{0})
@@ -157,4 +111,19 @@ func FuzzKey(f *testing.F) {
 			t.Errorf("keyed SlotKey: %d, want %d", got, want)
 		}
 	})
+}
+
+func TestKeyMisusePanics(t *testing.T) {
+	t.Parallel()
+	for want, call := range map[string]func(){
+		"a Namespace must not be empty":           func() { sqllock.Namespace("").Key("x") },
+		"a Namespace must hold neither ':'":       func() { sqllock.Namespace("a:b").Key("x") },
+		"a Namespace must hold neither ':' nor '": func() { sqllock.Namespace("a#b").SlotKey("x", 1) },
+		"SlotKey needs a slot number":             func() { sqllock.Namespace("a").SlotKey("x", -1) },
+		"Keyed needs a secret":                    func() { sqllock.Namespace("a").Keyed(nil) },
+		"a Namespace must not":                    func() { sqllock.Namespace("").Keyed([]byte("s")) },
+		"a Namespace must":                        func() { var k sqllock.KeyedNamespace; k.Key("x") },
+	} {
+		wantPanic(t, want, "sqllock: "+want, call)
+	}
 }

@@ -1,7 +1,6 @@
 package sqllock_test
 
 import (
-	"bytes"
 	"net"
 	"net/url"
 	"sync"
@@ -18,12 +17,10 @@ type lossyProxy struct {
 
 	mu        sync.Mutex // protects the fields below
 	conns     map[net.Conn]struct{}
-	truncate  int    // the number of bytes to lose at the end of the next write to the server
-	swallow   string // the connection whose client sends this text loses it, and all that follows; "" is none
-	toServer  bool   // all bytes to the server are lost
-	toClient  bool   // all bytes to the client are lost
-	closesNew bool   // new connections are closed at once
-	hung      int    // connections that began in a cut and have lost bytes
+	truncate  int  // the number of bytes to lose at the end of the next write to the server
+	toServer  bool // all bytes to the server are lost
+	toClient  bool // all bytes to the client are lost
+	closesNew bool // new connections are closed at once
 	closed    bool
 }
 
@@ -69,13 +66,6 @@ func (w *lossyProxy) reset() {
 	}
 }
 
-// hanging returns how many connections began in a cut and have lost bytes.
-func (w *lossyProxy) hanging() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.hung
-}
-
 func (w *lossyProxy) accept() {
 	for {
 		client, err := w.listener.Accept()
@@ -99,7 +89,7 @@ func (w *lossyProxy) connect(client net.Conn) {
 		return
 	}
 	w.conns[client], w.conns[server] = struct{}{}, struct{}{}
-	l := &lossyConn{inCut: w.toServer || w.toClient}
+	l := new(lossyConn)
 	w.tasks.Go(func() { w.carry(l, server, client, true) })
 	w.tasks.Go(func() { w.carry(l, client, server, false) })
 }
@@ -108,8 +98,6 @@ func (w *lossyProxy) connect(client net.Conn) {
 // a direction, it carries nothing more in that direction, and does not pass on
 // the end of the connection.
 type lossyConn struct {
-	inCut bool // it began in a cut
-
 	mu   sync.Mutex // protects lost
 	lost [2]bool    // to the server, to the client
 }
@@ -150,13 +138,7 @@ func (w *lossyProxy) pass(l *lossyConn, written []byte, toServer bool) []byte {
 		direction, lost = 0, w.toServer
 	}
 	if lost && len(written) > 0 {
-		if l.inCut && l.lost == [2]bool{} {
-			w.hung++
-		}
 		l.lost[direction] = true
-	}
-	if toServer && w.swallow != "" && bytes.Contains(written, []byte(w.swallow)) {
-		l.lost = [2]bool{true, true}
 	}
 	switch {
 	case l.lost[direction]:

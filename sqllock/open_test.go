@@ -6,11 +6,11 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -56,120 +56,6 @@ func pooler(t *testing.T, cluster *pgtest.Cluster, mode string, size int) string
 	}
 	t.Cleanup(func() { _ = b.Close() })
 	return b.DSN("")
-}
-
-// Open rejects a pooler in transaction mode, and leaves no lock and no setting on
-// its connections.
-func rejectsPooler(t *testing.T, driver string, cluster *pgtest.Cluster, size int, opts ...sqllock.Option) {
-	dsn := pooler(t, cluster, "transaction", size)
-	rejects(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "use PerTx", opts...)
-	direct := open(t, driver, cluster.DSN(""))
-	if n := advisoryLocks(t, direct); n != 0 {
-		t.Errorf("the proof left %d locks behind", n)
-	}
-	if n := sessions(t, direct); n != 0 {
-		t.Errorf("the proof changed settings of %d of the pooler's connections", n)
-	}
-}
-
-// A pooler with one connection has none for the second half of the proof, which
-// waits for it.
-func TestLongPgBouncerOfOne(t *testing.T) {
-	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		rejectsPooler(t, driver, cluster, 1, shortLease())
-	})
-}
-
-func TestPgBouncer(t *testing.T) {
-	t.Parallel()
-	cluster := pgtest.New(t)
-	for _, driver := range pgtest.Drivers() {
-		for _, size := range []int{2, 20} {
-			t.Run(fmt.Sprintf("%s/transaction/%d", driver, size), func(t *testing.T) {
-				rejectsPooler(t, driver, cluster, size)
-			})
-		}
-		t.Run(driver+"/session", func(t *testing.T) {
-			dsn := pooler(t, cluster, "session", 20)
-			a, b := session(t, driver, dsn), session(t, driver, dsn)
-			lock := mustLock(t, a, sqllock.ID(1))
-			if _, err := b.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
-				t.Errorf("TryLock of a held key through a session pool: %v", err)
-			}
-			unlock(t, lock)
-		})
-		t.Run(driver+"/OnConn", func(t *testing.T) {
-			// OnConn cannot prove anything in advance, but notices that it has
-			// been moved to another server process.
-			db := open(t, driver, pooler(t, cluster, "transaction", 4))
-			lock := mustLock(t, sqllock.OnConn(connection(t, db)), sqllock.ID(2))
-			// Occupy the server process on which the lock was acquired.
-			if _, err := transaction(t, db).Exec("SELECT 1"); err != nil {
-				t.Fatal(err)
-			}
-			if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
-				t.Errorf("Unlock on another server process: %v, want ErrLost", err)
-			}
-		})
-	}
-}
-
-func TestOpenMisuse(t *testing.T) {
-	t.Parallel()
-	db := open(t, "pgx", "postgres://127.0.0.1:1/nothing")
-	tests := []struct {
-		name string
-		opts []sqllock.Option
-		want string
-	}{
-		{"short lease", []sqllock.Option{sqllock.WithLease(time.Second)}, "too short"},
-		{"long lease", []sqllock.Option{sqllock.WithLease(25 * 24 * time.Hour)}, "too long"},
-		{"slow heartbeat", []sqllock.Option{sqllock.WithLease(10 * time.Second), sqllock.WithHeartbeat(5 * time.Second)}, "too slow"},
-		{"slow heartbeat of a dialect", []sqllock.Option{sqllock.WithDialect(sqllock.SQLite), sqllock.WithHeartbeat(time.Hour)}, "too slow"},
-		{"negative heartbeat", []sqllock.Option{sqllock.WithHeartbeat(-1)}, "must be positive"},
-		{"idle close", []sqllock.Option{sqllock.WithIdleClose(time.Second - 1)}, "WithIdleClose"},
-		{"held", []sqllock.Option{sqllock.WithMaxHeld(0)}, "WithMaxHeld"},
-		{"connections", []sqllock.Option{sqllock.WithMaxConns(0)}, "WithMaxConns"},
-		{"dialect", []sqllock.Option{sqllock.WithDialect("oracle")}, "unknown dialect"},
-	}
-	for _, tt := range tests {
-		if _, err := sqllock.Open(t.Context(), db, tt.opts...); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want an error that says %q", tt.name, err, tt.want)
-		}
-	}
-	for name, call := range map[string]func(){
-		"Open":       func() { _, _ = sqllock.Open(t.Context(), nil) },
-		"PerTx":      func() { sqllock.PerTx(nil) },
-		"PerTxLease": func() { sqllock.PerTx(db, sqllock.WithLease(time.Second)) },
-		"PerTxFunc":  func() { sqllock.PerTxFunc(nil) },
-		"OnConn":     func() { sqllock.OnConn(nil) },
-		"WithLogger": func() { sqllock.WithLogger(nil) },
-
-		"WithIdleClose": func() { sqllock.WithIdleClose(0) },
-	} {
-		func() {
-			defer func() {
-				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "sqllock: "+strings.TrimSuffix(name, "Lease")) {
-					t.Errorf("%s with nothing: panic %q", name, got)
-				}
-			}()
-			call()
-		}()
-	}
-}
-
-// Open accepts the longest heartbeat that its own error advises.
-func TestAdvisedHeartbeat(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		_, err := sqllock.Open(t.Context(), db, sqllock.WithHeartbeat(time.Hour))
-		_, advice, _ := strings.Cut(fmt.Sprint(err), ": use ")
-		advised, parseErr := time.ParseDuration(strings.TrimSuffix(advice, " or less"))
-		if parseErr != nil {
-			t.Fatalf("no advice in %v", err)
-		}
-		sessionOn(t, db, sqllock.WithHeartbeat(advised))
-	})
 }
 
 func TestOpenWhileDatabaseIsDown(t *testing.T) {
@@ -247,69 +133,115 @@ func (c *stuckConnector) Connect(context.Context) (driver.Conn, error) {
 
 func (c *stuckConnector) Driver() driver.Driver { return nil }
 
-// replaceable renames a function of PostgreSQL in this database, so that
-// instead can replace it.
-func replaceable(t *testing.T, db *sql.DB, function string) {
-	t.Helper()
-	name, _, _ := strings.Cut(function, "(")
-	execute(t, db, "SET allow_system_table_mods = on; ALTER FUNCTION pg_catalog."+function+" RENAME TO own_"+name)
+// Open rejects a pooler in transaction mode, and leaves no lock and no setting on
+// its connections. In session mode locks exclude. OnConn proves nothing, but
+// notices that it was moved to another server process.
+func TestPgBouncer(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	for _, driver := range pgtest.Drivers() {
+		direct := open(t, driver, cluster.DSN(""))
+		for _, size := range []int{2, 20} {
+			dsn := pooler(t, cluster, "transaction", size)
+			rejects(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "use PerTx")
+			if locks, settings := advisoryLocks(t, direct), sessions(t, direct); locks != 0 || settings != 0 {
+				t.Errorf("%s, a pool of %d: the proof left %d locks, and changed settings of %d connections", driver, size, locks, settings)
+			}
+		}
+		dsn := pooler(t, cluster, "session", 20)
+		a, b := session(t, driver, dsn), session(t, driver, dsn)
+		lock := mustLock(t, a, sqllock.ID(1))
+		if _, err := b.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("%s: TryLock of a held key through a session pool: %v", driver, err)
+		}
+		if err := errors.Join(lock.Unlock(), a.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+		lockertest.Eventually(t, "the Sessions have ended", func() bool { return sessions(t, direct) == 0 })
+		db := open(t, driver, pooler(t, cluster, "transaction", 4))
+		lock = mustLock(t, sqllock.OnConn(connection(t, db)), sqllock.ID(2))
+		execute(t, transaction(t, db), "SELECT 1") // occupies the server process on which the lock was acquired
+		if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
+			t.Errorf("%s: Unlock on another server process: %v, want ErrLost", driver, err)
+		}
+		lockertest.Eventually(t, "the lock of the pooler's connection is free", func() bool {
+			number(t, direct, terminateHolder)
+			return advisoryLocks(t, direct) == 0
+		})
+	}
 }
 
-// instead creates a function in the place of one that is replaceable.
-func instead(t *testing.T, db *sql.DB, definition string) {
-	t.Helper()
-	execute(t, db, "SET allow_system_table_mods = on; CREATE OR REPLACE FUNCTION pg_catalog."+definition)
+func TestOpenMisuse(t *testing.T) {
+	t.Parallel()
+	db := open(t, "pgx", pgtest.Database(t))
+	for _, tt := range []struct {
+		opt  sqllock.Option
+		want string
+	}{
+		{sqllock.WithLease(time.Second), "too short"},
+		{sqllock.WithLease(25 * 24 * time.Hour), "too long"},
+		{sqllock.WithHeartbeat(time.Hour), "too slow"},
+		{sqllock.WithHeartbeat(-1), "must be positive"},
+		{sqllock.WithIdleClose(time.Second - 1), "WithIdleClose"},
+		{sqllock.WithMaxHeld(0), "WithMaxHeld"},
+		{sqllock.WithMaxConns(0), "WithMaxConns"},
+		{sqllock.WithDialect("oracle"), "unknown dialect"},
+	} {
+		if _, err := sqllock.Open(t.Context(), db, tt.opt); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, want an error that says %q", err, tt.want)
+		}
+	}
+	_, err := sqllock.Open(t.Context(), db, sqllock.WithDialect(sqllock.MySQL), sqllock.WithLeaseTable())
+	_, slow := sqllock.Open(t.Context(), db, sqllock.WithDialect(sqllock.SQLite), sqllock.WithHeartbeat(time.Hour))
+	if err == nil || slow == nil {
+		t.Errorf("options of a dialect: %v, %v", err, slow)
+	}
+	// Open accepts the longest heartbeat that its own error advises.
+	_, err = sqllock.Open(t.Context(), db, sqllock.WithHeartbeat(time.Hour))
+	_, advice, _ := strings.Cut(fmt.Sprint(err), ": use ")
+	advised, err := time.ParseDuration(strings.TrimSuffix(advice, " or less"))
+	if err != nil {
+		t.Fatalf("no advice: %v", err)
+	}
+	sessionOn(t, db, sqllock.WithHeartbeat(advised))
+	for begins, call := range map[string]func(){
+		"Open needs":          func() { _, _ = sqllock.Open(t.Context(), nil) },
+		"PerTx needs a *":     func() { sqllock.PerTx(nil) },
+		"PerTx needs a lease": func() { sqllock.PerTx(db, sqllock.WithLease(time.Second)) },
+		"PerTxFunc needs":     func() { sqllock.PerTxFunc(nil) },
+		"OnConn needs":        func() { sqllock.OnConn(nil) },
+		"WithLogger needs":    func() { sqllock.WithLogger(nil) },
+		"WithIdleClose needs": func() { sqllock.WithIdleClose(0) },
+	} {
+		wantPanic(t, begins, "sqllock: "+begins, call)
+	}
 }
 
-// Open detects a server that grants every lock. Some servers with PostgreSQL's
-// protocol do.
+// Open detects a server that grants every lock, or has no session locks. Some
+// servers with PostgreSQL's protocol are like that.
 func TestOpenRefusesLookAlike(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		direct := open(t, driver, dsn)
-		// In this database pg_try_advisory_lock always returns true.
-		for _, name := range []string{"version()", "pg_try_advisory_lock(bigint)", "pg_advisory_unlock(bigint)"} {
-			replaceable(t, direct, name)
-		}
-		instead(t, direct, "pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
-		instead(t, direct, "pg_advisory_unlock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
 		db := open(t, driver, dsn)
+		for _, name := range []string{"version()", "pg_try_advisory_lock(bigint)", "pg_advisory_unlock(bigint)"} {
+			plain, _, _ := strings.Cut(name, "(")
+			execute(t, db, "SET allow_system_table_mods = on; ALTER FUNCTION pg_catalog."+name+" RENAME TO own_"+plain)
+		}
+		instead := func(definition string) {
+			execute(t, db, "SET allow_system_table_mods = on; CREATE OR REPLACE FUNCTION pg_catalog."+definition)
+		}
+		instead("pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
+		instead("pg_advisory_unlock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
 		for version, advice := range map[string]string{
 			"CockroachDB CCL v24.1.0":               "this is CockroachDB, whose advisory locks do nothing: pass WithLeaseTable()",
 			"PostgreSQL 11.2-YB-2.18.0.0-b0 on x86": "this is YugabyteDB",
 			"Something 1.0 (PostgreSQL-compatible)": "not PostgreSQL by its version()",
 		} {
-			instead(t, direct, "version() RETURNS text LANGUAGE sql AS $$ SELECT '"+version+"' $$")
-			rejects(t, db, dsn, sqllock.ErrNotExclusive, advice)
+			instead("version() RETURNS text LANGUAGE sql AS $$ SELECT '" + version + "' $$")
+			rejects(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, advice)
 		}
-		_, err := sqllock.Open(t.Context(), db, sqllock.WithDialect(sqllock.PostgreSQL))
-		if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "did not exclude") {
-			t.Errorf("Open of a server that grants every lock: %v, want ErrNotExclusive", err)
-		}
-	})
-}
-
-// A server may reject the request for a session lock with an error of its own.
-// Open then names the server and says what to do.
-func TestOpenRefusesServerWithoutSessionLocks(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		direct := open(t, driver, dsn)
-		replaceable(t, direct, "pg_try_advisory_lock(bigint)")
-		instead(t, direct, `pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE plpgsql
+		rejects(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "did not exclude", sqllock.WithDialect(sqllock.PostgreSQL))
+		instead(`pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE plpgsql
 			AS $$ BEGIN RAISE EXCEPTION 'not here' USING ERRCODE = '0A000'; END $$`)
-		rejects(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "pass WithLeaseTable()")
-	})
-}
-
-// WithSocket finds the socket of a driver that sqllock does not know.
-func TestWithSocket(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		called := false
-		s := session(t, driver, dsn, sqllock.WithSocket(func(conn any) net.Conn {
-			called = conn != nil
-			return nil
-		}))
-		if !called || s.Stats().Watched {
-			t.Errorf("called with a connection: %v; watched: %v, want true and false", called, s.Stats().Watched)
-		}
+		rejects(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "pass WithLeaseTable()", sqllock.WithDialect(sqllock.PostgreSQL))
 	})
 }

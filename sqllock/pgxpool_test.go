@@ -1,7 +1,6 @@
 package sqllock_test
 
 import (
-	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -47,24 +46,6 @@ func leavesNothing(t *testing.T, db *sql.DB, dsn string) {
 	})
 }
 
-func TestCloseOnDriverPool(t *testing.T) {
-	t.Parallel()
-	for _, wrap := range []func(driver.Conn) driver.Conn{nil, wrapping, hides} {
-		dsn := pgtest.Database(t)
-		db := driverPool(t, dsn, wrap)
-		s := sessionOn(t, db, sqllock.WithLease(10*time.Minute))
-		take(t, s, 0, 3)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		leavesNothing(t, db, dsn)
-		take(t, session(t, "pgx", dsn), 0, 3)
-		if ok, err := tryTx(t, db, sqllock.ID(0)); ok || err != nil {
-			t.Errorf("TryTx of a held key, through the pool: %v, %v; want false", ok, err)
-		}
-	}
-}
-
 // tryTx acquires key in a transaction of db, and reports whether it was free.
 func tryTx(t *testing.T, db *sql.DB, key sqllock.Key) (bool, error) {
 	t.Helper()
@@ -75,22 +56,6 @@ func tryTx(t *testing.T, db *sql.DB, key sqllock.Key) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// An Open that fails after it has set the connection up leaves no trace of
-// that.
-func TestFailedOpenOnDriverPool(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	db := driverPool(t, dsn, nil)
-	for range 5 {
-		s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(10*time.Minute), sqllock.WithRegistry(""))
-		if err == nil {
-			_ = s.Close()
-			t.Fatal("Open without the registry's tables: no error")
-		}
-	}
-	leavesNothing(t, db, dsn)
 }
 
 // A connection that the server has ended, or that did not respond for the
@@ -127,21 +92,48 @@ func TestLongLossOnDriverPool(t *testing.T) {
 	leavesNothing(t, db, dsn)
 }
 
-// The next user of the pool never gets a ConnLocker's connection that is in
-// doubt.
-func TestConnInDoubtOnDriverPool(t *testing.T) {
+// What ends leaves the pool as it was: a Session that is closed, an Open that
+// fails after it has set the connection up, and a ConnLocker in doubt.
+func TestEndOnDriverPool(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.Database(t)
-	db := driverPool(t, dsn, nil)
-	conn := connection(t, db)
-	locks := sqllock.OnConn(conn)
-	mustLock(t, locks, sqllock.ID(1))
-	lock := mustLock(t, locks, sqllock.ID(2))
-	if _, err := conn.ExecContext(context.Background(), "SELECT pg_advisory_unlock(2)"); err != nil {
-		t.Fatal(err)
+	closed := func(t *testing.T, db *sql.DB) {
+		s := sessionOn(t, db, sqllock.WithLease(10*time.Minute))
+		take(t, s, 0, 3)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) { // the connection is in doubt now
-		t.Errorf("Unlock of what is not held: %v, want ErrLost", err)
+	for name, tt := range map[string]struct {
+		wrap func(driver.Conn) driver.Conn
+		end  func(t *testing.T, db *sql.DB)
+	}{
+		"closed":            {nil, closed},
+		"closed in wrapper": {wrapping, closed},
+		"closed, hidden":    {hides, closed},
+		"failed Open": {nil, func(t *testing.T, db *sql.DB) {
+			for range 5 {
+				if s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(10*time.Minute), sqllock.WithRegistry("")); err == nil {
+					_ = s.Close()
+					t.Fatal("Open without the registry's tables: no error")
+				}
+			}
+		}},
+		"conn in doubt": {nil, func(t *testing.T, db *sql.DB) {
+			conn := connection(t, db)
+			locks := sqllock.OnConn(conn)
+			mustLock(t, locks, sqllock.ID(1))
+			lock := mustLock(t, locks, sqllock.ID(2))
+			execute(t, conn, "SELECT pg_advisory_unlock(2)")
+			if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) { // the connection is in doubt now
+				t.Errorf("Unlock of what is not held: %v, want ErrLost", err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dsn := pgtest.Database(t)
+			db := driverPool(t, dsn, tt.wrap)
+			tt.end(t, db)
+			leavesNothing(t, db, dsn)
+		})
 	}
-	leavesNothing(t, db, dsn)
 }

@@ -9,20 +9,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-func TestTwoProcessesOneKey(t *testing.T)     { oneKey(t, 3) }
-func TestLongTwoProcessesOneKey(t *testing.T) { oneKey(t, 30) }
-
-// oneKey has many callers of two processes acquire one key in turn.
-func oneKey(t *testing.T, rounds int) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	var orders []lockertest.Orders
-	for _, driver := range pgtest.Drivers() {
-		orders = append(orders, lockertest.Orders{Driver: driver, DSN: dsn, Rounds: rounds})
-	}
-	lockertest.Processes(t, orders...)
-}
-
 func TestLongKilledHolder(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		const n = 100
@@ -40,4 +26,15 @@ func TestLongKilledHolder(t *testing.T) {
 			servesAgain(t, s, lockertest.WorkerKey(i))
 		}
 	})
+}
+
+// Many callers of two processes acquire one key in turn.
+func TestTwoProcessesOneKey(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	var orders []lockertest.Orders
+	for _, driver := range pgtest.Drivers() {
+		orders = append(orders, lockertest.Orders{Driver: driver, DSN: dsn, Rounds: 3})
+	}
+	lockertest.Processes(t, orders...)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -79,30 +80,17 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Dialect returns the dialect that Open has found or was given.
+// Dialect returns the dialect that Open was given, or what it has found.
 func TestSessionDialect(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		exec := dsn
-		if driver == "pgx" {
-			exec += "&default_query_exec_mode=exec"
+	t.Parallel()
+	const away = "postgres://127.0.0.1:1/nothing-there"
+	for _, want := range []sqllock.Dialect{"", sqllock.MySQL, sqllock.SQLite, sqllock.PostgreSQL} {
+		if got := session(t, "pgx", away, sqllock.WithLazyOpen(), sqllock.WithDialect(want)).Dialect(); got != want {
+			t.Errorf("not connected: %q, want %q", got, want)
 		}
-		away := func(opts ...sqllock.Option) *sqllock.Session {
-			return session(t, driver, "postgres://127.0.0.1:1/nothing-there", append(opts, sqllock.WithLazyOpen())...)
-		}
-		for name, tt := range map[string]struct {
-			s    *sqllock.Session
-			want sqllock.Dialect
-		}{
-			"found":                 {session(t, driver, dsn), sqllock.PostgreSQL},
-			"lease table":           {session(t, driver, exec, sqllock.WithLeaseTable()), sqllock.PostgreSQL},
-			"given":                 {session(t, driver, dsn, sqllock.WithDialect(sqllock.PostgreSQL)), sqllock.PostgreSQL},
-			"not connected":         {away(), ""},
-			"not connected, given":  {away(sqllock.WithDialect(sqllock.MySQL)), sqllock.MySQL},
-			"not connected, SQLite": {away(sqllock.WithDialect(sqllock.SQLite)), sqllock.SQLite},
-		} {
-			if got := tt.s.Dialect(); got != tt.want {
-				t.Errorf("%s: %q, want %q", name, got, tt.want)
-			}
-		}
-	})
+	}
+	table := session(t, "pgx", pgtest.Database(t)+"&default_query_exec_mode=exec", sqllock.WithLeaseTable())
+	if got := table.Dialect(); got != sqllock.PostgreSQL {
+		t.Errorf("lease table: %q", got)
+	}
 }

@@ -1,8 +1,6 @@
 package sqllock_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -31,41 +29,6 @@ func TestToken(t *testing.T) {
 			}
 			last = token
 			unlock(t, lock)
-		}
-	})
-}
-
-func TestTokenErrors(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		s := session(t, driver, dsn)
-		released := mustLock(t, s, sqllock.ID(1))
-		unlock(t, released)
-		reader, err := s.TryRLock(t.Context(), sqllock.ID(2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		memory := sqllock.NewMemory()
-		lost := mustLock(t, memory, sqllock.ID(3))
-		memory.Lose()
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		for _, tt := range []struct {
-			name string
-			ctx  context.Context
-			lock *sqllock.Lock
-			want error // nil: any
-		}{
-			{"released", t.Context(), released, sqllock.ErrReleased},
-			{"lost", t.Context(), lost, sqllock.ErrLost},
-			{"no lock", t.Context(), nil, sqllock.ErrUnavailable},
-			{"ended context", ended, mustLock(t, s, sqllock.ID(4)), context.Canceled},
-			{"of a Memory", t.Context(), mustLock(t, memory, sqllock.ID(5)), nil},
-			{"of a reader", t.Context(), reader, nil},
-		} {
-			token, err := tt.lock.Token(tt.ctx)
-			if token != "" || err == nil || tt.want != nil && !errors.Is(err, tt.want) {
-				t.Errorf("%s: %q, %v, want %v", tt.name, token, err, tt.want)
-			}
 		}
 	})
 }

@@ -4,13 +4,11 @@ import (
 	"database/sql"
 	"errors"
 	"strconv"
-	"sync/atomic"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
-	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // isFree reports whether the server holds no lock on the key with this number.
@@ -65,33 +63,4 @@ func TestLongStatementWithoutItsEnd(t *testing.T) {
 			lockertest.Eventually(t, "no connection of the Session remains", func() bool { return sessions(t, observer) == 0 })
 		}
 	}, pgtest.WithTLS())
-}
-
-// The client of a statement without its end is cut off for ever. Watch reports
-// its session as late, and ends it. PostgreSQL 17 ends it without Watch.
-func TestLongWatchEndsAStatementWithoutItsEnd(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := registry(t, driver, dsn)
-		wired, through := startLossyProxy(t, dsn)
-		s := session(t, driver, through, shortLease(), sqllock.WithRegistry(""))
-		lockSoon(t, s, sqllock.ID(1))
-		lockertest.Eventually(t, "the lock is registered", func() bool {
-			return number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE key_id = 1") == 1
-		})
-		wired.change(func(w *lossyProxy) { w.closesNew = true })
-		inMidStatement(t, wired, s)
-		var ended atomic.Int64
-		watch(t, db, func(f lockwatch.Finding) {
-			if f.Terminated {
-				ended.Add(1)
-			}
-		}, lockwatch.WithTerminate(func(lockwatch.Finding) bool { return true }))
-		lockertest.Eventually(t, "the key is free", func() bool { return isFree(t, db, 1) })
-		if number(t, db, "SELECT current_setting('server_version_num')::int") < 170000 {
-			lockertest.Eventually(t, "Watch reports that it has ended the session", func() bool { return ended.Load() >= 1 })
-			if n := ended.Load(); n > 1 {
-				t.Errorf("Watch reported the end %d times, want once", n)
-			}
-		}
-	})
 }

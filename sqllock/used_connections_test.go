@@ -53,6 +53,10 @@ func TestOpenOnUsedConnections(t *testing.T) {
 				s := sessionOn(t, db, sqllock.WithRegistry(""), sqllock.WithHolder(name), sqllock.WithHeartbeat(20*time.Millisecond))
 				take(t, s, 0, 1)
 				takeKeyed(t, s)
+				small := open(t, driver, dsn)
+				small.SetMaxOpenConns(1)
+				leave(t, small, 1, statements...)
+				unlock(t, mustLock(t, sqllock.PerTx(small, sqllock.WithLease(time.Minute)), sqllock.ID(1)))
 				observer := open(t, driver, dsn)
 				lockertest.Eventually(t, "the connection is idle, and in no transaction", func() bool {
 					return number(t, observer, `SELECT count(*) FROM pg_stat_activity
@@ -142,29 +146,5 @@ func TestOpenInEternalTransaction(t *testing.T) {
 			}}}
 		})
 		rejects(t, db, dsn, sqllock.ErrNotExclusive, "keeps a transaction open")
-	})
-}
-
-// Inspect and PerTx also work on a connection whose last user has left a
-// transaction open.
-func TestOthersOnUsedConnections(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		create(t, open(t, driver, dsn), lockwatch.Schema(sqllock.PostgreSQL))
-		for _, left := range []string{"a transaction", "a failed transaction"} {
-			t.Run(left, func(t *testing.T) {
-				db := open(t, driver, dsn)
-				db.SetMaxOpenConns(1)
-				leave(t, db, 1, leftBehind[left]...)
-				if _, err := lockwatch.Inspect(t.Context(), db); err != nil {
-					t.Errorf("Inspect: %v", err)
-				}
-				leave(t, db, 1, leftBehind[left]...)
-				lock, err := sqllock.PerTx(db, sqllock.WithLease(time.Minute)).TryLock(t.Context(), sqllock.ID(1))
-				if err != nil {
-					t.Fatalf("PerTx: %v", err)
-				}
-				unlock(t, lock)
-			})
-		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -147,26 +146,6 @@ func TestLongWrappedDriverAfterCut(t *testing.T) {
 			})
 			cut(false)
 			servesAgain(t, s, sqllock.ID(0))
-		})
-	}
-}
-
-// A connection that falls silent while Open sets it up is closed, even if the
-// driver ignores its context. It does not keep its place in the pool.
-func TestLongOpenMeetsSilence(t *testing.T) {
-	for _, tt := range wrappedDrivers {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			w, dsn := startLossyProxy(t, pgtest.Database(t))
-			w.change(func(w *lossyProxy) { w.swallow = "pg_advisory_unlock_all" })
-			db := openWrapped(t, tt.driver, dsn, tt.wrap)
-			if s, err := sqllock.Open(t.Context(), db, shortLease()); !errors.Is(err, sqllock.ErrUnavailable) {
-				if err == nil {
-					_ = s.Close()
-				}
-				t.Fatalf("Open: %v, want ErrUnavailable", err)
-			}
-			lockertest.Eventually(t, "no connection of the pool is in use", func() bool { return db.Stats().InUse == 0 })
 		})
 	}
 }

@@ -75,7 +75,6 @@ func run(ctx context.Context, httpAddress, grpcAddress string, takes time.Durati
 	}
 	defer page.Close()
 	httpServer := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	httpServer.RegisterOnShutdown(func() { page.Close() }) // ends the event streams of viewers
 
 	grpcServer := grpc.NewServer(grpc.ChainUnaryInterceptor(
 		authenticateCall,

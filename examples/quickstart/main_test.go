@@ -146,31 +146,6 @@ func callExport(t *testing.T, i *fleet.Instance, token string) codes.Code {
 	return status.Code(err)
 }
 
-// The lock of an instance that is killed is free for another one. In a file of
-// SQLite it stays for the lease, which is long here.
-func TestLongKilled(t *testing.T) {
-	for _, name := range []string{"PostgreSQL", "MariaDB"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := fleet.Test(t, "DATABASE_URL="+urls[name](t))
-			killed, other := start(t, f), start(t, f)
-			export(t, killed)
-			if got, _ := call(t.Context(), other, http.MethodPost, "/exports", "Bearer alice-token"); got != http.StatusTooManyRequests {
-				t.Errorf("%d before the kill, want 429", got)
-			}
-			if err := killed.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			go func() {
-				for code := http.StatusTooManyRequests; code == http.StatusTooManyRequests; {
-					code, _ = call(t.Context(), other, http.MethodPost, "/exports", "Bearer alice-token")
-				}
-			}()
-			lockertest.Eventually(t, "the other instance admits alice", func() bool { return active(t, other) })
-		})
-	}
-}
-
 // A DATABASE_URL that is not understood is an error that does not show it.
 func TestUnknownDatabase(t *testing.T) {
 	for _, url := range []string{"secret", "redis://ann:secret@db.example/0", "mysql://ann:secret@db.example:port/shop", "mysql://ann@tcp(db.example)/shop?parseTime=secret"} {

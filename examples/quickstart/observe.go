@@ -26,7 +26,7 @@ import (
 //	/readyz      200, or 503 while this instance has no connection for locks,
 //	             unless it has closed it while idle (sqllock.WithIdleClose)
 //
-// The caller closes the page, which ends its event streams.
+// The caller closes the page.
 func observe(mux *http.ServeMux, db *sql.DB, session *sqllock.Session, limit *ratelimit.Limiter) (*lockui.Handler, error) {
 	page := lockui.New(db, lockui.WithSession("main", session), lockui.WithLimiter(limit))
 	mux.Handle("/locks/", page)

@@ -3,7 +3,6 @@ package connectmw_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -41,27 +40,6 @@ func TestSequentialCallsAreNeverRejected(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A panic releases the lock, and goes on to an interceptor that recovers it.
-func TestPanicReleases(t *testing.T) {
-	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
-		recovered := make(chan any, 1)
-		seen := connect.WithRecover(func(_ context.Context, _ connect.Spec, _ http.Header, p any) error {
-			recovered <- p
-			return connect.NewError(connect.CodeDataLoss, errors.New("a panic"))
-		})
-		w := func(context.Context) error { panic("the work fails") }
-		c := dial(t, handlers(w, seen, limited(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key)), road)
-		for range 2 { // the second is not rejected
-			if err := call(t.Context(), c, alice); connect.CodeOf(err) != connect.CodeDataLoss {
-				t.Errorf("a call that panics: %v", err)
-			}
-			if p := httptesting.Receive(t, recovered, "the panic"); p != "the work fails" {
-				t.Errorf("recovered %v", p)
-			}
-		}
-	})
 }
 
 // A client may have the interceptor among its own. It limits nothing there.

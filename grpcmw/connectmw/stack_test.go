@@ -67,17 +67,6 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// The errors of KeyFuncs are those of package ratelimit.
-func TestErrorsAreOneValue(t *testing.T) {
-	for own, shared := range map[error]error{
-		connectmw.ErrNoKey: ratelimit.ErrNoKey, connectmw.ErrBadID: ratelimit.ErrBadID, connectmw.ErrBypass: ratelimit.ErrBypass,
-	} {
-		if own != shared { //nolint:errorlint // one value
-			t.Errorf("%v is not the value of package ratelimit", own)
-		}
-	}
-}
-
 // Health checks are not limited, unless asked for.
 func TestExempt(t *testing.T) {
 	const procedure = "/grpc.health.v1.Health/Watch"

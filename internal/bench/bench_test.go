@@ -237,7 +237,7 @@ func TestLongScenarios(t *testing.T) {
 			}
 		}
 		for line := range strings.Lines(out.String()) {
-			if strings.Count(line, "|") == 7 && strings.Contains(line, "s |") && !strings.HasSuffix(line, "| 0 |\n") {
+			if strings.Count(line, "|") == 7 && strings.Contains(line, "ms |") && !strings.HasSuffix(line, "| 0 |\n") {
 				t.Errorf("errors: %s", line)
 			}
 		}

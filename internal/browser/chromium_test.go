@@ -9,7 +9,6 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 )
 
 // chromium is the one browser of this test binary. The first tab starts it.
@@ -188,12 +187,6 @@ func (p *tab) text() string { return evaluate[string](p, "document.body.innerTex
 func (p *tab) press(keys string) {
 	p.t.Helper()
 	p.do(chromedp.KeyEvent(keys))
-}
-
-// pressShift types keys with the shift key held.
-func (p *tab) pressShift(keys string) {
-	p.t.Helper()
-	p.do(chromedp.KeyEvent(keys, chromedp.KeyModifiers(kb.ModifierShift)))
 }
 
 func shortened(s string) string {

@@ -2,7 +2,6 @@ package browser_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,9 +22,8 @@ type incidents struct {
 	origin  string
 	dismiss func() // closes a dialog, without which the page would stand still
 
-	mu       sync.Mutex // protects the fields below; note is called by the tab
-	list     []string
-	requests []string // the URLs of all requests
+	mu   sync.Mutex // protects list; note is called by the tab
+	list []string
 }
 
 // call runs a command of the DevTools protocol on the tab.
@@ -55,7 +53,6 @@ func (in *incidents) note(event any) {
 	defer in.mu.Unlock()
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
-		in.requests = append(in.requests, e.Request.URL)
 		if !in.isOurs(e.Request.URL) {
 			in.add("request to another origin: %s", e.Request.URL)
 		}
@@ -120,13 +117,6 @@ func (in *incidents) take() []string {
 	list := in.list
 	in.list = nil
 	return list
-}
-
-// requested returns the URLs of all requests so far.
-func (in *incidents) requested() []string {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return slices.Clone(in.requests)
 }
 
 // report fails t for each incident that no test has taken.

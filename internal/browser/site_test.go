@@ -71,7 +71,6 @@ func serve(t *testing.T, dsn string, pageDB *sql.DB, opts ...lockui.Option) *sit
 	}))
 	proxy := httptest.NewServer(public)
 	t.Cleanup(func() {
-		// Close ends the event streams, for which the servers would wait.
 		if err := page.Close(); err != nil {
 			t.Error(err)
 		}

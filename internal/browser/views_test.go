@@ -12,6 +12,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // looks are those in which every view must work.
@@ -148,4 +149,25 @@ func (s *site) confirmation(pid int) string {
 	}
 	s.t.Fatalf("process %d holds no lock", pid)
 	return ""
+}
+
+// wants fails the test for each text that a reader of the page does not see.
+func (p *tab) wants(what string, texts ...string) {
+	p.t.Helper()
+	shown := p.text()
+	for _, text := range texts {
+		if !strings.Contains(shown, text) {
+			p.t.Errorf("%s: the page does not show %q, but:\n%s", what, text, shown)
+		}
+	}
+}
+
+// processHolds reports whether the server process pid holds a lock.
+func processHolds(seen *lockwatch.Snapshot, pid int) bool {
+	for _, h := range seen.Holders {
+		if h.Process.PID == pid {
+			return true
+		}
+	}
+	return false
 }

@@ -3,7 +3,6 @@ module github.com/latchkey-go/latchkey/internal/chaos
 go 1.26.0
 
 require (
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/latchkey-go/latchkey v0.0.0
 	github.com/lib/pq v1.12.3

@@ -5,7 +5,6 @@
 //	go run . -rows 1,2,3 -faults 5
 //	go run . -duration 1h -seed 42 -out histories
 //	go run . -stores all -duration 65m
-//	go run . -check histories/postgres # check the histories of an earlier campaign
 package main
 
 import (
@@ -50,15 +49,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	plan, stores, again, err := parse(args, stderr)
+	plan, stores, err := parse(args, stderr)
 	if err != nil {
-		return err
-	}
-	if again != "" {
-		result, err := campaign.Recheck(again)
-		if result != nil {
-			fmt.Fprintln(stdout, result)
-		}
 		return err
 	}
 	fmt.Fprintf(stdout, "seed %d\n", plan.Fleet.Seed)
@@ -81,15 +73,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// parse reads the flags. again is the directory of histories that are there
-// already.
-func parse(args []string, stderr io.Writer) (plan campaign.Plan, stores []fleet.Store, again string, err error) {
+// parse reads the flags.
+func parse(args []string, stderr io.Writer) (plan campaign.Plan, stores []fleet.Store, err error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	rows := flags.String("rows", "", "rows of the fault table, separated by commas (all)")
 	flags.IntVar(&plan.Faults, "faults", 3, "how often each row's fault is injected, in a round")
 	flags.DurationVar(&plan.Duration, "duration", 0, "go on with another round until then (one round); histories grow by some GB an hour on disk, and more in memory when they are checked")
-	flags.StringVar(&again, "check", "", "check the histories in this directory again, without a fleet")
 	names := flags.String("stores", string(fleet.Postgres), fmt.Sprint("where the locks are, separated by commas, or all; each has its share of the time: ", fleet.Stores()))
 	set := &plan.Fleet
 	flags.Uint64Var(&set.Seed, "seed", rand.Uint64(), "of all random choices")
@@ -100,7 +90,7 @@ func parse(args []string, stderr io.Writer) (plan campaign.Plan, stores []fleet.
 	flags.IntVar(&set.Mixed, "mixed", 4, "callers in each process beside them, of readers, sets, limits and stacks")
 	flags.IntVar(&set.Keys, "keys", 24, "that they want")
 	if err := flags.Parse(args); err != nil {
-		return plan, nil, "", err
+		return plan, nil, err
 	}
 	plan.Command = "go run ."
 	flags.Visit(func(f *flag.Flag) {
@@ -126,5 +116,5 @@ func parse(args []string, stderr io.Writer) (plan campaign.Plan, stores []fleet.
 	if flags.NArg() > 0 || min(plan.Faults, set.Processes, set.Callers, set.Keys) < 1 || set.Mixed < 0 {
 		err = errors.Join(err, errors.New("there are flags only; faults, processes, callers and keys are positive, and mixed is not negative"))
 	}
-	return plan, stores, again, err
+	return plan, stores, err
 }

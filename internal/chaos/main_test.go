@@ -11,7 +11,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	plan, stores, _, err := parse(strings.Fields("-rows 1,30 -faults 2 -mixed 5 -duration 1m -seed 7 -lease 3s -out x -stores leases,sqlite"), io.Discard)
+	plan, stores, err := parse(strings.Fields("-rows 1,30 -faults 2 -mixed 5 -duration 1m -seed 7 -lease 3s -out x -stores leases,sqlite"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,19 +22,12 @@ func TestParse(t *testing.T) {
 		!slices.Equal(stores, []fleet.Store{fleet.Leases, fleet.SQLite}) {
 		t.Errorf("parsed %+v, %v", plan, stores)
 	}
-	if plan, stores, _, err = parse(nil, io.Discard); err != nil || plan.Rows != nil || plan.Faults == 0 || !slices.Equal(stores, []fleet.Store{fleet.Postgres}) {
+	if plan, stores, err = parse(nil, io.Discard); err != nil || plan.Rows != nil || plan.Faults == 0 || !slices.Equal(stores, []fleet.Store{fleet.Postgres}) {
 		t.Errorf("the defaults are %+v, %v, %v", plan, stores, err)
 	}
-	for _, wrong := range []string{"-rows x", "more", "-faults 0", "-processes 0", "-mixed -1", "-stores oracle", "-check"} {
-		if _, _, _, err := parse(strings.Fields(wrong), io.Discard); err == nil {
+	for _, wrong := range []string{"-rows x", "more", "-faults 0", "-processes 0", "-mixed -1", "-stores oracle"} {
+		if _, _, err := parse(strings.Fields(wrong), io.Discard); err == nil {
 			t.Errorf("%q: no error", wrong)
 		}
-	}
-}
-
-func TestNoHistory(t *testing.T) {
-	err := run(t.Context(), []string{"-check", t.TempDir()}, io.Discard, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "there is no history") {
-		t.Errorf("an empty directory: %v", err)
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
-	"github.com/latchkey-go/latchkey/sqllock/election"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
@@ -39,7 +36,6 @@ var uses = []struct {
 	{"Fence", useFence},
 	{"watermark", useWatermark},
 	{"idempotency", useIdempotency},
-	{"election", useElection},
 }
 
 // A user is a service that uses the kit on a stage.
@@ -382,32 +378,4 @@ func useIdempotency(u user) {
 	if status != http.StatusOK {
 		u.must("idempotency", fmt.Errorf("status %d, log %s", status, log))
 	}
-}
-
-// useElection has two processes campaign: one leads at a time.
-func useElection(u user) {
-	a, b := u.pair()
-	ctx, cancel := context.WithCancel(u.ctx)
-	defer cancel()
-	var (
-		wg             sync.WaitGroup
-		leaders, terms atomic.Int32
-	)
-	for _, l := range []*sqllock.Session{a, b} {
-		c := election.New(l, userKey("election", 1), election.WithBackoff(time.Millisecond, 10*time.Millisecond))
-		wg.Go(func() {
-			_ = c.Run(ctx, func(context.Context) error {
-				if leaders.Add(1) > 1 {
-					u.Error("two lead")
-				}
-				if terms.Add(1) == 4 {
-					cancel()
-				}
-				leaders.Add(-1)
-				return nil
-			})
-		})
-	}
-	wg.Wait()
-	u.must("Close", errors.Join(a.Close(), b.Close()))
 }

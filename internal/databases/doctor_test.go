@@ -53,7 +53,7 @@ func TestDoctorHealthy(t *testing.T) {
 		mustLock(t, s, sqllock.ID(1))
 		keyed := sqllock.Namespace("export").Keyed([]byte("a secret of sixteen"))
 		mustLock(t, s, keyed.Key("user"))
-		opts = append(opts, lockdoctor.WithSession(s), lockdoctor.WithKeyedNamespace(keyed))
+		opts = append(opts, lockdoctor.WithSession(s))
 		healthy(t, db, opts...)
 		if r := doctor(t, db, opts...); r.Dialect != s.Dialect() {
 			t.Errorf("dialect %q, want %q", r.Dialect, s.Dialect())

@@ -21,12 +21,12 @@ var (
 	noCache = outcome{
 		"Session": "set default_query_exec_mode=exec", "WithRegistry": "set default_query_exec_mode=exec", "WithLeaseTable": "set default_query_exec_mode=exec",
 		"Fence": "set default_query_exec_mode=exec", "watermark": "set default_query_exec_mode=exec",
-		"election": "set default_query_exec_mode=exec", "idempotency": "the database is not set up",
+		"idempotency": "the database is not set up",
 	}
 
 	// behind a transaction pooler, in every mode.
 	pooled = outcome{
-		"Session": "a transaction pooler", "WithRegistry": "a transaction pooler", "Fence": "a transaction pooler", "election": "a transaction pooler",
+		"Session": "a transaction pooler", "WithRegistry": "a transaction pooler", "Fence": "a transaction pooler",
 	}
 )
 

@@ -51,31 +51,6 @@ func TestLeaseTableRowsAreGone(t *testing.T) {
 	})
 }
 
-// After Close the keys are free to others at once, also if the statement that
-// frees them is slow, as over a long distance.
-func TestLeaseTableCloseTakesLong(t *testing.T) {
-	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
-		var ended atomic.Bool
-		db := intercepted(t, o, func(query string, carryOut func() error) error {
-			if strings.Contains(query, "DELETE FROM") && strings.Contains(query, "latchkey_sessions WHERE id = ") {
-				time.Sleep(300 * time.Millisecond) // the fault
-				defer ended.Store(true)
-			}
-			return carryOut()
-		})
-		s := session(t, db, append(o.Options(), sqllock.WithLease(time.Hour))...)
-		other := process(t, o)
-		mustLock(t, s, sqllock.ID(1))
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if !ended.Load() {
-			t.Error("Close has returned before the session's rows were deleted")
-		}
-		mustUnlock(t, mustLock(t, other, sqllock.ID(1)))
-	})
-}
-
 // A lease table keeps a session for the whole of its lease. Nothing that another
 // session does ends it before.
 func TestLeaseTableKeepsALeaseWhole(t *testing.T) {

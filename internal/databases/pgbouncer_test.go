@@ -70,6 +70,13 @@ func pauseInSession(t *testing.T, b *console, held *sqllock.Lock) {
 	<-paused
 }
 
+// killBouncer kills PgBouncer, waits until the holder is told, and starts it again.
+func killBouncer(t *testing.T, b *console, held *sqllock.Lock) {
+	must(t, b.Kill())
+	lockertest.Eventually(t, "the holder is told", func() bool { return held.Err() != nil })
+	must(t, b.StartAgain())
+}
+
 // timePasses waits for longer than the timeouts in bouncerSteps.
 func timePasses(*testing.T, *console, *sqllock.Lock) { time.Sleep(6 * time.Second) }
 
@@ -97,6 +104,7 @@ var bouncerSteps = map[string][]bouncerStep{
 		{"KILL", adminUntilLost("KILL postgres", "RESUME postgres"), true},
 		{"timeouts, longer than the heartbeat", reload(inSession, poolSize, "client_idle_timeout = 5", "server_idle_timeout = 1", "server_lifetime = 1", "query_wait_timeout = 1", "server_reset_query_always = 1"), false},
 		{"time passes", timePasses, false},
+		{"killed with -9", killBouncer, true}, // the last one: it ends the connection to the admin console
 	},
 	inTx: {
 		{"RELOAD", admin("RELOAD"), false},

@@ -77,7 +77,7 @@ func TestLongSettingsOfTheCatalog(t *testing.T) {
 // everyUse is the outcome of a role that cannot log in.
 func everyUse(sentence string) outcome {
 	o := outcome{}
-	for _, u := range []string{"Session", "WithRegistry", "WithLeaseTable", "TryTx", "PerTx", "OnConn", "Fence", "watermark", "election"} {
+	for _, u := range []string{"Session", "WithRegistry", "WithLeaseTable", "TryTx", "PerTx", "OnConn", "Fence", "watermark"} {
 		o[u] = sentence
 	}
 	o["idempotency"] = "status 50"

@@ -40,9 +40,9 @@ func (n *GaleraNode) giveBack() {
 	}
 }
 
-// GaleraOptions returns the options that load Galera's library into a server
+// galeraOptions returns the options that load Galera's library into a server
 // and leave it switched off. It returns ErrNoGalera without the library.
-func GaleraOptions() ([]string, error) {
+func galeraOptions() ([]string, error) {
 	for _, library := range galeraLibraries {
 		if _, err := os.Stat(library); err == nil {
 			return []string{
@@ -58,7 +58,7 @@ func GaleraOptions() ([]string, error) {
 // node begins a cluster. The caller must Close it.
 func StartGalera(other *GaleraNode) (node *GaleraNode, err error) {
 	dirs := strings.Split(os.Getenv("PATH"), ":")
-	options, err := GaleraOptions()
+	options, err := galeraOptions()
 	if err == nil && (programIn(dirs, "rsync") == "" || programIn(dirs, "wsrep_sst_rsync") == "") {
 		err = ErrNoGalera
 	}

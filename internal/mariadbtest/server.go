@@ -58,9 +58,6 @@ func Start(options ...string) (*Server, error) {
 	return s, nil
 }
 
-// SetOptions changes the options that StartAgain starts the server with.
-func (s *Server) SetOptions(options ...string) { s.options = options }
-
 // smallFiles makes the files of a new server small, because they are copied for
 // each server.
 var smallFiles = []string{

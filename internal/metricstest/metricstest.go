@@ -46,7 +46,6 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		{"Queue", queue},
 		{"SameNamespace", sameNamespace},
 		{"Session", session},
-		{"Idle", idle},
 		{"Findings", findings},
 		{"Campaign", campaign},
 		{"Cardinality", cardinality},

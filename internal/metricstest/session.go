@@ -3,12 +3,9 @@ package metricstest
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
-	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -57,52 +54,5 @@ func session(t *testing.T, start func(*testing.T) Subject) {
 			t.Errorf("%v losses were counted, want 1", n)
 		}
 		eventually(t, s, main("latchkey_session_connections"), 1)
-	})
-}
-
-// A Session that is idle has no connection, and says why.
-func idle(t *testing.T, start func(*testing.T) Subject) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		s := start(t)
-		locks := open(t, s, "main", driver, dsn, sqllock.WithIdleClose(time.Second))
-		lock := dbtest.Lock(t, locks, sqllock.ID(1)) // while it is held the Session is not idle
-		want(t, s, figures{main("latchkey_session_connections"): 1, main("latchkey_session_idle_closed"): 0})
-		dbtest.Unlock(t, lock)
-		eventually(t, s, main("latchkey_session_idle_closed"), 1)
-		want(t, s, figures{main("latchkey_session_connections"): 0, main("latchkey_session_lease_remaining_seconds"): 0})
-		dbtest.Lock(t, locks, sqllock.ID(1))
-		want(t, s, figures{main("latchkey_session_connections"): 1, main("latchkey_session_idle_closed"): 0})
-	})
-}
-
-// RunLong shows what happens to a server that does not answer any more: the
-// lease runs out. Then the server is gone, and a limiter that may fails open. A
-// package runs it in a test whose name begins with TestLong.
-func RunLong(t *testing.T, start func(*testing.T) Subject) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		dsn, err := cluster.CreateDatabase(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := start(t)
-		locks := open(t, s, "main", driver, dsn, sqllock.WithLease(10*time.Second)) // two heartbeats are four seconds, time enough to look
-		if err := cluster.Freeze(); err != nil {
-			t.Fatal(err)
-		}
-		eventuallyIs(t, s, "less than two heartbeats are left", func(f figures) bool {
-			left, two := f[main("latchkey_session_lease_remaining_seconds")], 2*f[main("latchkey_session_heartbeat_seconds")]
-			return f[main("latchkey_session_connections")] == 1 && left > 0 && left < two
-		})
-		if err := cluster.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, s, main("latchkey_session_connections"), 0)
-		want(t, s, figures{main("latchkey_session_lease_remaining_seconds"): 0})
-
-		l := limit(s, locks, "export", ratelimit.WithFailOpen())
-		if _, err := l.Acquire(t.Context(), "ada"); err != nil {
-			t.Fatalf("Acquire: %v", err)
-		}
-		want(t, s, figures{requests("export", "failed_open"): 1, requests("export", "admitted"): 0})
 	})
 }

@@ -60,26 +60,14 @@ func TestBrokenLinks(t *testing.T) {
 		name, text, want string
 	}{
 		{"a page", "[a](one.md)", ""},
-		{"a folder", "[a](../docs)", ""},
 		{"an image", "![a](one.md)", ""},
-		{"another site", "[a](https://example.com/x#y) [b](mailto:a@example.com)", ""},
 		{"an anchor", "[a](one.md#one)", ""},
-		{"the second heading of one text", "[a](one.md#one-1)", ""},
 		{"an anchor with punctuation", "[a](one.md#the-lock-and-more)", ""},
 		{"an anchor of the page itself", "# Here\n[a](#here)", ""},
-		{"a title", `[a](one.md "first")`, ""},
-		{"code", "`[a](none.md)`", ""},
-		{"a code block", "```md\n[a](none.md)\n```", ""},
 		{"no such page", "one\n[a](none.md)", "docs/page.md:2: the link to none.md: there is no such file"},
-		{"nothing", "[a]()", "docs/page.md:1: the link to : it is empty"},
-		{"no such image", "![a](none.svg)", "docs/page.md:1: the link to none.svg: there is no such file"},
 		{"in HTML", `<img src="none.svg" alt="">`, "docs/page.md:1: the link to none.svg: there is no such file"},
 		{"by reference", "[a][b]\n\n[b]: none.md", "docs/page.md:3: the link to none.md: there is no such file"},
-		{"above the root", "[a](../../one.md)", "docs/page.md:1: the link to ../../one.md: there is no such file"},
 		{"no such anchor", "[a](one.md#two)", "docs/page.md:1: the link to one.md#two: the page has no such heading"},
-		{"no such anchor here", "[a](#here)", "docs/page.md:1: the link to #here: the page has no such heading"},
-		{"the second of two", "[a](one.md) [b](two.md)", "docs/page.md:1: the link to two.md: there is no such file"},
-		{"a line of a source file", "[a](x.go#L1)", "docs/page.md:1: the link to x.go#L1: anchors are checked on pages only"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,7 +31,7 @@ func (c *Cluster) copyBackup(h *home, data string) error {
 	if _, err := conn.Exec(ctx, "SELECT "+start); err != nil {
 		return fmt.Errorf("pgtest: backup: %w", err)
 	}
-	if err := copyRunning(data, c.data(), h.own); err != nil {
+	if err := copyTree(data, c.data(), h.own, ofRunning); err != nil {
 		return err
 	}
 	var label string
@@ -57,46 +56,11 @@ func (c *Cluster) copyBackup(h *home, data string) error {
 	return nil
 }
 
-// These files belong to a running server. A standby must not have them, or
-// makes its own.
-var (
-	ownContents = []string{"pg_dynshmem", "pg_notify", "pg_replslot", "pg_serial", "pg_snapshots", "pg_stat_tmp", "pg_subtrans", "pg_wal"}
-	ownFiles    = []string{"postmaster.pid", "postmaster.opts"}
-)
-
-// copyRunning copies the data directory from of a running server to the new
-// directory to, and calls own for each copy. A file that disappears meanwhile
-// is left out.
-func copyRunning(to, from string, own func(path string) error) error {
-	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) && path != from {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		top, _, below := strings.Cut(rel, string(filepath.Separator))
-		if below && slices.Contains(ownContents, top) {
-			if entry.IsDir() {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if slices.Contains(ownFiles, rel) || strings.HasPrefix(entry.Name(), "pgsql_tmp") {
-			return nil
-		}
-		target := filepath.Join(to, rel)
-		if entry.IsDir() {
-			return errors.Join(os.Mkdir(target, 0o700), own(target))
-		}
-		err = copyFile(target, path, 0o600)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return errors.Join(err, own(target))
-	})
+// ofRunning reports whether a path in a data directory belongs to the running
+// server: a standby must not have it, or makes its own.
+func ofRunning(path string) bool {
+	top, _, below := strings.Cut(path, string(filepath.Separator))
+	contents := []string{"pg_dynshmem", "pg_notify", "pg_replslot", "pg_serial", "pg_snapshots", "pg_stat_tmp", "pg_subtrans", "pg_wal"}
+	return below && slices.Contains(contents, top) || path == "postmaster.pid" || path == "postmaster.opts" ||
+		strings.HasPrefix(filepath.Base(path), "pgsql_tmp")
 }

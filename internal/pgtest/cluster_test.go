@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -50,50 +49,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestDSNs(t *testing.T) {
-	t.Parallel()
-	c := New(t)
-	fresh, err := c.CreateDatabase(t.Context())
-	must(t, err)
-	name := ask[string](t, fresh, "SELECT current_database()")
-	for _, driver := range Drivers() {
-		tests := []struct{ name, dsn, want string }{
-			{"TCP", c.DSN(""), "postgres tcp"},
-			{"TCP named", c.DSN(name), name + " tcp"},
-			{"fresh", fresh, name + " tcp"},
-			{"socket", c.SocketDSN(""), "postgres socket"},
-			{"socket named", c.SocketDSN(name), name + " socket"},
-		}
-		for _, tt := range tests {
-			t.Run(driver+"/"+tt.name, func(t *testing.T) {
-				var got string
-				err := open(t, driver, tt.dsn).QueryRow("SELECT current_database() || " +
-					"CASE WHEN inet_server_addr() IS NULL THEN ' socket' ELSE ' tcp' END").Scan(&got)
-				if err != nil || got != tt.want {
-					t.Errorf("got %q, %v; want %q", got, err, tt.want)
-				}
-			})
-		}
-	}
-}
-
-func TestSettings(t *testing.T) {
-	t.Parallel()
-	c := New(t, WithSettings(map[string]string{"max_connections": "17", "application_name": "it's"}))
-	tests := []struct{ name, want string }{
-		{"max_connections", "17"},
-		{"application_name", "it's"},
-		{"fsync", "off"},
-		{"listen_addresses", "127.0.0.1"},
-	}
-	for _, tt := range tests {
-		// pgx sends no application_name of its own
-		if got := ask[string](t, c.DSN(""), "SELECT reset_val FROM pg_settings WHERE name = '"+tt.name+"'"); got != tt.want {
-			t.Errorf("%s = %q, want %q", tt.name, got, tt.want)
-		}
-	}
-}
-
 func TestStartErrorHoldsLog(t *testing.T) {
 	t.Parallel()
 	c, err := Start(WithSettings(map[string]string{"shared_buffers": "many"}))
@@ -105,13 +60,6 @@ func TestStartErrorHoldsLog(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers": "many"`) {
 		t.Errorf("the server's reason is not in: %v", err)
-	}
-}
-
-func TestStepClockRefused(t *testing.T) {
-	t.Parallel()
-	if New(t).StepClock(time.Second) == nil {
-		t.Error("the clock of a server without one of its own was stepped")
 	}
 }
 

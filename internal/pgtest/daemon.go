@@ -144,7 +144,7 @@ func (d *Daemon) makeData() error {
 	if err != nil {
 		return err
 	}
-	return copyTree(d.data(), template, d.home.own)
+	return copyTree(d.data(), template, d.home.own, nil)
 }
 
 // Dir returns the server's directory, which Close removes.

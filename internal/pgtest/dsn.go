@@ -10,9 +10,7 @@ import (
 // "postgres". The user is a superuser.
 func (c *Cluster) DSN(database string) string { return tcpDSN(c.port, database) }
 
-// SocketDSN is DSN over the unix socket of c.
-func (c *Cluster) SocketDSN(database string) string { return socketDSN(c.Dir(), c.port, database) }
-
+// socketDSN is DSN over the unix socket in dir.
 func socketDSN(dir string, port int, database string) string {
 	query := url.Values{
 		"host":    {dir},

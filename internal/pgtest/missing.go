@@ -3,7 +3,6 @@ package pgtest
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 )
@@ -41,17 +40,6 @@ func Fatal(tb testing.TB, err error) {
 		tb.Skip("missing: " + missing.Program)
 	}
 	tb.Fatal(err)
-}
-
-// MainFails prints why a TestMain cannot start the server of all its tests, and
-// returns the code to exit with: 0 if Fatal would skip a test.
-func MainFails(err error) int {
-	if missing := (*MissingError)(nil); errors.As(err, &missing) && os.Getenv(EnvMissing) == "skip" {
-		fmt.Println("missing: " + missing.Program)
-		return 0
-	}
-	fmt.Fprintln(os.Stderr, err)
-	return 1
 }
 
 // skipExamples skips the Examples of the binary where EnvMissing says so and

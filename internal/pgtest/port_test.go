@@ -38,29 +38,3 @@ func TestLongTakenPort(t *testing.T) {
 	}
 	do(t, b.DSN(""), "SELECT 1")
 }
-
-// Another process cannot reserve a port that this one has reserved, and a server
-// can still listen on it.
-func TestTakePort(t *testing.T) {
-	t.Parallel()
-	port, err := TakePort()
-	must(t, err)
-	if port < firstPort || port >= endPort {
-		t.Errorf("port %d is out of range", port)
-	}
-	listen(t, port)
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	if other, err := net.ListenPacket("udp4", address); err == nil {
-		other.Close()
-		t.Errorf("port %d was reserved twice", port)
-	}
-	GivePortBack(port)
-	// A program that another test is just starting has the socket for a moment.
-	must(t, poll(startTimeout, "the port to be free", func() (bool, error) {
-		other, err := net.ListenPacket("udp4", address)
-		if err != nil {
-			return false, nil
-		}
-		return true, other.Close()
-	}))
-}

@@ -73,25 +73,6 @@ func TestSearchPrograms(t *testing.T) {
 	}
 }
 
-func TestSearchProgramsFollowsLink(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin, links := filepath.Join(root, "15/bin"), filepath.Join(root, "links")
-	fakePostgres(t, bin, "15.2", "postgres", "initdb")
-	if err := os.Mkdir(links, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(bin, "postgres"), filepath.Join(links, "postgres")); err != nil {
-		t.Fatal(err)
-	}
-	got, err := searchPrograms(links, nil)
-	if err != nil || got.dir != bin {
-		t.Errorf("got %+v, %v; want %s", got, err, bin)
-	}
-}
-
 // The directory that EnvPrograms names is the only one that is searched.
 func TestChoosePrograms(t *testing.T) {
 	root := t.TempDir()
@@ -120,16 +101,14 @@ func withoutPrograms(t *testing.T) {
 	programDirs, frontDirs, installed.found = nil, nil, nil
 }
 
-// skipping stands for a test that is skipped.
-type skipping struct {
+// ending records how a test ends.
+type ending struct {
 	testing.TB
-	reason string
+	skipped, fatal string
 }
 
-func (s *skipping) Skip(args ...any) {
-	s.reason = fmt.Sprint(args...)
-	runtime.Goexit()
-}
+func (e *ending) Skip(args ...any)  { e.skipped = fmt.Sprint(args...); runtime.Goexit() }
+func (e *ending) Fatal(args ...any) { e.fatal = fmt.Sprint(args...); runtime.Goexit() }
 
 func TestMissingProgramsGiveOneLine(t *testing.T) {
 	start := func() error { _, err := Start(); return err }
@@ -156,16 +135,17 @@ func TestMissingProgramsGiveOneLine(t *testing.T) {
 			if missing := (*MissingError)(nil); !errors.As(err, &missing) {
 				t.Errorf("%v is not a MissingError", err)
 			}
-			t.Setenv(EnvMissing, "skip")
-			skipped := skipping{TB: t}
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				Fatal(&skipped, err)
-			}()
-			<-ended
-			if !strings.HasPrefix(skipped.reason, "missing: P") {
-				t.Errorf("the test was skipped because of %q", skipped.reason)
+			for _, missing := range []string{"skip", ""} {
+				t.Setenv(EnvMissing, missing)
+				test, ended := &ending{TB: t}, make(chan struct{})
+				go func() {
+					defer close(ended)
+					Fatal(test, err)
+				}()
+				<-ended
+				if skipped := strings.HasPrefix(test.skipped, "missing: P"); skipped != (missing == "skip") || (test.fatal == "") != skipped {
+					t.Errorf("%s=%s: skipped %q, fatal %q", EnvMissing, missing, test.skipped, test.fatal)
+				}
 			}
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %v", err)
@@ -179,26 +159,19 @@ func TestMissingProgramsGiveOneLine(t *testing.T) {
 	}
 }
 
-func TestDepsScriptSearchesTheSamePlaces(t *testing.T) {
-	script, err := os.ReadFile("deps.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+// deps.sh searches the same places, and fetches the versions of PGlite that are
+// started here.
+func TestDepsScript(t *testing.T) {
+	text, err := os.ReadFile("deps.sh")
+	must(t, err)
+	script := string(text)
 	for _, dir := range slices.Concat(programDirs, frontDirs) {
-		if !strings.Contains(string(script), dir) {
+		if !strings.Contains(script, dir) {
 			t.Errorf("deps.sh does not look in %s", dir)
 		}
 	}
-}
-
-// deps.sh fetches the versions of PGlite that are started here.
-func TestDepsScriptFetchesPGlite(t *testing.T) {
-	script, err := os.ReadFile("deps.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
 	version := func(name string) string {
-		_, line, _ := strings.Cut(string(script), "\n"+name+"=")
+		_, line, _ := strings.Cut(script, "\n"+name+"=")
 		version, _, _ := strings.Cut(line, " ")
 		return version
 	}

@@ -1,7 +1,6 @@
 package pgtest
 
 import (
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -47,36 +46,6 @@ func TestDatabaseOnRunningServer(t *testing.T) {
 				t.Errorf("the database is on port %d, want %d", got, c.port)
 			}
 		})
-	}
-}
-
-// fatalTB records how a test ends.
-type fatalTB struct {
-	testing.TB
-	fatal, skipped bool
-}
-
-func (f *fatalTB) Helper()        {}
-func (f *fatalTB) Fatal(...any)   { f.fatal = true; runtime.Goexit() }
-func (f *fatalTB) Skip(...any)    { f.skipped = true; runtime.Goexit() }
-func (f *fatalTB) Cleanup(func()) {}
-
-func TestMissingPostgresIsFatal(t *testing.T) {
-	withoutPrograms(t)
-	t.Setenv(EnvServer, "")
-	t.Setenv(EnvMissing, "")
-	must(t, closeShared())
-	for name, call := range map[string]func(testing.TB){
-		"Database": func(tb testing.TB) { Database(tb) },
-		"New":      func(tb testing.TB) { New(tb) },
-	} {
-		tb := &fatalTB{TB: t}
-		done := make(chan struct{})
-		go func() { defer close(done); call(tb) }()
-		<-done
-		if !tb.fatal || tb.skipped {
-			t.Errorf("%s: fatal %v, skipped %v", name, tb.fatal, tb.skipped)
-		}
 	}
 }
 

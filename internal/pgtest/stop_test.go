@@ -1,11 +1,6 @@
 package pgtest
 
-import (
-	"fmt"
-	"os"
-	"path/filepath"
-	"testing"
-)
+import "testing"
 
 func TestLongStopAndStart(t *testing.T) {
 	t.Parallel()
@@ -65,31 +60,6 @@ func TestLongStopAndStart(t *testing.T) {
 				t.Error("it is still the same server")
 			}
 		})
-	}
-}
-
-func TestLongKillLeavesNoBackend(t *testing.T) {
-	t.Parallel()
-	c := New(t)
-	db := open(t, "pgx", c.DSN(""))
-	must(t, db.Ping()) // a session that is open when it happens
-	children, err := childrenOf(c.server.pid)
-	must(t, err)
-	if len(children) < 3 {
-		t.Fatalf("%d children of the postmaster: the test is blind", len(children))
-	}
-	must(t, c.Kill())
-	table, err := processes()
-	must(t, err)
-	for _, pid := range children {
-		if p, ok := table[pid]; ok && !p.zombie() {
-			t.Errorf("process %d remains", pid)
-		}
-	}
-	for _, name := range []string{"data/postmaster.pid", fmt.Sprintf(".s.PGSQL.%d", c.port)} {
-		if _, err := os.Stat(filepath.Join(c.home.dir, name)); err == nil {
-			t.Errorf("%s remains", name)
-		}
 	}
 }
 

@@ -65,7 +65,7 @@ func initTemplate(template string, initialize func(h *home, data string) error) 
 		return err
 	}
 	keepOwner := func(string) error { return nil }
-	if err := copyTree(filepath.Join(part, "data"), data, keepOwner); err != nil {
+	if err := copyTree(filepath.Join(part, "data"), data, keepOwner, nil); err != nil {
 		return errors.Join(err, os.RemoveAll(part))
 	}
 	err = os.Rename(filepath.Join(part, "data"), template)

@@ -3,10 +3,9 @@
 //
 //   - how its advisory locks wait, time out and end;
 //   - which deadlocks it detects;
-//   - what pg_locks shows to which role;
-//   - what a step of its clock does to a lease: see docs/safety.md.
+//   - what pg_locks shows to which role.
 //
-// docs/deadlocks.md names the other tests. A failure means that this
+// docs/deadlocks.md names the tests. A failure means that this
 // version of PostgreSQL behaves differently. The page, or the code that relies
 // on it, has to change then.
 package postgresfacts
@@ -28,11 +27,7 @@ var (
 	eachCluster = dbtest.EachCluster
 
 	open          = dbtest.Open
-	session       = dbtest.Session
-	transaction   = dbtest.Transaction
 	connection    = dbtest.Conn
-	mustLock      = dbtest.Lock
-	unlock        = dbtest.Unlock
 	execute       = dbtest.Execute
 	executeOn     = dbtest.ExecuteOn
 	number        = dbtest.Number

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -40,42 +40,26 @@ func readEvidence(ctx context.Context, commit string) (*evidence, error) {
 	return e, nil
 }
 
+// resultsMark begins the last line of the page, which has the machines and the
+// results in JSON for a later run.
+const resultsMark = "<!-- results: "
+
+// A record is that line's content.
+type record struct {
+	Commit   string
+	Machines []string
+	Results  []result
+}
+
 // parseEvidence reads back what page returned.
 func parseEvidence(page, commit string) *evidence {
 	e := &evidence{commit: commit}
-	if !strings.Contains(page, "| Commit | "+shortCommit(commit)+" of ") {
-		return e
-	}
-	for line := range strings.Lines(page) {
-		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), `\|`, ""), " | ")
-		switch {
-		case len(cells) == 2 && cells[0] == "| Machine":
-			e.machines = strings.Split(strings.TrimSuffix(cells[1], " |"), "; ")
-		case len(cells) == 6 && cells[3] != "not run":
-			r := result{step: strings.TrimPrefix(cells[0], "| "), ok: cells[3] == verdictOK}
-			r.notRun, _ = strings.CutPrefix(cells[3], verdictNotRun)
-			if r.notRun == cells[3] {
-				r.notRun = ""
-			}
-			var errTook, errEnded error
-			r.took, errTook = time.ParseDuration(cells[4])
-			r.ended, errEnded = time.Parse(time.DateTime, strings.TrimSuffix(cells[5], " |"))
-			if errTook == nil && errEnded == nil { // not a heading
-				r.closing = closingOf(page, r.step)
-				e.results = append(e.results, r)
-			}
-		}
+	_, text, _ := strings.Cut(page, resultsMark)
+	var r record
+	if json.Unmarshal([]byte(strings.TrimSuffix(text, " -->\n")), &r) == nil && r.Commit == commit {
+		e.machines, e.results = r.Machines, r.Results
 	}
 	return e
-}
-
-// closingOf returns the last lines of a step as they stand on the page.
-func closingOf(page, step string) []string {
-	found := regexp.MustCompile("(?s)\n### " + regexp.QuoteMeta(step) + "\n\n```text\n(.*?)\n```\n").FindStringSubmatch(page)
-	if found == nil {
-		return nil
-	}
-	return strings.Split(found[1], "\n")
 }
 
 // write writes the page with results.
@@ -90,11 +74,11 @@ func (e *evidence) page() string {
 	ok, failed := 0, 0
 	byName := map[string]result{}
 	for _, r := range e.results {
-		byName[r.step] = r
+		byName[r.Step] = r
 		switch {
-		case r.ok:
+		case r.OK:
 			ok++
-		case r.notRun == "":
+		case r.NotRun == "":
 			failed++
 		}
 	}
@@ -116,17 +100,18 @@ This page says what was run on one commit, and with which result.
 	for _, s := range steps {
 		verdict, took, ended := "not run", "", ""
 		if r, ran := byName[s.name]; ran {
-			verdict, took, ended = r.verdict(), r.took.String(), r.ended.UTC().Format(time.DateTime)
+			verdict, took, ended = r.verdict(), r.Took.String(), r.Ended.UTC().Format(time.DateTime)
 		}
 		fmt.Fprintf(&page, "| %s | %s | `%s` | %s | %s | %s |\n", s.name, s.shows, strings.ReplaceAll(s.command, "|", `\|`), verdict, took, ended)
 	}
 	page.WriteString("\n## The last lines of each step\n")
 	for _, s := range steps {
-		if r := byName[s.name]; len(r.closing) > 0 {
-			fmt.Fprintf(&page, "\n### %s\n\n```text\n%s\n```\n", s.name, strings.Join(r.closing, "\n"))
+		if r := byName[s.name]; len(r.Closing) > 0 {
+			fmt.Fprintf(&page, "\n### %s\n\n```text\n%s\n```\n", s.name, strings.Join(r.Closing, "\n"))
 		}
 	}
-	return page.String()
+	text, _ := json.Marshal(record{e.commit, e.machines, e.results}) // cannot fail; it escapes what would end a comment
+	return page.String() + "\n" + resultsMark + string(text) + " -->\n"
 }
 
 func shortCommit(commit string) string { return commit[:min(12, len(commit))] }

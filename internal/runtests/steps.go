@@ -25,7 +25,7 @@ func buildSteps() []step {
 		{name: "one-processor", shows: "all deterministic tests with GOMAXPROCS=1", command: "GOMAXPROCS=1 make test"},
 		{name: "eight-processors", shows: "all deterministic tests with GOMAXPROCS=8", command: "GOMAXPROCS=8 make test"},
 		{name: "race-sqllock", shows: "no data race, three times", command: "go run ./internal/runtests -only '^(sqllock|internal/(simulation|keytable|session))$' test -- -race -count=3"},
-		{name: "race-root", shows: "no data race, three times", command: "go run ./internal/runtests -only '^(sqllock/|ratelimit|httpmw|grpcmw|internal/(admission|bound|dialect|histogram))' test -- -race -count=3"},
+		{name: "race-root", shows: "no data race, three times", command: "go run ./internal/runtests -only '^(sqllock/|ratelimit|httpmw|grpcmw|internal/(admission|rpclimit|bound|dialect|histogram))' test -- -race -count=3"},
 		{name: "race-nested", shows: "no data race, three times", command: "go run ./internal/runtests -only '^(internal/(databases|chaos)|examples)' test -- -race -count=3"},
 		{name: "oldest-go", shows: "the modules that allow Go 1.25 pass with it", command: "go run ./internal/runtests -go 1.25.0 test"},
 		{name: "newest-requirements", shows: "the root module passes with the newest versions of its requirements", command: "make test-newest"},

@@ -28,12 +28,12 @@ const stepTimeout = 30 * time.Minute
 
 // A result is what one step has shown on one commit.
 type result struct {
-	step    string
-	ok      bool
-	notRun  string // why it was not run; "" if it was
-	ended   time.Time
-	took    time.Duration
-	closing []string // the last lines of its output
+	Step    string
+	OK      bool
+	NotRun  string // why it was not run; "" if it was
+	Ended   time.Time
+	Took    time.Duration
+	Closing []string // the last lines of its output
 }
 
 // A verification is verify at work on one commit.
@@ -81,8 +81,8 @@ func verify(ctx context.Context, match *regexp.Regexp, again bool, out io.Writer
 // steps runs those of chosen that have no result yet.
 func (v *verification) steps(ctx context.Context, chosen []step, results []result, again bool) error {
 	for _, s := range chosen {
-		old := slices.IndexFunc(results, func(r result) bool { return r.step == s.name })
-		if old >= 0 && (results[old].ok || !again && results[old].notRun == "") {
+		old := slices.IndexFunc(results, func(r result) bool { return r.Step == s.name })
+		if old >= 0 && (results[old].OK || !again && results[old].NotRun == "") {
 			fmt.Fprintf(v.out, "%-20s has a result: %s\n", s.name, results[old].verdict())
 			continue
 		}
@@ -91,7 +91,7 @@ func (v *verification) steps(ctx context.Context, chosen []step, results []resul
 		if err != nil {
 			return err // interrupted: the step has no result
 		}
-		fmt.Fprintf(v.out, "%-20s %s after %v\n", s.name, r.verdict(), r.took)
+		fmt.Fprintf(v.out, "%-20s %s after %v\n", s.name, r.verdict(), r.Took)
 		if old >= 0 {
 			results[old] = r
 		} else {
@@ -102,7 +102,7 @@ func (v *verification) steps(ctx context.Context, chosen []step, results []resul
 		}
 	}
 	for _, r := range results {
-		if !r.ok && r.notRun == "" {
+		if !r.OK && r.NotRun == "" {
 			return fmt.Errorf("a step has failed: see %s", evidencePage)
 		}
 	}
@@ -111,9 +111,9 @@ func (v *verification) steps(ctx context.Context, chosen []step, results []resul
 
 // step runs one step. It returns an error only if ctx has ended.
 func (v *verification) step(ctx context.Context, s step) (result, error) {
-	r := result{step: s.name, ended: time.Now()}
+	r := result{Step: s.name, Ended: time.Now()}
 	if s.root && os.Getuid() != 0 {
-		r.notRun = "needs root"
+		r.NotRun = "needs root"
 		return r, nil
 	}
 	log, err := os.Create(filepath.Join(v.dir, s.name+".log"))
@@ -125,29 +125,24 @@ func (v *verification) step(ctx context.Context, s step) (result, error) {
 	defer cancel()
 	began := time.Now()
 	err = v.sh(within, s.command, log)
-	r.ended, r.took, r.ok = time.Now(), time.Since(began).Round(time.Second), err == nil
+	r.Ended, r.Took, r.OK = time.Now(), time.Since(began).Round(time.Second), err == nil
 	if ctx.Err() != nil {
 		return r, ctx.Err()
 	}
-	r.closing, err = closingLines(log.Name(), v.dir)
+	r.Closing, err = closingLines(log.Name(), v.dir)
 	if within.Err() != nil {
-		r.closing = append(r.closing, "ended after "+stepTimeout.String())
+		r.Closing = append(r.Closing, "ended after "+stepTimeout.String())
 	}
 	return r, err
 }
 
-const (
-	verdictOK     = "ok"
-	verdictNotRun = "not run: "
-)
-
 // verdict says in a word or two how the step ended.
 func (r result) verdict() string {
 	switch {
-	case r.notRun != "":
-		return verdictNotRun + r.notRun
-	case r.ok:
-		return verdictOK
+	case r.NotRun != "":
+		return "not run: " + r.NotRun
+	case r.OK:
+		return "ok"
 	default:
 		return "**failed**"
 	}

@@ -135,13 +135,6 @@ func (p *Process) Wait() error {
 	return p.err
 }
 
-// CPU waits for the end of the process, and returns the processor time that it
-// has used.
-func (p *Process) CPU() time.Duration {
-	<-p.ended
-	return p.command.ProcessState.UserTime() + p.command.ProcessState.SystemTime()
-}
-
 // Ask asks the process to end and returns at once. In the process the context
 // of [Main] ends.
 func (p *Process) Ask() {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,13 +16,15 @@ import (
 	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
+// canFreeze reports whether this system stops processes.
+const canFreeze = runtime.GOOS != "windows"
+
 // greeting is the orders of the roles below.
 type greeting struct{ Name string }
 
 func TestMain(m *testing.M) {
 	subprocess.Main("greeter", greet)
 	subprocess.Main("failure", func(context.Context, greeting) error { return errors.New("on purpose") })
-	subprocess.Main("crash", func(context.Context, greeting) error { subprocess.Crash(); return nil })
 	subprocess.Main("parent", beParent)
 	subprocess.MainReader("echo", echo)
 	os.Exit(m.Run())
@@ -91,86 +94,42 @@ func TestOrders(t *testing.T) {
 	if line, err := p.ReadLine(); err != io.EOF {
 		t.Errorf("then it prints %q, %v", line, err)
 	}
-	if p.CPU() <= 0 {
-		t.Error("it used no processor time")
-	}
 	if err := p.Kill(); err != nil {
 		t.Errorf("killed when it has ended: %v", err)
 	}
 }
 
-func TestConversation(t *testing.T) {
-	p := start(t, "echo", "")
-	for _, line := range []string{"one", "two"} {
-		if _, err := fmt.Fprintln(p.Stdin, line); err != nil {
-			t.Fatal(err)
-		}
-		wantLine(t, p, line)
+// A failure is an exit status, and what cannot be started is an error.
+func TestFails(t *testing.T) {
+	p := start(t, "failure", "")
+	<-p.Ended()
+	var exit *exec.ExitError
+	if err := p.Wait(); !errors.As(err, &exit) || !strings.Contains(err.Error(), "exit status 1") {
+		t.Errorf("it ends with %v, want exit status 1", err)
 	}
-	p.Ask()
+	// Without a Main for its role, the process would run all tests once more.
+	for role, orders := range map[string]any{"nobody": greeting{}, "greeter": make(chan int)} {
+		if p, err := subprocess.Start(role, orders); err == nil {
+			_ = p.Kill()
+			t.Errorf("a process was started as %s with %v", role, orders)
+		}
+	}
+}
+
+// A process gets what its parent writes, and prints more than a pipe holds.
+func TestConversation(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	p := start(t, "echo", "")
+	go func() {
+		_, _ = io.WriteString(p.Stdin, "one\n"+long+"\n")
+		p.Ask()
+	}()
+	wantLine(t, p, "one")
+	if line, err := p.ReadLine(); err != nil || line != long {
+		t.Errorf("it prints %d bytes, %v, want %d", len(line), err, len(long))
+	}
 	if err := p.Wait(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestEnds(t *testing.T) {
-	tests := []struct {
-		role string
-		want string // in the error
-	}{
-		{"failure", "exit status 1"},
-		{"crash", "killed"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.role, func(t *testing.T) {
-			if tt.role == "crash" && !canFreeze {
-				t.Skip("a process that is killed has an exit status here")
-			}
-			p := start(t, tt.role, "")
-			<-p.Ended()
-			var exit *exec.ExitError
-			if err := p.Wait(); !errors.As(err, &exit) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("it ends with %v, want %s", err, tt.want)
-			}
-		})
-	}
-}
-
-// Without a Main for its role, the process would run all tests once more.
-func TestRoleWithoutMain(t *testing.T) {
-	p, err := subprocess.Start("nobody", greeting{})
-	if err == nil {
-		_ = p.Kill()
-		t.Error("a process was started with a role that the program does not have")
-	}
-}
-
-// Processes that print more than a pipe holds end when their output is read.
-func TestLongOutput(t *testing.T) {
-	const length = 1 << 20
-	var ps []*subprocess.Process
-	for range 2 {
-		ps = append(ps, start(t, "echo", ""))
-	}
-	for _, p := range ps {
-		go func() {
-			_, _ = io.WriteString(p.Stdin, strings.Repeat("x", length)+"\n")
-			p.Ask()
-		}()
-	}
-	for _, p := range ps {
-		if line, err := p.ReadLine(); err != nil || len(line) != length {
-			t.Errorf("it prints %d bytes, %v, want %d", len(line), err, length)
-		}
-		if err := p.Wait(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestOrdersThatAreNotJSON(t *testing.T) {
-	if _, err := subprocess.Start("greeter", make(chan int)); err == nil {
-		t.Error("a channel is no order")
 	}
 }
 
@@ -179,28 +138,22 @@ func TestFreeze(t *testing.T) {
 	if !canFreeze {
 		t.Skip("this system does not freeze processes")
 	}
-	t.Run("thawed", func(t *testing.T) {
-		p := start(t, "echo", "")
+	p, stopped := start(t, "echo", ""), start(t, "greeter", "Ann")
+	for _, p := range []*subprocess.Process{p, stopped} {
 		if err := p.Freeze(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(p.Stdin, "word\n"); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Thaw(); err != nil {
-			t.Fatal(err)
-		}
-		wantLine(t, p, "word")
-	})
-	t.Run("stopped", func(t *testing.T) {
-		p := start(t, "greeter", "Ann")
-		if err := p.Freeze(); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Stop(time.Millisecond); !errors.Is(err, subprocess.ErrKilled) {
-			t.Errorf("it ends with %v, want ErrKilled", err)
-		}
-	})
+	}
+	if _, err := io.WriteString(p.Stdin, "word\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	wantLine(t, p, "word")
+	if err := stopped.Stop(time.Millisecond); !errors.Is(err, subprocess.ErrKilled) {
+		t.Errorf("it ends with %v, want ErrKilled", err)
+	}
 }
 
 // A process ends with its parent, also if the process is frozen.

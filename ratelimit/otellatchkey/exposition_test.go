@@ -48,8 +48,6 @@ func (s subject) SessionOptions(name string) []sqllock.Option {
 // OpenTelemetry's rules make these names of those of the instruments.
 func TestMetrics(t *testing.T) { metricstest.Run(t, start) }
 
-func TestLongMetrics(t *testing.T) { metricstest.RunLong(t, start) }
-
 func (s subject) Exposition(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

@@ -108,14 +108,6 @@ func (m meter) Float64Histogram(name string, opts ...metric.Float64HistogramOpti
 	return h, nil
 }
 
-func (m meter) Int64ObservableCounter(name string, opts ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
-	c, _ := m.Meter.Int64ObservableCounter(name, opts...)
-	if name == m.rejected {
-		return c, errRejected
-	}
-	return c, nil
-}
-
 func (m meter) RegisterCallback(metric.Callback, ...metric.Observable) (metric.Registration, error) {
 	if m.rejected == "" {
 		return nil, errRejected
@@ -126,7 +118,7 @@ func (m meter) RegisterCallback(metric.Callback, ...metric.Observable) (metric.R
 // New returns the error of the MeterProvider.
 func TestRejected(t *testing.T) {
 	t.Parallel()
-	for _, rejected := range []string{"latchkey.limiter.lease.duration", "latchkey.campaign.terms", ""} {
+	for _, rejected := range []string{"latchkey.limiter.lease.duration", ""} {
 		_, err := otellatchkey.New(otellatchkey.WithMeterProvider(meterProvider{rejected: rejected}))
 		if !errors.Is(err, errRejected) || !strings.HasPrefix(err.Error(), "otellatchkey: ") {
 			t.Errorf("%q is rejected: %v", rejected, err)

@@ -52,8 +52,6 @@ func (s subject) Exposition(t *testing.T) string {
 
 func TestCollector(t *testing.T) { metricstest.Run(t, start) }
 
-func TestLongCollector(t *testing.T) { metricstest.RunLong(t, start) }
-
 // The buckets of limiters of one namespace are added up, and each has the values
 // below its bound.
 func TestBuckets(t *testing.T) {

@@ -1,18 +1,17 @@
 package promlatchkey_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/instruments"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -175,14 +174,23 @@ func TestAlerts(t *testing.T) {
 // instrument, its unit and kind, the metric and its labels.
 var pageRow = regexp.MustCompile("(?m)^\\| `(latchkey\\.[a-z._]+)` \\| (\\S+), ([a-z -]+) \\| `(latchkey_\\w+)` \\| ([^|]+) \\|")
 
-// docs/metrics.md lists what the Collector emits, and how many series that are.
+// docs/metrics.md lists the instruments, what the Collector emits for each, and
+// how many series that are.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	e, page := emit(t), readFile(t, "../../docs/metrics.md")
+	kinds := []string{instruments.Counter: "counter", instruments.UpDown: "up-down counter", instruments.Gauge: "gauge", instruments.Histogram: "histogram"}
+	want := map[string]string{}
+	for _, i := range instruments.Table() {
+		want["latchkey."+i.Name] = i.Unit + ", " + kinds[i.Kind]
+	}
 	listed := map[string]bool{}
 	for _, row := range pageRow.FindAllStringSubmatch(page, -1) {
 		name, labels := row[4], strings.NewReplacer("`", "", " ", "").Replace(row[5])
 		listed[name] = true
+		if got := row[2] + ", " + row[3]; got != want[row[1]] {
+			t.Errorf("%s is %q on the page, want %q", row[1], got, want[row[1]])
+		}
 		if row[3] == "histogram" {
 			name += "_count"
 		}
@@ -217,65 +225,17 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// promtool runs the program of that name in dir, and returns what it writes.
-// Without the program the test is skipped: the tests above need none.
-func promtool(t *testing.T, dir string, args ...string) (string, error) {
-	t.Helper()
+// The program promtool tests the rules. Without it the test is skipped: the tests
+// above need none.
+func TestRules(t *testing.T) {
+	t.Parallel()
 	path, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Skip("promtool is not installed: it is in Debian's package prometheus")
 	}
-	cmd := exec.CommandContext(t.Context(), path, args...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-func TestRules(t *testing.T) {
-	t.Parallel()
 	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
-		if out, err := promtool(t, ".", args...); err != nil {
+		if out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
 		}
-	}
-}
-
-func write(t *testing.T, dir, name, text string) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Each panel of the dashboard gets something to show from the series that the
-// Collector emits. Prometheus evaluates them, with values that grow.
-func TestPanelsShowSomething(t *testing.T) {
-	t.Parallel()
-	var rules, tests bytes.Buffer
-	rules.WriteString("groups:\n- name: panels\n  rules:\n")
-	tests.WriteString("rule_files: [rules.yml]\nevaluation_interval: 30s\ntests:\n- interval: 30s\n  input_series:\n")
-	for _, series := range emit(t).series {
-		labels := strings.Replace(series, "{", `{job="api",instance="a",`, 1)
-		fmt.Fprintf(&tests, "  - {series: '%s', values: '1+1x40'}\n", labels)
-	}
-	tests.WriteString("  promql_expr_test:\n")
-	variables := regexp.MustCompile(`"\$\w+"`)
-	for i, p := range readDashboard(t).Panels {
-		for j, target := range p.Targets {
-			expr := variables.ReplaceAllString(target.Expr, `".*"`)
-			expr = strings.NewReplacer("$__rate_interval", "5m", "$__range", "5m").Replace(expr)
-			quoted, err := json.Marshal(fmt.Sprintf("count(%s) > bool 0", expr))
-			if err != nil {
-				t.Fatal(err)
-			}
-			fmt.Fprintf(&rules, "  - {record: 'panel:%d_%d', expr: %s}\n", i, j, quoted)
-			fmt.Fprintf(&tests, "  - {expr: 'panel:%d_%d', eval_time: 10m, exp_samples: [{labels: 'panel:%d_%d', value: 1}]}\n", i, j, i, j)
-		}
-	}
-	dir := t.TempDir()
-	write(t, dir, "rules.yml", rules.String())
-	write(t, dir, "test.yml", tests.String())
-	if out, err := promtool(t, dir, "test", "rules", "test.yml"); err != nil {
-		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -62,51 +62,6 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// Goroutines that a leader has left behind stop before the key is free.
-func TestContextEndsBeforeRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		terms := 0
-		_ = election.New(sqllock.NewMemory(), office).Run(ctx, func(term context.Context) error {
-			if terms++; terms == 2 {
-				cancel()
-			} else {
-				lock, _ := sqllock.FromContext(term)
-				lock.OnEnd(func(error) {
-					if term.Err() == nil {
-						t.Error("the leader's context outlives its lock")
-					}
-				})
-			}
-			return nil
-		})
-		if terms != 2 {
-			t.Errorf("%d terms, want 2", terms)
-		}
-	})
-}
-
-// An uncomparable is an error for which == panics.
-type uncomparable []string
-
-func (u uncomparable) Error() string { return u[0] }
-
-// The leader's context ends with the cause of Run's context. A leader that
-// returns the cause has not failed, if the two can be compared.
-func TestCause(t *testing.T) {
-	for _, broken := range []error{errBroken, uncomparable{"broken"}} {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		err := election.New(sqllock.NewMemory(), office).Run(ctx, func(ctx context.Context) error {
-			cancel(broken)
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
-		if !errors.Is(err, context.Canceled) || broken == error(errBroken) && err != context.Canceled {
-			t.Errorf("Run: %v, want context.Canceled", err)
-		}
-	}
-}
-
 func TestPanic(t *testing.T) {
 	m := sqllock.NewMemory()
 	c := election.New(m, office)

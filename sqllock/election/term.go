@@ -1,9 +1,9 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"reflect"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -47,50 +47,39 @@ func (c *Campaign) serve(ctx context.Context, lock *sqllock.Lock, lead func(cont
 // context says.
 func (c *Campaign) runTerm(ctx context.Context, now term, lead func(context.Context) error) (cause, err error) {
 	bound, cancel := now.lock.Bind(ctx)
-	c.begin(now)
+	c.set(now)
 	defer func() {
 		ended := bound.Err()
 		if ended != nil {
 			cause = context.Cause(bound)
 		}
-		c.end()
+		c.set(term{})
 		cancel() // goroutines that lead has left behind stop before the key is free
 		if errors.Is(now.lock.Unlock(), sqllock.ErrLost) && cause == nil {
 			cause = sqllock.ErrLost
 		}
-		if same(err, cause) || same(err, ended) {
+		if errors.Is(err, cause) || errors.Is(err, ended) { // it only repeats what the context says
 			err = nil
 		}
 	}()
 	return nil, lead(bound)
 }
 
-// same reports whether a and b are one error. Errors of a type that cannot be
-// compared never are.
-func same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
-
 // together returns both errors as one. Either may be nil.
 func together(a, b error) error {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
 	}
 	return errors.Join(a, b)
 }
 
-func (c *Campaign) begin(now term) {
+// set sets the term under way. The zero term is none.
+func (c *Campaign) set(now term) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now = now
-	c.terms++
-}
-
-func (c *Campaign) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = term{}
+	if c.now = now; now.lock != nil {
+		c.terms++
+	}
 }
 
 func (c *Campaign) note(err error) {

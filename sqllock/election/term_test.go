@@ -3,7 +3,6 @@ package election_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -86,60 +85,6 @@ func TestTermsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// Whatever a leader returns after a loss, it has not failed: the pause does not
-// grow.
-func TestLosses(t *testing.T) {
-	const least = 10 * time.Second
-	fails := func(context.Context) error { return errors.New("rolled back") }
-	answers := []func(ctx context.Context) error{
-		func(context.Context) error { return nil },
-		func(ctx context.Context) error { return ctx.Err() },
-		func(ctx context.Context) error { return context.Cause(ctx) },
-		fails, fails, fails,
-	}
-	synctest.Test(t, func(t *testing.T) {
-		m := sqllock.NewMemory()
-		c := election.New(m, office, election.WithBackoff(least, time.Hour))
-		var terms atomic.Int32
-		campaign(t, c, func(ctx context.Context) error {
-			answer := answers[int(terms.Add(1)-1)%len(answers)]
-			<-ctx.Done()
-			return answer(ctx)
-		})
-		synctest.Wait()
-		for i := range answers {
-			m.Lose()
-			synctest.Wait()
-			if err := c.Status().Err; !errors.Is(err, sqllock.ErrLost) {
-				t.Errorf("term %d: Err of the status: %v, want ErrLost", i, err)
-			} else if i >= 3 != strings.Contains(err.Error(), "rolled back") {
-				t.Errorf("term %d: Err of the status: %v", i, err)
-			}
-			time.Sleep(least)
-			synctest.Wait()
-			if s := c.Status(); !s.Leader || s.Terms != i+2 {
-				t.Fatalf("after loss %d: %+v", i+1, s)
-			}
-		}
-	})
-}
-
-// A loss that shows only when the lock is released ends the term like others.
-func TestLossAtRelease(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		locks := sqllock.PerTx(dbtest.Open(t, driver, dsn))
-		c := election.New(locks, office, election.WithBackoff(time.Hour, time.Hour)) // no second term
-		campaign(t, c, func(ctx context.Context) error {
-			tx, _ := sqllock.TxFromContext(ctx)
-			if _, err := tx.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid())"); err == nil {
-				t.Error("the server process has responded after its end")
-			}
-			return nil
-		})
-		lockertest.Eventually(t, "the status reports the loss", func() bool { return errors.Is(c.Status().Err, sqllock.ErrLost) })
-	})
-}
-
 // A term does not begin without its token while the database draws none.
 func TestTokenUnavailable(t *testing.T) {
 	cluster, err := pgtest.Start()
@@ -178,34 +123,4 @@ func TestTokenUnavailable(t *testing.T) {
 	if token := <-tokens; token == "" {
 		t.Error("a term began without its token")
 	}
-}
-
-// A lock that is lost before its token is drawn begins no term. A lock without
-// a token does: see TestStatus.
-func TestLostBeforeTheTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := sqllock.NewMemory()
-		grants := 0
-		c := election.New(lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-			lock, err := m.Lock(ctx, key)
-			if grants++; grants == 1 {
-				m.Lose()
-			}
-			return lock, err
-		}), office)
-		campaign(t, c, func(ctx context.Context) error {
-			if err := ctx.Err(); err != nil {
-				t.Errorf("a term begins without the lock: %v", err)
-			}
-			return untilEnd(ctx)
-		})
-		synctest.Wait()
-		if s := c.Status(); s.Leader || s.Terms != 0 || s.Err != sqllock.ErrLost {
-			t.Errorf("lost before the token is drawn: %+v", s)
-		}
-		time.Sleep(time.Second)
-		if s := c.Status(); !s.Leader || s.Terms != 1 {
-			t.Errorf("later: %+v", s)
-		}
-	})
 }

@@ -29,12 +29,12 @@ func ExampleCheck() {
 	if err != nil {
 		log.Fatal(err) // ctx has ended
 	}
-	audit, _ := report.Find("audit")
-	fmt.Println(audit.State, audit.Reason)
+	proof, _ := report.Find("exclusion")
+	fmt.Println(proof.State, proof.Reason)
 	fmt.Println("exit code", report.ExitCode())
 	// fmt.Print(report) prints every check.
 	// Output:
-	// ok the server has exactly the locks that the Sessions hold: 1 lock on 1 connection
+	// ok locks on one connection exclude another one
 	// exit code 0
 }
 

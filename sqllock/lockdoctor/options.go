@@ -7,7 +7,6 @@ type Option func(*options)
 
 type options struct {
 	sessions   []*sqllock.Session
-	namespaces []sqllock.KeyedNamespace
 	schema     string // of the registry's tables; empty: the search_path finds them
 	leaseTable bool
 	instances  int // of the fleet; 0: not known
@@ -15,10 +14,8 @@ type options struct {
 }
 
 // WithSession makes Check examine s as well. It reports whether s is connected,
-// how much of its lease is left and whether its socket is watched. The audit
-// reports whether the server has the locks that s believes to hold, and no
-// other. The option may be given several times, for several Sessions on the
-// database.
+// how much of its lease is left and whether its socket is watched. The option may
+// be given several times, for several Sessions on the database.
 //
 // The timeouts of the database are compared with the lease of s. WithLeaseTable is
 // implied behind a transaction pooler, and on a system that only resembles
@@ -60,20 +57,4 @@ func WithFleet(instances, locks int) Option {
 		panic("lockdoctor: WithFleet needs a positive number of instances and a number of locks")
 	}
 	return func(o *options) { o.instances, o.locks = instances, locks }
-}
-
-// WithKeyedNamespace makes Check find out whether another Session on the
-// database uses the namespace of n with another secret. For this Check opens a
-// Session and requests a random key of n, so it is a user of the secret for a
-// moment. The option may be given several times.
-//
-// Only Sessions with PostgreSQL's advisory locks show which secret they use. On
-// other databases, and with WithLeaseTable, the check is skipped.
-//
-// WithKeyedNamespace panics if n is not of Keyed.
-func WithKeyedNamespace(n sqllock.KeyedNamespace) Option {
-	if n == (sqllock.KeyedNamespace{}) {
-		panic("lockdoctor: WithKeyedNamespace needs a namespace of sqllock.Namespace.Keyed")
-	}
-	return func(o *options) { o.namespaces = append(o.namespaces, n) }
 }

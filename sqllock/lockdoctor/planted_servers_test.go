@@ -1,18 +1,13 @@
 package lockdoctor_test
 
 import (
-	"context"
-	"database/sql/driver"
 	"fmt"
-	"net"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
-	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
 )
 
@@ -44,12 +39,10 @@ func TestPlantedStandby(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := dbtest.Session(t, "pgx", cluster.DSN(""))
 	for _, driver := range pgtest.Drivers() {
-		r := examine(t, dbtest.Open(t, driver, standby.DSN("")), lockdoctor.WithSession(s))
+		r := examine(t, dbtest.Open(t, driver, standby.DSN("")))
 		mustFind(t, r, "primary", lockdoctor.Error, "target_session_attrs=read-write")
 		mustFind(t, r, "exclusion", lockdoctor.Error, "onnect to the primary")
-		mustFind(t, r, "audit", lockdoctor.Error, "lead to the same server")
 	}
 }
 
@@ -127,79 +120,6 @@ func TestPlantedReservedConnections(t *testing.T) {
 			}
 			p.db.SetMaxOpenConns(2) // beside that of the test
 			mustFind(t, examine(t, p.db), "connections", lockdoctor.Error, "Raise max_connections")
-		})
-	}
-}
-
-// A tap is a way to the driver's connections of a Session: that of its locks,
-// and the witness of its proof. A hostile program would need one to change locks.
-type tap struct{ conns []driver.QueryerContext }
-
-func (t *tap) option() sqllock.Option {
-	return sqllock.WithSocket(func(c any) net.Conn {
-		t.conns = append(t.conns, c.(driver.QueryerContext))
-		return nil
-	})
-}
-
-// exec runs a statement on the connection of s that has its locks, and which
-// must be idle.
-func (t *tap) exec(tb testing.TB, s *sqllock.Session, query string) {
-	tb.Helper()
-	for _, conn := range t.conns {
-		if pid := value(tb, conn, "SELECT pg_backend_pid()"); pid == s.Connections()[0].PID {
-			value(tb, conn, query)
-			return
-		}
-	}
-	tb.Fatal("the connection of the Session was not found")
-}
-
-// value returns the first value of the first row of query.
-func value(tb testing.TB, conn driver.QueryerContext, query string) driver.Value {
-	tb.Helper()
-	rows, err := conn.QueryContext(context.Background(), query, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer rows.Close()
-	row := make([]driver.Value, len(rows.Columns()))
-	if err := rows.Next(row); err != nil {
-		tb.Fatal(err)
-	}
-	return row[0]
-}
-
-// The server and the Session differ in one lock.
-func TestPlantedLocks(t *testing.T) {
-	t.Parallel()
-	keyed := sqllock.Namespace("export").Keyed([]byte("a secret of sixteen"))
-	for i, tt := range []struct{ name, statement, reason string }{
-		{"a lock that no caller has", "SELECT pg_advisory_lock(77)", "1 lock on a Session's connection belong to no caller"},
-		{"a reader's lock that no caller has", "SELECT pg_advisory_lock_shared(77)", "1 lock on a Session's connection"},
-		{"a pair that no caller has", "SELECT pg_advisory_lock(7, 7)", "1 lock on a Session's connection"},
-		{"a lock that the server does not have", "SELECT pg_advisory_unlock(1)", "1 lock that a Session believes to hold"},
-		{"a reader's lock that the server does not have", "SELECT pg_advisory_unlock_shared(2)", "1 lock that a Session believes to hold"},
-		{"a lock in the wrong mode", "SELECT pg_advisory_unlock(1), pg_advisory_lock_shared(1)", "1 lock that a Session believes to hold"},
-		{"a secret check too many", "SELECT pg_advisory_lock_shared(7, 7)", "1 lock on a Session's connection"},
-		{"all locks gone", "SELECT pg_advisory_unlock_all()", "2 locks that a Session believes to hold"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			driver, dsn := pgtest.Drivers()[i%2], pgtest.Database(t)
-			var connection tap
-			s := dbtest.Session(t, driver, dsn, connection.option()) // its first heartbeat comes after a minute
-			dbtest.Lock(t, s, sqllock.ID(1))
-			if _, err := s.TryRLock(t.Context(), sqllock.ID(2)); err != nil {
-				t.Fatal(err)
-			}
-			dbtest.Unlock(t, dbtest.Lock(t, s, keyed.Key("user"))) // leaves a secret check
-			connection.exec(t, s, tt.statement)
-			r := examine(t, dbtest.Open(t, driver, dsn), lockdoctor.WithSession(s))
-			mustFind(t, r, "audit", lockdoctor.Error, "SELECT pg_terminate_backend(")
-			if audit, _ := r.Find("audit"); !strings.Contains(audit.Reason, tt.reason) {
-				t.Errorf("reason %q, want %q in it", audit.Reason, tt.reason)
-			}
 		})
 	}
 }

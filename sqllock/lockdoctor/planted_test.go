@@ -190,21 +190,9 @@ var plantings = []planting{
 	{name: "a registry in a schema is full of dead processes", check: "registry", state: lockdoctor.Warning, fix: "DELETE FROM", plant: inSchema(deadProcesses), mender: byRole},
 	{name: "row security hides a registry in a schema", check: "tables", state: lockdoctor.Warning, fix: "DISABLE ROW LEVEL SECURITY",
 		plant: inSchema("ALTER TABLE latchkey_waits ENABLE ROW LEVEL SECURITY"), mender: bySuperuser},
-	{name: "another process has another key secret", check: "secrets", state: lockdoctor.Error, fix: "the same secret",
-		plant: func(t *testing.T, p *place) {
-			theirs, ours := sqllock.Namespace("export").Keyed([]byte("theirs")), sqllock.Namespace("export").Keyed([]byte("ours"))
-			dbtest.Lock(t, dbtest.Session(t, p.driver, p.dsn), theirs.Key("user"))
-			p.opts = append(p.opts, lockdoctor.WithKeyedNamespace(ours))
-		}},
 	{name: "the socket is not found", check: "socket", state: lockdoctor.Warning, fix: "sqllock.WithSocket",
 		plant: func(t *testing.T, p *place) {
 			p.session(t, sqllock.WithSocket(func(any) net.Conn { return nil }))
-		}},
-	{name: "a Session is on another database of the server", check: "audit", state: lockdoctor.Error, fix: "name the same database",
-		plant: func(t *testing.T, p *place) {
-			s := dbtest.Session(t, p.driver, p.cluster.DSN(""))
-			dbtest.Lock(t, s, sqllock.Namespace(p.name).Key(""))
-			p.opts = append(p.opts, lockdoctor.WithSession(s))
 		}},
 	{name: "a table of leases, and a driver that prepares", check: "driver", state: lockdoctor.Error, fix: "default_query_exec_mode=exec",
 		plant: func(t *testing.T, p *place) {

@@ -29,9 +29,7 @@ var postgresChecks = []check{
 	{name: "rights", examine: postgresRights, needs: (*subject).find},
 	{name: "durability", examine: postgresDurability, needs: (*subject).find},
 	{name: "registry", examine: postgresRegistry, needs: (*subject).find},
-	{name: "secrets", examine: secrets},
 	{name: "neighbours", examine: postgresNeighbours},
-	{name: "audit", examine: postgresAudit},
 }
 
 // proofTimeout bounds each question of the proof that locks exclude.

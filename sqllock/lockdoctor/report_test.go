@@ -11,7 +11,7 @@ import (
 
 func TestReport(t *testing.T) {
 	ok := lockdoctor.Result{Name: "version", State: lockdoctor.OK, Reason: "PostgreSQL 15.18"}
-	skipped := lockdoctor.Result{Name: "audit", State: lockdoctor.Skipped, Reason: "no Session"}
+	skipped := lockdoctor.Result{Name: "socket", State: lockdoctor.Skipped, Reason: "no Session"}
 	warning := lockdoctor.Result{Name: "lock-table", State: lockdoctor.Warning, Reason: "half full", Fix: "Raise it.\nRestart."}
 	wrong := lockdoctor.Result{Name: "pool", State: lockdoctor.Error, Reason: "too small", Fix: "Call it."}
 	for _, tt := range []struct {
@@ -24,14 +24,14 @@ func TestReport(t *testing.T) {
 		{"nothing", nil, lockdoctor.OK, 0, "\nok: 0 ok, 0 skipped, 0 warning, 0 error\n"},
 		{"fine", []lockdoctor.Result{ok, skipped}, lockdoctor.OK, 0, "" +
 			"ok       version  PostgreSQL 15.18\n" +
-			"skipped  audit    no Session\n" +
+			"skipped  socket   no Session\n" +
 			"\nok: 1 ok, 1 skipped, 0 warning, 0 error\n"},
 		{"a warning", []lockdoctor.Result{ok, warning, skipped}, lockdoctor.Warning, 1, "" +
 			"ok       version     PostgreSQL 15.18\n" +
 			"warning  lock-table  half full\n" +
 			"                     Raise it.\n" +
 			"                     Restart.\n" +
-			"skipped  audit       no Session\n" +
+			"skipped  socket      no Session\n" +
 			"\nwarning: 1 ok, 1 skipped, 1 warning, 0 error\n"},
 		{"an error", []lockdoctor.Result{wrong, warning, ok}, lockdoctor.Error, 2, "" +
 			"error    pool        too small\n" +
@@ -74,12 +74,11 @@ func TestReportJSON(t *testing.T) {
 // Misuse panics where it is written.
 func TestMisuse(t *testing.T) {
 	for name, misuse := range map[string]func(){
-		"Check without a pool":          func() { _, _ = lockdoctor.Check(t.Context(), nil) },
-		"WithSession(nil)":              func() { lockdoctor.WithSession(nil) },
-		`WithSchema("")`:                func() { lockdoctor.WithSchema("") },
-		"WithFleet without instances":   func() { lockdoctor.WithFleet(0, 1) },
-		"WithFleet with too few locks":  func() { lockdoctor.WithFleet(1, -1) },
-		"a namespace without its Keyed": func() { lockdoctor.WithKeyedNamespace(sqllock.KeyedNamespace{}) },
+		"Check without a pool":         func() { _, _ = lockdoctor.Check(t.Context(), nil) },
+		"WithSession(nil)":             func() { lockdoctor.WithSession(nil) },
+		`WithSchema("")`:               func() { lockdoctor.WithSchema("") },
+		"WithFleet without instances":  func() { lockdoctor.WithFleet(0, 1) },
+		"WithFleet with too few locks": func() { lockdoctor.WithFleet(1, -1) },
 	} {
 		func() {
 			defer func() {

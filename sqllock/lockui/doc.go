@@ -10,7 +10,8 @@
 // It changes nothing, unless [WithTerminate] says who may end a session. It shows
 // no name, holder or address without [WithNames].
 //
-// Every view is HTML that works without JavaScript. The same address returns JSON
+// Every view is HTML that works without JavaScript. With it an open page asks for
+// its changing part once a second. The same address returns JSON
 // to a request with "Accept: application/json" or "?format=json".
 //
 // One poller serves all viewers. It looks at the database at most once a second,

@@ -89,7 +89,6 @@ func (h *Handler) examined(s *state, _ int) any {
 // examine examines the database after a POST, and leads to the report.
 func (h *Handler) examine(w http.ResponseWriter, r *http.Request) {
 	h.doctor.examine(h.closing)
-	h.poller.wake()
 	address := "doctor"
 	if wantsJSON(r) {
 		address += "?format=json"

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
-	"time"
 )
 
 // A Handler serves the page. [New] makes one, and Close ends it. It is safe for
@@ -23,31 +21,20 @@ import (
 //   - The connection comes from a loopback address.
 //   - The Host is localhost or a loopback address.
 //   - No header shows that the request came through a proxy.
-//
-// The event streams of open pages end with Close. To end them when a server shuts
-// down, call server.RegisterOnShutdown(func() { page.Close() }).
 type Handler struct {
 	options   options
 	db        *sql.DB
 	poller    *poller
 	doctor    doctor
-	histories []*history // of options.sessions
 	crossSite *http.CrossOriginProtection
 	routes    map[string]route // by the path below the mount point
-	fragments fragments
-	streams   chan struct{} // holds a token for each open stream
 
 	closing context.Context // ends with Close
 	cancel  context.CancelFunc
-	running sync.WaitGroup // the sampler
 }
 
-// maxStreams bounds the event streams of one Handler, and so their memory.
-const maxStreams = 1000
-
 // New returns a Handler for the locks of db's database. It makes no request until
-// the page is viewed. If there are Sessions, it samples their figures from memory
-// until Close.
+// the page is viewed.
 //
 // A look at the locks takes one connection of db's pool for a moment. See
 // [lockwatch.Inspect] for the rights that it needs.
@@ -65,26 +52,19 @@ func New(db *sql.DB, opts ...Option) *Handler {
 }
 
 func newHandler(db *sql.DB, o options, look lookFunc, check checkFunc) *Handler {
-	h := &Handler{options: o, db: db, crossSite: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams)}
+	h := &Handler{options: o, db: db, crossSite: http.NewCrossOriginProtection()}
 	h.closing, h.cancel = context.WithCancel(context.Background())
 	h.doctor.check, h.doctor.one = check, make(chan struct{}, 1)
 	h.poller = newPoller(h.closing, look, o.diagnosis())
 	h.routes = h.newRoutes()
-	for _, s := range o.sessions {
-		h.histories = append(h.histories, newHistory(s.session.Stats))
-	}
-	if len(h.histories) > 0 {
-		h.running.Go(h.sample)
-	}
 	return h
 }
 
-// Close ends the poller and all event streams, and waits for the poller. Requests
-// after it get 503. A second call does nothing. The error is always nil.
+// Close ends the look under way, and waits for it. Requests after it get 503. A
+// second call does nothing. The error is always nil.
 func (h *Handler) Close() error {
 	h.cancel()
 	h.poller.wait()
-	h.running.Wait()
 	return nil
 }
 
@@ -97,7 +77,6 @@ type route struct {
 func (h *Handler) newRoutes() map[string]route {
 	routes := map[string]route{
 		"search":     {"POST", h.search},
-		"events":     {"GET", h.stream},
 		"robots.txt": {"GET", robots},
 	}
 	for i := range views {
@@ -167,6 +146,3 @@ func robots(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("User-agent: *\nDisallow: /\n"))
 }
-
-// writeTimeout bounds each write to a client.
-const writeTimeout = 10 * time.Second

@@ -94,22 +94,6 @@ func TestEmptyLists(t *testing.T) {
 	})
 }
 
-// The streams of one page are bounded. A viewer beyond the bound still has the page.
-func TestStreamsAreBounded(t *testing.T) {
-	t.Parallel()
-	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
-		_, end := streams(h, maxStreams)
-		time.Sleep(time.Second)
-		if w := request(h, "/events?view=locks"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-			t.Errorf("status %d", w.Code)
-		}
-		if w := request(h, "/locks"); w.Code != http.StatusOK {
-			t.Errorf("status %d of the page", w.Code)
-		}
-		end()
-	})
-}
-
 // A figure that is not known is missing, as docs/page.md says: 0 would be a figure.
 func TestUnknownFiguresAreMissing(t *testing.T) {
 	t.Parallel()
@@ -124,7 +108,7 @@ func TestUnknownFiguresAreMissing(t *testing.T) {
 		if after := request(h, "/locks?format=json").Body.String(); strings.Contains(after, "process_start_us") || !strings.Contains(after, `"pid": 100`) {
 			t.Errorf("locks: %s", after)
 		}
-		none, err := json.Marshal(sessionOf("main", "", sqllock.Stats{}, newHistory(func() sqllock.Stats { return sqllock.Stats{} })))
+		none, err := json.Marshal(sessionOf("main", "", sqllock.Stats{}))
 		if err != nil || strings.Contains(string(none), "lock_table") || strings.Contains(string(none), "dialect") || strings.Contains(string(none), "pids") {
 			t.Errorf("a Session that has not connected: %s, %v", none, err)
 		}

@@ -52,12 +52,11 @@ type waitsView struct {
 	Total    int               `json:"total"` // waits, of which Waiters has at most 200
 	Waiters  []lockwatch.Row   `json:"waiters"`
 	Cycles   []lockwatch.Cycle `json:"cycles"` // at most 200
-	Graph    drawing           `json:"-"`
 }
 
-// waits shows the waits as a drawing, and the same as a table.
+// waits shows who waits for whom, and the cycles.
 func (h *Handler) waits(s *state, _ int) any {
-	v := waitsView{Database: s.database(), Total: s.view.Waits, Waiters: s.view.Waiting(maxRows), Cycles: []lockwatch.Cycle{}, Graph: draw(s.view)}
+	v := waitsView{Database: s.database(), Total: s.view.Waits, Waiters: s.view.Waiting(maxRows), Cycles: []lockwatch.Cycle{}}
 	v.Cycles = append(v.Cycles, s.view.Cycles[:min(len(s.view.Cycles), maxRows)]...)
 	return v
 }
@@ -148,7 +147,7 @@ func (h *Handler) search(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, status, v)
 		return
 	}
-	h.writePage(w, status, "search", h.page("search", "Search", s, v, h.mayEnd(r)))
+	h.write(w, status, "layout", h.page("search", "Search", s, v, h.mayEnd(r)))
 }
 
 // find returns the part of v about an id, or a sentence that says what is wrong.

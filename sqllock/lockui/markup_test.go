@@ -26,34 +26,16 @@ var beats = sqllock.WithHeartbeat(20 * time.Millisecond)
 // hostile is markup that runs a script, or leaves an attribute, if it is not escaped.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'` + "`{{.}}"
 
-// everyView reads all views of a page, as HTML, as JSON and as an event.
+// everyView reads all views of a page, as HTML, as its changing part and as JSON.
 func everyView(t *testing.T, base string) (all string) {
 	t.Helper()
 	for _, path := range []string{"/", "/locks", "/waits", "/findings", "/doctor"} {
 		_, html := get(t, base+path)
 		_, json := get(t, base+path+"?format=json")
-		all += html + json + firstEvent(t, base+"/events?view="+path[1:])
+		_, part := get(t, base+path+"?part=changing")
+		all += html + json + part
 	}
 	return all
-}
-
-// firstEvent returns the first event of a stream.
-func firstEvent(t *testing.T, address string) string {
-	t.Helper()
-	response, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	var b bytes.Buffer
-	for part := make([]byte, 4096); !strings.Contains(b.String(), "\n\n"); {
-		n, err := response.Body.Read(part)
-		b.Write(part[:n])
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return b.String()
 }
 
 // What a client writes about itself appears as text, and only with WithNames.

@@ -37,11 +37,9 @@ type namedCampaign struct {
 	campaign *election.Campaign
 }
 
-// WithSession shows s under name, with graphs of its last minutes. It may be given
-// several times. The page shows name to every viewer.
+// WithSession shows s under name. It may be given several times. The page shows name to every viewer.
 //
-// s should be on the database of the page: the doctor reports a Session that is on
-// another one.
+// s should be on the database of the page, which the doctor examines.
 //
 // WithSession panics if name is empty or s is nil.
 func WithSession(name string, s *sqllock.Session) Option {
@@ -82,8 +80,8 @@ func WithCampaign(name string, c *election.Campaign) Option {
 
 // WithAuthorize makes the page answer exactly the requests for which may returns
 // true, from any address. The page calls may for each request, before it does
-// anything else, and once a minute for an open event stream. may must be safe for
-// concurrent use.
+// anything else. An open page makes one each second. may must be safe for concurrent
+// use.
 //
 // Without this option the page answers requests from this machine only: see
 // [Handler].

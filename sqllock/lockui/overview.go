@@ -55,8 +55,6 @@ type sessionView struct {
 	TableUsed      int               `json:"lock_table_used,omitempty"`
 	TableSize      int               `json:"lock_table_size,omitempty"` // 0: not known
 	Watched        bool              `json:"watched"`
-
-	Graphs []sparkline `json:"-"`
 }
 
 // A limiterView is a limiter of this process, at the moment of the request.
@@ -86,7 +84,7 @@ func (h *Handler) overview(s *state, _ int) any {
 		v.Totals = &totals{Held: s.view.Held, Waiting: s.view.Callers(), Cycles: len(s.view.Cycles), Findings: len(s.open)}
 	}
 	for i, n := range h.options.sessions {
-		v.Sessions = append(v.Sessions, sessionOf(n.name, n.session.Dialect(), n.session.Stats(), h.histories[i]))
+		v.Sessions = append(v.Sessions, sessionOf(n.name, n.session.Dialect(), n.session.Stats()))
 		for _, c := range n.session.Connections() {
 			if c.PID != 0 {
 				v.Sessions[i].Processes = append(v.Sessions[i].Processes, c.PID)
@@ -102,14 +100,14 @@ func (h *Handler) overview(s *state, _ int) any {
 	return v
 }
 
-func sessionOf(name string, d sqllock.Dialect, stats sqllock.Stats, past *history) sessionView {
+func sessionOf(name string, d sqllock.Dialect, stats sqllock.Stats) sessionView {
 	return sessionView{
 		Name: name, Dialect: string(d), Held: stats.Held, Waiting: stats.Waiting, Connections: stats.Connections, IdleClosed: stats.IdleClosed,
 		Lease: secondsOf(stats.Lease), Heartbeat: secondsOf(stats.Heartbeat), LeaseRemaining: secondsOf(stats.LeaseRemaining),
 		RoundTrip: seconds(stats.RoundTrip.Seconds()), RoundTripMax: seconds(stats.RoundTripMax.Seconds()),
 		KeysPerBatch: mean(stats.ExchangeKeys), Exchanges: stats.Exchanges, Granted: stats.Granted, Denied: stats.Denied, Canceled: stats.Canceled, Failed: stats.Failed,
 		Losses: stats.Losses, LocksLost: stats.LocksLost, LossesBy: stats.LossesBy, TableUsed: stats.TableUsed, TableSize: stats.TableSize,
-		Watched: stats.Watched, Graphs: past.graphs(),
+		Watched: stats.Watched,
 	}
 }
 

@@ -52,43 +52,58 @@ type poller struct {
 	closing   context.Context
 	looks     sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	kicked  time.Time // the last tick
-	state   *state
-	changed chan struct{} // closed when the streams should show the state again
+	mu    sync.Mutex
+	begun time.Time // the last look
+	state *state
+	done  chan struct{} // closed when the look under way has ended
 }
 
 func newPoller(closing context.Context, look lookFunc, diagnosis *lockwatch.Diagnosis) *poller {
 	nothing := lockwatch.NewView(new(lockwatch.Snapshot))
-	return &poller{look: look, diagnosis: diagnosis, closing: closing, state: &state{view: nothing}, changed: make(chan struct{})}
+	return &poller{look: look, diagnosis: diagnosis, closing: closing, state: &state{view: nothing}}
 }
 
 // wait waits until the look under way has ended, which it does after closing. There
 // is no other one.
 func (p *poller) wait() {
-	p.mu.Lock()
-	p.closed = true
+	p.mu.Lock() // a viewer that did not see closing has begun its look
 	p.mu.Unlock()
 	p.looks.Wait()
 }
 
-// kick begins a look, unless one has begun less than a tick ago. While one is under
-// way it wakes the streams, which show how long that takes. Each viewer calls kick
-// at least once a tick.
-func (p *poller) kick() {
+// viewed notes a request and returns the state. If the state is old, viewed waits a
+// moment for the look under way.
+func (p *poller) viewed(ctx context.Context) *state {
+	p.mu.Lock()
+	p.beginLocked()
+	s, done := p.state, p.done
+	p.mu.Unlock()
+	if !s.old() {
+		return s
+	}
+	timer := time.NewTimer(viewTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-p.closing.Done():
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || time.Since(p.kicked) < tick {
+	return p.state
+}
+
+// beginLocked begins a look, unless one is under way or has begun less than a tick
+// ago.
+func (p *poller) beginLocked() {
+	if p.closing.Err() != nil || !p.state.asked.IsZero() || time.Since(p.begun) < tick {
 		return
 	}
-	p.kicked = time.Now()
-	if !p.state.asked.IsZero() {
-		p.wakeLocked()
-		return
-	}
-	next := *p.state
-	next.asked = p.kicked
+	p.begun = time.Now()
+	p.done = make(chan struct{})
+	next, done := *p.state, p.done
+	next.asked = p.begun
 	p.state = &next
 	p.looks.Go(func() {
 		ctx, cancel := context.WithTimeout(p.closing, lookTimeout)
@@ -98,66 +113,6 @@ func (p *poller) kick() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.state = after
-		p.wakeLocked()
+		close(done)
 	})
-}
-
-func (p *poller) wakeLocked() {
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
-func (p *poller) wake() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.wakeLocked()
-}
-
-// current returns the state, and a channel that is closed when the streams should
-// show it again.
-func (p *poller) current() (*state, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state, p.changed
-}
-
-// viewed notes a request and returns the state. If the state is old, viewed waits a
-// moment for the look that the request has caused.
-func (p *poller) viewed(ctx context.Context) *state {
-	p.kick()
-	s, changed := p.current()
-	timer := time.NewTimer(viewTimeout)
-	defer timer.Stop()
-	for before := s.looks; s.looks == before && s.old(); {
-		select {
-		case <-changed:
-			s, changed = p.current()
-		case <-timer.C:
-			return s
-		case <-ctx.Done():
-			return s
-		case <-p.closing.Done():
-			return s
-		}
-	}
-	return s
-}
-
-// next waits until changed is closed, and sees to it that it will be. It returns
-// false if ctx or the page has ended before.
-func (p *poller) next(ctx context.Context, changed <-chan struct{}) bool {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		p.kick()
-		select {
-		case <-changed:
-			return true
-		case <-ticker.C:
-		case <-ctx.Done():
-			return false
-		case <-p.closing.Done():
-			return false
-		}
-	}
 }

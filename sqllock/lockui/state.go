@@ -21,7 +21,6 @@ type state struct {
 	asked time.Time       // when the look under way began; zero: none is
 	ended time.Time       // when the last look ended
 	err   error           // of the last look; nil if it gave view
-	looks uint64          // looks that have ended
 
 	open []lockwatch.Finding
 	past []lockwatch.Finding // those that are over, the last one first
@@ -31,7 +30,6 @@ type state struct {
 func (s *state) after(snapshot *lockwatch.Snapshot, err error, d *lockwatch.Diagnosis) *state {
 	next := *s
 	next.asked, next.ended, next.err = time.Time{}, time.Now(), err
-	next.looks++
 	if err != nil {
 		return &next
 	}

@@ -101,7 +101,7 @@ func TestWaitsAreNotKnown(t *testing.T) {
 		}
 		show(0, lockwatch.TableMissing)
 		wants(t, h, "/", []string{"<dt>Waiting</dt><dd>not known</dd>", "<dt>Cycles of waits</dt><dd>not known</dd>", "lockwatch.Schema", "WithRegistry"}, nil)
-		wants(t, h, "/waits", []string{"No wait is seen, so there is nothing to draw.", "None is seen.", "No wait is seen. Callers may wait in Sessions."},
+		wants(t, h, "/waits", []string{"None is seen.", "No wait is seen. Callers may wait in Sessions."},
 			[]string{"Nothing waits", "There is none."})
 		wants(t, h, "/findings", []string{"are not known."}, nil)
 		wants(t, h, "/waits?format=json", []string{`"waits_known": false`}, nil)
@@ -109,7 +109,7 @@ func TestWaitsAreNotKnown(t *testing.T) {
 		wants(t, h, "/", []string{"<dd>2 or more</dd>"}, nil)
 		show(0, lockwatch.TableRead)
 		wants(t, h, "/", []string{"<dt>Waiting</dt><dd>0</dd>"}, []string{"not known"})
-		wants(t, h, "/waits", []string{"Nothing waits, so", "There is none."}, nil)
+		wants(t, h, "/waits", []string{"Nothing waits.", "There is none."}, nil)
 		show(0, "") // MariaDB and SQLite have no registry
 		wants(t, h, "/waits", []string{"this kind of database has no registry", "None is seen."}, []string{"Nothing waits"})
 	})
@@ -132,7 +132,7 @@ func TestSessionTexts(t *testing.T) {
 		{"full", sqllock.Stats{TableUsed: 600, TableSize: 1000}, full, nil},
 		{"idle", sqllock.Stats{IdleClosed: true}, idle, []string{"(away)", "(low)"}},
 	} {
-		v := sessionOf("main", sqllock.PostgreSQL, tt.stats, newHistory(func() sqllock.Stats { return sqllock.Stats{} }))
+		v := sessionOf("main", sqllock.PostgreSQL, tt.stats)
 		var b strings.Builder
 		if err := templates[""].ExecuteTemplate(&b, "live", page{Body: overviewView{Sessions: []sessionView{v}}}); err != nil {
 			t.Fatal(err)
@@ -141,7 +141,7 @@ func TestSessionTexts(t *testing.T) {
 	}
 }
 
-// Only a viewer who may end sessions has the links. The events of streams differ too.
+// Only a viewer who may end sessions has the links.
 func TestLinksOfThoseWhoMayEnd(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
@@ -153,12 +153,6 @@ func TestLinksOfThoseWhoMayEnd(t *testing.T) {
 		h.options.terminate = func(r *http.Request) bool { return r.URL.Query().Get("operator") == "yes" }
 		wants(t, h, "/locks?operator=yes", []string{"End session"}, nil)
 		wants(t, h, "/locks", []string{"Held locks"}, []string{"End session", "Action"})
-		s, version := h.poller.current()
-		for _, may := range []bool{true, false} {
-			if text := string(h.event(viewOf("locks"), s, version, 1, may)); strings.Contains(text, "End session") != may {
-				t.Errorf("the event with the right %t: %s", may, text)
-			}
-		}
 	})
 }
 
@@ -185,4 +179,29 @@ func TestHeldForLong(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		wants(t, h, "/findings", []string{"held for long", "lockui.WithLongHeld"}, nil)
 	})
+}
+
+// The changing part of a view is that within the page, and no more.
+func TestChangingPart(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
+		for _, path := range []string{"/", "/locks", "/waits", "/findings", "/doctor"} {
+			part := request(h, path+"?part=changing").Body.String()
+			says(t, path, part, []string{"Database: ok.", "data-summary"}, []string{"<html", "<nav", "<form", "<script"})
+			wants(t, h, path, []string{"<html", part}, nil)
+		}
+	})
+}
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		spanText(0): "0.0 s", spanText(9.96): "10.0 s", spanText(59.9): "59 s", spanText(61): "1 min 1 s", spanText(3700): "1 h 1 min", spanText(90_000): "1 d 1 h",
+		durationText(0): "–", durationText(0.0004): "0.40 ms", durationText(0.25): "250 ms", durationText(12): "12.0 s",
+		countText(3): "3", countText(2.26): "2.3",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }

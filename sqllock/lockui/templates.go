@@ -2,7 +2,10 @@ package lockui
 
 import (
 	"embed"
+	"fmt"
 	"html/template"
+	"math"
+	"strconv"
 )
 
 //go:embed templates/*.html
@@ -26,7 +29,6 @@ func parseTemplates() map[string]*template.Template {
 			return "–"
 		},
 		"ms":   func(s seconds) string { return durationText(float64(s)) },
-		"cut":  cut,
 		"row":  func(p page, row any) rowPage { return rowPage{p, row} },
 		"plus": func(a, b int) int { return a + b },
 	}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
@@ -44,4 +46,38 @@ func parseTemplates() map[string]*template.Template {
 type rowPage struct {
 	page
 	Row any
+}
+
+// countText returns a count, or a mean of counts, as a text.
+func countText(n float64) string {
+	return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64)
+}
+
+// durationText returns a short duration in seconds as a text, such as a round trip.
+func durationText(s float64) string {
+	switch {
+	case s == 0:
+		return "–"
+	case s < 0.01:
+		return strconv.FormatFloat(s*1000, 'f', 2, 64) + " ms"
+	case s < 1:
+		return strconv.FormatFloat(s*1000, 'f', 0, 64) + " ms"
+	}
+	return strconv.FormatFloat(s, 'f', 1, 64) + " s"
+}
+
+// spanText returns an age in seconds as a text of at most two units.
+func spanText(s float64) string {
+	whole := int(s)
+	switch {
+	case s < 10:
+		return strconv.FormatFloat(s, 'f', 1, 64) + " s"
+	case whole < 60:
+		return strconv.Itoa(whole) + " s"
+	case whole < 3600:
+		return fmt.Sprintf("%d min %d s", whole/60, whole%60)
+	case whole < 86400:
+		return fmt.Sprintf("%d h %d min", whole/3600, whole/60%60)
+	}
+	return fmt.Sprintf("%d d %d h", whole/86400, whole/3600%24)
 }

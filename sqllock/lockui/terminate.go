@@ -63,7 +63,7 @@ func (h *Handler) terminate(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, status, v)
 		return
 	}
-	h.writePage(w, status, "terminate", h.page("terminate", "End a session", s, v, true))
+	h.write(w, status, "layout", h.page("terminate", "End a session", s, v, true))
 }
 
 func processOf(form url.Values) (p lockwatch.Process, ok bool) {

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
@@ -39,19 +38,24 @@ func viewOf(path string) *view {
 // view serves v.
 func (h *Handler) view(w http.ResponseWriter, r *http.Request, v *view) {
 	s := h.poller.viewed(r.Context())
-	body := v.build(h, s, pageNumber(r.URL.Query()))
+	query := r.URL.Query()
+	body := v.build(h, s, pageNumber(query))
 	if wantsJSON(r) {
 		writeJSON(w, http.StatusOK, body)
 		return
 	}
-	h.writePage(w, http.StatusOK, v.path, h.page(v.path, v.title, s, body, h.mayEnd(r)))
+	part := "layout"
+	if query.Get("part") == "changing" { // which the script asks for
+		part = "changing"
+	}
+	h.write(w, http.StatusOK, part, h.page(v.path, v.title, s, body, h.mayEnd(r)))
 }
 
-// writePage writes a whole HTML page with one of the templates.
-func (h *Handler) writePage(w http.ResponseWriter, status int, name string, p page) {
+// write writes a part of the page as HTML: "layout" is all of it.
+func (h *Handler) write(w http.ResponseWriter, status int, part string, p page) {
 	var b bytes.Buffer
-	if err := templates[name].ExecuteTemplate(&b, "layout", p); err != nil {
-		h.options.log.Error("lockui: a template failed", "view", name)
+	if err := templates[p.Path].ExecuteTemplate(&b, part, p); err != nil {
+		h.options.log.Error("lockui: a template failed", "view", p.Path)
 		http.Error(w, "The page cannot be shown.", http.StatusInternalServerError)
 		return
 	}
@@ -68,7 +72,7 @@ type page struct {
 	Views      []view
 	Script     string // its address
 	Style      string
-	Live       bool // the script opens a stream
+	Live       bool // the script asks for its changing part again and again
 	Names      bool
 	CanEnd     bool // this viewer may end sessions
 	Namespaces []string
@@ -141,29 +145,4 @@ func since(t, at time.Time) *seconds {
 	}
 	s := secondsOf(max(at.Sub(t), 0))
 	return &s
-}
-
-// fragments keeps what the streams send for one version of the state, so that a
-// fragment is rendered once for all viewers.
-//
-// Invariant: mu protects the fields, and is not held while a fragment is rendered.
-type fragments struct {
-	mu      sync.Mutex
-	version <-chan struct{} // of the poller's state
-	kept    map[string]func() []byte
-}
-
-// get returns the fragment called name of a version, and renders it if it is the
-// first to ask.
-func (f *fragments) get(version <-chan struct{}, name string, render func() []byte) []byte {
-	f.mu.Lock()
-	if f.version != version {
-		f.version, f.kept = version, make(map[string]func() []byte)
-	}
-	if f.kept[name] == nil {
-		f.kept[name] = sync.OnceValue(render)
-	}
-	fragment := f.kept[name]
-	f.mu.Unlock()
-	return fragment()
 }

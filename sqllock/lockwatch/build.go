@@ -162,7 +162,7 @@ func (s *Snapshot) sort() {
 	})
 	slices.SortFunc(s.Expired, func(a, b Holder) int { return compareKeys(a.Key, b.Key) })
 	slices.SortFunc(s.Waiters, func(a, b Waiter) int {
-		return cmp.Or(compareKeys(a.Key, b.Key), a.Since.Compare(b.Since), cmp.Compare(a.Process.PID, b.Process.PID), compareParties(a.party(), b.party()))
+		return cmp.Or(compareKeys(a.Key, b.Key), a.Since.Compare(b.Since), cmp.Compare(a.Process.PID, b.Process.PID), comparePolls(a.Poll, b.Poll))
 	})
 	slices.SortFunc(s.Blocked, func(a, b Blocked) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
 }
@@ -173,4 +173,24 @@ func (h *Holder) leaseSession() int64 {
 		return 0
 	}
 	return h.Lease.Session
+}
+
+// comparePolls tells the callers of Sessions apart that wait for one key.
+func comparePolls(a, b *Poll) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	return cmp.Or(cmp.Compare(a.Session, b.Session), compareHeld(a.Held, b.Held))
+}
+
+func compareHeld(a, b *sqllock.Key) int {
+	switch {
+	case a != nil && b != nil:
+		return compareKeys(*a, *b)
+	case a != nil:
+		return 1
+	case b != nil:
+		return -1
+	}
+	return 0
 }

@@ -128,13 +128,12 @@ type Waiter struct {
 
 // A Poll is a row of latchkey_waits: callers that wait for one key. Their Session
 // tries the key for them again and again. Or they hold a lock of that Session, and
-// wait at a ConnLocker, at a TxLocker or in LockTx. A wait in LockTx is a Waiter
-// with a Process too.
+// wait in LockTx. That is a Waiter with a Process too.
 type Poll struct {
 	Session   int64  // the random number of the Session that has written the row
 	Holder    string // for people: host and process of that Session; empty: not known
 	Callers   int
-	Held      *sqllock.Key // a lock that these callers hold while they wait, of that Session or another locker; nil: not known
+	Held      *sqllock.Key // a lock of a Session that these callers hold while they wait; nil: not known
 	Heartbeat time.Time
 	Expires   time.Time
 }

@@ -31,7 +31,7 @@ func (v *View) String() string {
 		line(table, r.keyCell(), r.Mode, r.pid(), r.Application, r.Address, r.State, r.Age.text(), heartbeat, r.Namespace, r.Name, r.Holder)
 	}
 	_ = table.Flush() // into memory
-	line(table, "WANTED KEY", "MODE", "PID", "APPLICATION", "ADDRESS", "STATE", "FOR", "BLOCKED BY", "NAMESPACE", "NAME", "HOLDER", "CALLERS")
+	line(table, "WANTED KEY", "MODE", "PID", "APPLICATION", "ADDRESS", "STATE", "FOR", "BLOCKED BY", "NAMESPACE", "HOLDER", "CALLERS")
 	for _, r := range v.Waiting(v.Waits) {
 		key, holder, callers := r.keyCell(), r.Holder, strconv.Itoa(r.Callers)
 		if key == "" {
@@ -47,7 +47,7 @@ func (v *View) String() string {
 		for _, c := range r.BlockedBy {
 			blockers = append(blockers, c.pid())
 		}
-		line(table, key, r.Mode, r.pid(), r.Application, r.Address, r.State, r.Age.text(), strings.Join(blockers, " "), r.Namespace, r.Name, holder, callers)
+		line(table, key, r.Mode, r.pid(), r.Application, r.Address, r.State, r.Age.text(), strings.Join(blockers, " "), r.Namespace, holder, callers)
 	}
 	_ = table.Flush()
 	if n := len(v.Expired); n > 0 && v.slots == nil {

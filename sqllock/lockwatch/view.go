@@ -1,6 +1,7 @@
 package lockwatch
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,18 +34,17 @@ type View struct {
 	holders   map[dialect.Key][]*Holder
 	callers   map[dialect.Key]int // that wait, by key
 	processes map[int]Process
-	graph     *waitGraph
 }
 
 // A Row is a lock that is held, or a wait. Fields that are not known are zero.
 type Row struct {
 	Key   string `json:"key,omitempty"`   // as the arguments of PostgreSQL's functions; empty: a wait for a row, a table or the like
-	Label string `json:"label,omitempty"` // the name of the lock, or the namespace and the beginning of the number
+	Label string `json:"label,omitempty"` // the namespace and the beginning of the number; of a lock with a name: the name
 	Slot  int    `json:"slot,omitempty"`  // of [View.OnlyID]
 	Mode  string `json:"mode,omitempty"`  // "exclusive", "shared", "lease" or "polls"
 	Client
 	Namespace string     `json:"namespace,omitempty"`
-	Name      string     `json:"name,omitempty"`
+	Name      string     `json:"name,omitempty"`  // of a lock: what its holder has called it
 	Since     *time.Time `json:"since,omitempty"` // when the lock was acquired, or the wait began, by the database's clock
 	Age       *Seconds   `json:"age_seconds,omitempty"`
 
@@ -117,8 +117,7 @@ func NewView(s *Snapshot) *View {
 		}
 	}
 	slices.SortStableFunc(v.locks, func(a, b *Holder) int { return v.waitersOf(b) - v.waitersOf(a) })
-	v.graph = newWaitGraph(v)
-	v.Cycles = v.graph.cycles()
+	v.Cycles = newWaitGraph(v).cycles()
 	v.count()
 	return v
 }
@@ -182,7 +181,8 @@ func (v *View) Waiting(n int) []Row {
 	rows := []Row{}
 	for _, w := range v.waiters[:min(n, len(v.waiters))] {
 		row := Row{Key: keyText(w.Key), Slot: v.slots[idOf(w.Key)], Mode: mode(w.Shared), Client: w.client(), Callers: w.callers()}
-		row.Label, row.Namespace, row.Name = v.label(w.Key).text, v.label(w.Key).namespace, v.label(w.Key).name
+		row.Namespace = v.label(w.Key).namespace
+		row.Label = label{namespace: row.Namespace}.withKey(w.Key).text
 		row.Since, row.Age = since(w.Since, v.At)
 		if w.Poll != nil {
 			row.Mode = "polls"
@@ -313,20 +313,21 @@ func (v *View) label(key sqllock.Key) label {
 			return h.label()
 		}
 	}
-	return label{text: shortText(key)}
+	return label{}.withKey(key)
 }
 
 func (h *Holder) label() label {
-	l := label{text: shortText(h.Key)}
+	var l label
 	if r := h.Registration; r != nil {
 		l.namespace, l.name = printable(string(r.Namespace)), printable(r.Name)
 	}
-	if l.namespace != "" {
-		l.text = l.namespace + " " + l.text
-	}
-	if l.name != "" {
-		l.text = l.name
-	}
+	return l.withKey(h.Key)
+}
+
+// withKey returns l with the text for key. A name is that of a lock, which its
+// holder has given, so a waiter has none.
+func (l label) withKey(key sqllock.Key) label {
+	l.text = cmp.Or(l.name, strings.TrimPrefix(l.namespace+" "+shortText(key), " "))
 	return l
 }
 

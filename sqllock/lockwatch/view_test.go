@@ -90,3 +90,18 @@ func TestSinceOfFindings(t *testing.T) {
 		}
 	}
 }
+
+// The name of a lock is what its holder has called it. A waiter for the key is not
+// shown under that name: it may be of another user.
+func TestWaiterHasNotTheNameOfTheHolder(t *testing.T) {
+	t.Parallel()
+	h := registered(5, 50)
+	h.Registration.Namespace, h.Registration.Name = "export", "report of ada"
+	v := lockwatch.NewView(&lockwatch.Snapshot{At: noon, Holders: holders{h}, Waiters: waiters{waits(1, 50, 5)}})
+	if row := v.Waiting(1)[0]; row.Label != "export 50" || row.Name != "" || row.Namespace != "export" {
+		t.Errorf("the waiter has the label %q, the name %q and the namespace %q", row.Label, row.Name, row.Namespace)
+	}
+	if row := v.Locks(0, 1)[0]; row.Label != "report of ada" || row.Name != "report of ada" {
+		t.Errorf("the lock has the label %q and the name %q", row.Label, row.Name)
+	}
+}

@@ -51,7 +51,7 @@ func (w *watchdog) reportAll(findings []Finding) {
 			for _, wait := range c.Waits {
 				pids = append(pids, wait.PID)
 			}
-			w.options.log.Log(context.Background(), level, text, "pids", pids, "certain", c.Certain, "ends_by_itself", c.EndsByItself)
+			w.options.log.Log(context.Background(), level, text, "pids", pids, "ends_by_itself", c.EndsByItself)
 			continue
 		}
 		locks[text]++

@@ -1,10 +1,11 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -154,43 +155,24 @@ func (p part) wait(ctx context.Context) (*sqllock.Lock, error) {
 }
 
 // refusal makes one error of those of several shards, none of which has
-// granted.
+// granted. It has one line.
 func refusal(errs []error) error {
 	permanent := slices.ContainsFunc(errs, isPermanent)
-	var told []error
+	var told error
 	for _, err := range errs {
 		switch {
 		case errors.Is(err, sqllock.ErrHeld):
 		case permanent && errors.Is(err, sqllock.ErrUnavailable) && !isPermanent(err):
-		case slices.ContainsFunc(told, func(t error) bool { return errors.Is(t, err) }):
-		default:
-			told = append(told, err)
+		case told == nil:
+			told = err
+		case !errors.Is(told, err):
+			told = fmt.Errorf("%w; %w", told, err)
 		}
 	}
-	switch len(told) {
-	case 0:
-		return sqllock.ErrHeld
-	case 1:
-		return told[0]
-	}
-	return &refusals{told}
+	return cmp.Or(told, sqllock.ErrHeld)
 }
 
 // isPermanent reports whether waiting does not mend the cause of err.
 func isPermanent(err error) bool {
 	return errors.Is(err, sqllock.ErrCapacity) || errors.Is(err, sqllock.ErrNotExclusive) || errors.Is(err, sqllock.ErrConfig) || errors.Is(err, sqllock.ErrClosed)
 }
-
-// refusals are several errors on one line.
-type refusals struct{ errs []error }
-
-func (r *refusals) Error() string {
-	texts := make([]string, len(r.errs))
-	for i, err := range r.errs {
-		texts[i] = err.Error()
-	}
-	return strings.Join(texts, "; ")
-}
-
-// Unwrap makes errors.Is and errors.As examine each.
-func (r *refusals) Unwrap() []error { return r.errs }

@@ -261,14 +261,6 @@ func (closedShard) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
 	return nil, sqllock.ErrClosed
 }
 
-func TestLockAnyOfClosed(t *testing.T) {
-	t.Parallel()
-	s := shard.New(closedShard{}, closedShard{})
-	if _, err := s.LockAny(t.Context(), keyOf(s, 0, 0), keyOf(s, 1, 0)); !errors.Is(err, sqllock.ErrClosed) {
-		t.Errorf("all closed: %v, want ErrClosed", err)
-	}
-}
-
 // If several shards grant at the same moment, one lock is returned. The others
 // are released when LockAny returns.
 func TestLockAnySecondGrant(t *testing.T) {

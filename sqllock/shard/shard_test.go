@@ -1,7 +1,6 @@
 package shard_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"math"
@@ -92,31 +91,6 @@ var manyKeys = []struct {
 	{"classes of an object", func(i int) sqllock.Key { return sqllock.Pair(int32(i), 7) }},
 }
 
-// Each shard has its share of the keys, whatever the keys are. The difference
-// is no greater than chance explains.
-func TestEqualShares(t *testing.T) {
-	t.Parallel()
-	const keys = 20_000
-	for _, kind := range manyKeys {
-		for _, n := range []int{2, 3, 4, 7, 16} {
-			s := shard.New(memories(n)...)
-			counts := make([]float64, n)
-			for i := range keys {
-				counts[s.Index(kind.key(i))]++
-			}
-			chi2, share := 0.0, float64(keys)/float64(n)
-			for _, count := range counts {
-				chi2 += (count - share) * (count - share) / share
-			}
-			// Mean and deviation of a chi-square: chance passes this bound
-			// once in some ten thousand.
-			if free := float64(n - 1); chi2 > free+6*math.Sqrt(2*free) {
-				t.Errorf("%s over %d shards: %v, chi-square %.1f", kind.name, n, counts, chi2)
-			}
-		}
-	}
-}
-
 // A shard added at the end takes its share of the keys, the same part from each
 // of the others. No other key moves.
 func TestShardAdded(t *testing.T) {
@@ -182,14 +156,6 @@ func TestIndexGoesByWhatTheDatabaseSees(t *testing.T) {
 	}
 }
 
-func TestIndexNeedsNoMemory(t *testing.T) {
-	s := shard.New(memories(8)...)
-	key := sqllock.Namespace("export").Key("user-1")
-	if n := testing.AllocsPerRun(100, func() { s.Index(key) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	memory := sqllock.NewMemory()
@@ -208,44 +174,6 @@ func TestPanics(t *testing.T) {
 			shard.New(lockers...)
 		})
 	}
-}
-
-// While a database is away its own keys fail, and no others. The Sessions keep
-// the bound of 0.9 s.
-func TestLongDatabaseAway(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		short := sqllock.WithLease(10 * time.Second)
-		s := shard.New(dbtest.Session(t, driver, cluster.DSN(""), short), dbtest.Session(t, driver, pgtest.Database(t)))
-		away, here, here2 := keyOf(s, 0, 0), keyOf(s, 1, 0), keyOf(s, 1, 1)
-		if err := cluster.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		ctx := t.Context()
-		if _, err := s.TryLock(ctx, away); !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("TryLock of a key that is away: %v, want ErrUnavailable", err)
-		}
-		lock := dbtest.Lock(t, s, here)
-		for name, take := range map[string]func(context.Context, ...sqllock.Key) (*sqllock.Lock, error){
-			"TryAny": s.TryAny, "LockAny": s.LockAny,
-		} {
-			other, err := take(ctx, away, here, here2)
-			if err != nil || other.Key() != here2 {
-				t.Fatalf("%s with a free key beside one that is away: %v", name, err)
-			}
-			dbtest.Unlock(t, other)
-		}
-		if _, err := s.TryAny(ctx, here, away); !errors.Is(err, sqllock.ErrUnavailable) || errors.Is(err, sqllock.ErrHeld) {
-			t.Errorf("TryAny of one key held and one away: %v, want ErrUnavailable", err)
-		}
-		dbtest.Unlock(t, lock)
-		if err := cluster.StartAgain(); err != nil {
-			t.Fatal(err)
-		}
-		lockertest.Eventually(t, "the database that was away serves again", func() bool {
-			lock, err := s.TryLock(ctx, away)
-			return err == nil && lock.Unlock() == nil
-		})
-	})
 }
 
 // The data that a lock guards may be in the database of its shard, or in one

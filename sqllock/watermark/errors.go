@@ -48,31 +48,22 @@ func withSentinel(err error) error {
 }
 
 // inContext adds to err what has ended ctx, since some drivers report only that
-// the server has cancelled the statement. A transaction may have ended with
-// another context of the lock that ctx carries. Then inContext adds the loss of
-// that lock.
+// the server has cancelled the statement. The loss of the lock that ctx carries is
+// ErrLost, too, also if it has ended the transaction alone.
 func inContext(ctx context.Context, err error) error {
-	ofContext := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-	switch {
-	case err == nil, errors.Is(err, ErrPassed):
+	if err == nil || errors.Is(err, ErrPassed) {
 		return err
-	case ctx.Err() != nil && ofContext:
-		return ended(ctx)
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", ended(ctx), err)
-	case ofContext, errors.Is(err, sql.ErrTxDone):
-		if lock, ok := sqllock.FromContext(ctx); ok && errors.Is(lock.Err(), sqllock.ErrLost) {
-			return fmt.Errorf("%w: %w", sqllock.ErrLost, err)
-		}
 	}
-	return err
-}
-
-// ended returns the error of ctx, which has ended, and ErrLost with it if the
-// loss of a lock has ended ctx.
-func ended(ctx context.Context) error {
-	err := ctx.Err()
-	if cause := context.Cause(ctx); errors.Is(cause, sqllock.ErrLost) || errors.Is(cause, sqllock.ErrClosed) {
+	isEnd := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if ended := ctx.Err(); ended != nil && isEnd {
+		err = ended
+	} else if ended != nil {
+		err = fmt.Errorf("%w: %w", ended, err)
+	}
+	lock, _ := sqllock.FromContext(ctx)
+	cause := context.Cause(ctx)
+	if errors.Is(cause, sqllock.ErrLost) || errors.Is(cause, sqllock.ErrClosed) ||
+		lock != nil && (isEnd || errors.Is(err, sql.ErrTxDone)) && ctx.Err() == nil && errors.Is(lock.Err(), sqllock.ErrLost) {
 		return fmt.Errorf("%w: %w", sqllock.ErrLost, err)
 	}
 	return err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
@@ -120,30 +119,6 @@ func TestEnded(t *testing.T) {
 	})
 }
 
-// If the caller's context ends while Advance waits for another transaction, the
-// error is that of the context. If a lost lock has ended it, it is ErrLost too.
-func TestEndsWhileACallWaits(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := marked(t, driver, dsn)
-		first := dbtest.Transaction(t, db)
-		if err := watermark.Advance(t.Context(), first, sqllock.ID(1), 1); err != nil {
-			t.Fatal(err)
-		}
-		memory := sqllock.NewMemory()
-		work, cancel := dbtest.Lock(t, memory, sqllock.ID(1)).Bind(t.Context())
-		defer cancel()
-		below, cancel := context.WithCancel(work)
-		ended := waits(below, t, db, sqllock.ID(1), 1)
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, sqllock.ErrLost) {
-			t.Errorf("Advance: %v, want context.Canceled alone", err)
-		}
-		ended = waits(work, t, db, sqllock.ID(1), 1)
-		memory.Lose()
-		dbtest.NamesOnce(t, "Advance", <-ended, sqllock.ErrLost, context.Canceled)
-	})
-}
-
 // A transaction that the lost lock's context has ended fails with ErrLost, also
 // in a call whose own context goes on.
 func TestTransactionEndedByALoss(t *testing.T) {
@@ -173,41 +148,4 @@ func TestTransactionEndedByALoss(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A crash of the server undoes what was not committed, the watermark and the
-// work. While the server is away the error is ErrUnavailable, without an
-// address.
-func TestLongAdvanceAcrossCrash(t *testing.T) {
-	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		db := marked(t, driver, cluster.DSN(""))
-		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "committed"); err != nil {
-			t.Fatal(err)
-		}
-		tx := dbtest.Transaction(t, db)
-		if err := watermark.Advance(t.Context(), tx, sqllock.ID(1), 2); err != nil {
-			t.Fatal(err)
-		}
-		if err := cluster.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if err := watermark.Advance(t.Context(), tx, sqllock.ID(1), 3); !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("in the transaction that the crash ended: %v, want ErrUnavailable", err)
-		}
-		_, ok, err := watermark.Get(t.Context(), dbtest.Open(t, driver, cluster.DSN("")), sqllock.ID(1))
-		if ok || !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("Get: %t, %v, want ErrUnavailable", ok, err)
-		}
-		dbtest.TellsNothing(t, err, cluster.DSN(""))
-		if err := cluster.StartAgain(); err != nil {
-			t.Fatal(err)
-		}
-		lockertest.Eventually(t, "the pool has noticed", func() bool { return db.Ping() == nil })
-		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "again"); err != watermark.ErrPassed {
-			t.Errorf("the mark that was committed: %v, want ErrPassed", err)
-		}
-		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 2, "tried again"); err != nil {
-			t.Errorf("the mark that was not: %v", err)
-		}
-	}, pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
 }

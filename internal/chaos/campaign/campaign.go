@@ -29,8 +29,7 @@ type Plan struct {
 	Progress io.Writer // a line for each fault
 
 	// Busy is added to each bound on time. If it is not 0, the campaign goes on after
-	// a fault whose guarantee was violated, and any number of refusals may go
-	// unjudged.
+	// a fault whose guarantee was violated.
 	Busy time.Duration
 }
 
@@ -76,7 +75,7 @@ func Run(ctx context.Context, plan Plan) (result *Result, err error) {
 	err = errors.Join(err, f.Rest(ctx, plan.Fleet.Lease+goneWithin), f.Drain(ctx))
 	stored, failed := worker.Stored(ctx, f.DB)
 	result.Stored, result.Gathered = stored, failed == nil
-	return result, errors.Join(err, failed, result.save(), result.judge())
+	return result, errors.Join(err, failed, result.judge())
 }
 
 // chosen returns the rows of a store with these numbers; all rows if there are
@@ -92,9 +91,6 @@ func chosen(store fleet.Store, numbers []int) (rows []faults.Row, err error) {
 	}
 	return rows, nil
 }
-
-// watches reports whether sessions of a store notice a closed connection at once.
-func watches(store fleet.Store) bool { return !store.Leased() }
 
 // firstFault keeps the random choices of faults apart from all others of a seed.
 const firstFault = 1 << 32

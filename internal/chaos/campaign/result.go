@@ -48,7 +48,7 @@ func (r *Result) String() string {
 		fmt.Fprintf(&b, "To repeat it in internal/chaos: %s\n", r.Command)
 	}
 	if r.Busy > 0 {
-		fmt.Fprintf(&b, "On a busy machine: bounds on time are %v longer, and any refusal may go unjudged.\n", r.Busy)
+		fmt.Fprintf(&b, "On a busy machine: bounds on time are %v longer.\n", r.Busy)
 	}
 	if r.Interrupted {
 		fmt.Fprintln(&b, "The campaign was interrupted.")
@@ -69,9 +69,9 @@ func (r *Result) String() string {
 		len(r.Outcomes), rep.Operations, rep.Troubled, rep.Contended)
 	fmt.Fprintf(&b, "%d locks, %d lost. Overlaps: %d, and %d until the client noticed. Told late by processes that could not run: %d.\n",
 		rep.Locks, rep.Losses, len(rep.Overlaps), len(rep.Excused), rep.ToldAwake)
-	fmt.Fprintf(&b, "%d of %d refusals not judged. %d readers beside readers, %d last places of limits, %d waits without success.\n"+
+	fmt.Fprintf(&b, "%d readers beside readers, %d last places of limits.\n"+
 		"%d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost.\n",
-		rep.Unjudged, rep.Refusals, rep.Beside, rep.Full, rep.Waits, len(r.Stored), rep.Writes[history.Fenced], rep.Writes[history.Lost])
+		rep.Beside, rep.Full, len(r.Stored), rep.Writes[history.Fenced], rep.Writes[history.Lost])
 	return b.String()
 }
 

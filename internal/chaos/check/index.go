@@ -30,7 +30,7 @@ type record struct {
 // index sorts the history by key. It reports lines that contradict each other,
 // and goes on.
 func (s *sweep) index(events []history.Event) {
-	s.locks, s.lines = map[int64]*lock{}, map[int64]int{}
+	s.locks = map[int64]*lock{}
 	keys := map[int64]*record{}
 	of := func(key int64, kind history.Kind) *record {
 		r := keys[key]
@@ -47,7 +47,6 @@ func (s *sweep) index(events []history.Event) {
 		case e.Try != nil:
 			r := of(e.Try.Key, e.Try.Kind)
 			r.tries = append(r.tries, *e.Try)
-			s.lines[e.Try.Call]++
 			s.granted(*e.Try)
 		case e.Hold != nil:
 			holds[e.Hold.Lock] = *e.Hold
@@ -129,7 +128,7 @@ func (r *record) after(m history.Moment) int {
 // seen is when l was last seen to be valid; From if it never was.
 func (l *lock) seen() history.Moment { return max(l.From, l.Valid) }
 
-func (l *lock) grant() Grant { return Grant{l.Hold, cmp.Or(l.asked, l.granted), l.granted} }
+func (l *lock) grant() Grant { return Grant{l.Hold, l.granted} }
 
 // returned reports whether l was given back by its holder, for certain.
 func (l *lock) returned() bool { return l.Unlock == history.OK }

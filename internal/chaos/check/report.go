@@ -8,10 +8,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// A Grant is a lock, with when the call that brought it began and had returned.
+// A Grant is a lock, with when the call that brought it had returned.
 type Grant struct {
 	history.Hold
-	Requested, Granted history.Moment
+	Granted history.Moment
 }
 
 // Facts are what a check knows of the system beside its history. The zero value
@@ -24,9 +24,6 @@ type Facts struct {
 	// Complete demands the beginning and the end of each lock in the history, but
 	// for those of processes that were killed.
 	Complete bool
-
-	Lease   time.Duration // after which the server frees what a session had
-	Lingers time.Duration // how long what a killed process had is in force; 0: the server frees it at once
 
 	// Rows of the fault table, by what their faults do to processes.
 	Kills   []int
@@ -50,7 +47,6 @@ type Facts struct {
 // must be over.
 type Effect struct {
 	Told    bool          // holders lose their locks: measure when they are told
-	Notice  time.Duration // within which half of them must be told; 0: not bounded
 	Back    time.Duration // within which the victim's keys must be granted again; 0: not bounded
 	Slack   time.Duration // added to Back before it is a violation
 	FromEnd bool          // Back counts from the end of the fault; a key that came back before counts as 0
@@ -83,11 +79,8 @@ type Report struct {
 	Losses     int
 	ToldAwake  int // losses told after the next grant by a process that had been frozen
 
-	Refusals int // of plain keys
-	Unjudged int // of them, those that a call without a known effect may explain
-	Beside   int // readers that were granted beside a reader
-	Full     int // admissions that took the last place of a limit
-	Waits    int // waiting requests without success whose turn was checked
+	Beside int // readers that were granted beside a reader
+	Full   int // admissions that took the last place of a limit
 
 	Calls   map[history.Kind]map[history.Result]int
 	Unlocks map[history.Result]int

@@ -1,6 +1,6 @@
 // Package check decides whether a history of locks kept the guarantees:
 //
-//	report := check.Sweep(events, check.Facts{Lease: lease, Stored: rows, Gathered: true})
+//	report := check.Sweep(events, check.Facts{Stored: rows, Gathered: true})
 //	err := report.Err() // matches each Rule that was broken
 //
 // It uses only what holders, callers and clocks of the host said, and the rows
@@ -32,14 +32,11 @@ var (
 	ErrOverlap     = NewRule("two locks of a key were valid at once")
 	ErrResurrected = NewRule("a lost lock was valid again")
 	ErrToldLate    = NewRule("a holder was told of its loss after the next grant")
-	ErrIllegal     = NewRule("a free key was refused: no lock server could have given these answers")
 	ErrSetInPart   = NewRule("of a set some keys were granted and others were not")
 	ErrOverLimit   = NewRule("more places of a limit were held than it has")
 	ErrMalformed   = NewRule("the history contradicts itself")
 	ErrFailed      = NewTimedRule("a call failed in a way that it may not")
-	ErrOvertaken   = NewTimedRule("a waiting request was passed over by later ones")
 	ErrSlow        = NewTimedRule("a key came back too late")
-	ErrToldSlowly  = NewTimedRule("holders were told too late of a closed connection")
 	ErrLeaked      = NewTimedRule("a free key was refused for too long")
 	ErrLong        = NewTimedRule("a call took too long")
 )

@@ -19,7 +19,6 @@ type sweep struct {
 
 	keys   []*record
 	locks  map[int64]*lock // by number
-	lines  map[int64]int   // of each Call
 	faults []history.Fault // by Begin
 
 	killed            map[int]history.Moment // processes, and by when
@@ -33,7 +32,7 @@ type sweep struct {
 //     from its grant until it was last seen valid, or until its Unlock began.
 //   - No lock may be valid after its holder was told of its loss.
 //   - A holder must be told of a loss before another caller has the key.
-//   - A free key is not refused: see refusals.
+//   - A free key is not refused for long.
 //
 // Readers of a key may be valid together. Further rules are about calls for
 // several keys, limits, waiting and time, and about the database.
@@ -46,9 +45,7 @@ func Sweep(events []history.Event, facts Facts) *Report {
 	for _, r := range s.keys {
 		s.overlaps(r)
 		s.losses(r)
-		s.refusals(r)
 		s.leaks(r)
-		s.overtaken(r)
 	}
 	s.measure()
 	s.sets()

@@ -9,14 +9,17 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// Rows of the fault table, besides kill.
+const ms = history.Moment(time.Millisecond)
+
+// Rows of the fault table.
 const (
+	kill   = 1
 	freeze = 2
 	slow   = 9
 )
 
 // tabled are the facts about histories in tables.
-var tabled = Facts{Lease: 5 * time.Second, Kills: []int{kill}, Freezes: []int{freeze}, Slows: []int{slow}}
+var tabled = Facts{Kills: []int{kill}, Freezes: []int{freeze}, Slows: []int{slow}}
 
 func with(change func(*Facts)) Facts {
 	facts := tabled
@@ -155,5 +158,14 @@ func TestComplete(t *testing.T) {
 		if err := Sweep(tt.events, with(func(f *Facts) { f.Complete = true })).Err(); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}
+	}
+}
+
+func TestUnsafe(t *testing.T) {
+	if err := Unsafe(errors.Join(ErrSlow, errors.Join(ErrLong, errors.New("no rule")))); err != nil {
+		t.Errorf("a slow machine may do that: %v", err)
+	}
+	if err := Unsafe(errors.Join(ErrSlow, (&Report{Findings: []Finding{{Rule: ErrOverlap}}}).Err())); !errors.Is(err, ErrOverlap) || errors.Is(err, ErrSlow) {
+		t.Errorf("got %v, want ErrOverlap alone", err)
 	}
 }

@@ -154,20 +154,6 @@ func wait(begin, end float64, result history.Result, lock int64) []history.Event
 	return list(e, unlocked(1, lock, end, end, end, end, history.OK))
 }
 
-// Requests that wait in one process are served in their order.
-func TestOvertaken(t *testing.T) {
-	later := join(wait(2, 3, history.OK, 1), wait(2, 4, history.OK, 2), wait(3, 5, history.OK, 3))
-	patient := wait(1, 6, history.GaveUp, 0)
-	judge(t, []judged{
-		{"served in order", join(wait(1, 1.5, history.OK, 9), later), nil},
-		{"passed over by three", join(patient, later), ErrOvertaken},
-		{"passed over by three, in a time of trouble", join(wait(101, 106, history.GaveUp, 0), wait(102, 103, history.OK, 1),
-			wait(102, 104, history.OK, 2), wait(103, 105, history.OK, 3)), nil},
-		{"later than the others", join(wait(4, 6, history.GaveUp, 0), later), nil},
-		{"another process is served", join(patient, turn(2, 1, 2, 3), turn(2, 2, 3, 4), turn(2, 3, 4, 5)), nil},
-	}, func(f *Facts) { f.Trouble = []history.Fault{{Begin: sec(100), End: sec(200)}} })
-}
-
 // A request that waits ends at its deadline.
 func TestDeadline(t *testing.T) {
 	until := func(deadline float64, events []history.Event) []history.Event {

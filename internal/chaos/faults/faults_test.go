@@ -8,27 +8,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-func TestRows(t *testing.T) {
-	stores := map[fleet.Store][]int{
-		fleet.Postgres:     {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 20, 21, 24, 25, 30, 31, 32},
-		fleet.Leases:       {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 20, 25, 30, 31, 32},
-		fleet.PooledLeases: {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 30, 31, 32, 34},
-		fleet.MariaDB:      {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 25, 30, 31, 32, 33},
-		fleet.SQLite:       {1, 2, 3, 30, 35, 36},
-	}
-	for _, store := range fleet.Stores() {
-		want, rows := stores[store], Rows(store)
-		if len(rows) != len(want) {
-			t.Fatalf("%s: %d rows, want %d", store, len(rows), len(want))
-		}
-		for i, row := range rows {
-			if row.Number != want[i] || row.Name == "" || row.inject == nil {
-				t.Errorf("%s: row %d is %+v, want number %d", store, i, row, want[i])
-			}
-		}
-	}
-}
-
 // A tally is what a process has lost so far.
 type tally struct {
 	Process     int

@@ -52,8 +52,7 @@ func transactionPooler(ctx context.Context, f *Injector) (victim *fleet.Member, 
 }
 
 // lockTableFull takes all room of the server's lock table for a while. Sessions
-// grant nothing new then. Statements that fail for want of memory may cost one its
-// connection.
+// grant nothing new then, and keep what they have.
 func lockTableFull(ctx context.Context, f *Injector) (victim *fleet.Member, err error) {
 	conn, err := f.DB.Conn(ctx)
 	if err != nil {

@@ -41,7 +41,6 @@ type Promise struct {
 	Leases int           // the keys of a victim are granted again when so many leases have passed
 	Back   time.Duration // after that, or from the beginning of the fault; 0: nothing is promised
 	AtEnd  bool          // Back counts from the end of the fault
-	Closes bool          // a connection is closed and both sides notice, where the socket is watched
 	News   bool          // the server ends a session, and the client is notified a little later
 }
 
@@ -71,11 +70,9 @@ var (
 	nothing  = Promise{Effect: NothingLost}
 	atMost   = Promise{Effect: VictimAtMost}
 	noticed  = Promise{Effect: VictimLoses, Back: time.Second, News: true}
-	closed   = Promise{Effect: VictimLoses, Back: time.Second, News: true, Closes: true}
 	silent   = Promise{Effect: VictimLoses, Leases: 1, Back: half}
 	expires  = Promise{Effect: VictimLoses, Leases: 1, Back: 2 * half}
-	crashed  = Promise{Effect: AllLose, Back: 2 * time.Second, AtEnd: true, Closes: true}
-	stopped  = Promise{Effect: AllLose, Back: 2 * time.Second, AtEnd: true, Closes: true, News: true}
+	stopped  = Promise{Effect: AllLose, Back: 2 * time.Second, AtEnd: true, News: true}
 	standing = Promise{Effect: AllLose, Back: 2 * time.Second, AtEnd: true}
 )
 
@@ -112,17 +109,17 @@ var table = []Row{
 	{Number: 5, Name: "nothing reaches the server", Does: Cuts, inject: cut((*Injector).long, swallow(proxy.ToServer)), On: networked(silent, expires)},
 	{Number: 6, Name: "link down for a moment", Quick: true, Does: Cuts, inject: cut((*Injector).briefly, hold), On: networked(nothing, nothing)},
 	{Number: 7, Name: "half-open connections", inject: ended((*proxy.Proxy).HalfOpen), On: networked(noticed, atMost)},
-	{Number: 8, Name: "connections reset", Quick: true, inject: ended((*proxy.Proxy).Sever), On: networked(closed, nothing)},
+	{Number: 8, Name: "connections reset", Quick: true, inject: ended((*proxy.Proxy).Sever), On: networked(noticed, nothing)},
 	{Number: 9, Name: "slow network", Does: Slows, inject: cut((*Injector).long, slow), On: networked(any_, any_)},
 	{Number: 11, Name: "a reply lost", Quick: true, inject: loseReply, On: networked(noticed, nothing)},
-	{Number: 13, Name: "connections ended by an order to the server", Quick: true, inject: terminate, On: networked(closed, nothing)},
-	{Number: 15, Name: "the server killed with -9", Quick: true, inject: restart(server.Kill), On: networked(crashed, any_)},
+	{Number: 13, Name: "connections ended by an order to the server", Quick: true, inject: terminate, On: networked(noticed, nothing)},
+	{Number: 15, Name: "the server killed with -9", Quick: true, inject: restart(server.Kill), On: networked(standing, any_)},
 	// It may hold one of the server's own latches, or a row of the lease table, for which all others wait.
 	{Number: 16, Name: "a backend frozen longer than the lease", Does: Cuts, inject: freezeBackend, On: where{
 		fleet.Postgres: {Effect: VictimAtLeast, Back: time.Second, AtEnd: true}, fleet.Leases: any_, fleet.PooledLeases: any_}},
 	{Number: 20, Name: "a standby answers", inject: standby, On: where{fleet.Postgres: noticed, fleet.Leases: atMost}},
 	{Number: 21, Name: "PgBouncer in transaction mode", Quick: true, Does: Nothing, inject: transactionPooler, On: where{fleet.Postgres: nothing}},
-	{Number: 24, Name: "the server's lock table full", Quick: true, inject: lockTableFull, On: where{fleet.Postgres: any_}},
+	{Number: 24, Name: "the server's lock table full", Quick: true, inject: lockTableFull, On: where{fleet.Postgres: nothing}},
 	{Number: 25, Name: "the role may not connect", Quick: true, inject: lockOut, On: where{
 		fleet.Postgres: noticed, fleet.MariaDB: noticed, fleet.Leases: atMost}},
 	{Number: 30, Name: "SIGTERM, one after the other", Quick: true, inject: rollingRestart, On: everywhere(any_)},

@@ -43,26 +43,6 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// A fleet works, loses a process and gets another, and leaves nothing. Campaigns
-// show the same of each store.
-func TestLongFleet(t *testing.T) {
-	f := start(t)
-	ctx, m := t.Context(), f.Members[0]
-	if version, err := f.Version(ctx); err != nil || !strings.Contains(version, ".") {
-		t.Errorf("the version is %q, %v", version, err)
-	}
-	killed := m.Process.Config.Process
-	must(t, f.Kill(m), f.Serving(ctx, 30*time.Second))
-	if m.Process.Config.Process == killed {
-		t.Errorf("process %d has taken its own place", killed)
-	}
-	pid, err := f.SessionPID(ctx, f.Members[1])
-	must(t, err, f.Restart(ctx, f.Members[1]), f.Released(ctx, pid, 30*time.Second))
-	// The proxy may keep the server's connection of the killed process open. Its
-	// locks end with the lease then.
-	must(t, f.Rest(ctx, lease+30*time.Second), f.Drain(ctx))
-}
-
 func TestLongProcessEnds(t *testing.T) {
 	f := start(t)
 	must(t, f.Members[1].Process.Kill())

@@ -18,8 +18,12 @@ import (
 // startPostgres starts a PostgreSQL server, for advisory locks or for a lease
 // table, and perhaps PgBouncer in front of it.
 func (f *Fleet) startPostgres(ctx context.Context) error {
-	// What was committed must survive the server's death, though not the machine's.
-	cluster, err := pgtest.Start(pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
+	cluster, err := pgtest.Start(pgtest.WithSettings(map[string]string{
+		// What was committed must survive the server's death, though not the machine's.
+		"synchronous_commit": "on",
+		// The default: a larger table, when it is full, makes every look at pg_locks slow.
+		"max_locks_per_transaction": "64",
+	}))
 	if err != nil {
 		return err
 	}

@@ -55,22 +55,31 @@ func late(err error, end time.Time) bool {
 	return time.Until(end) < before && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded))
 }
 
+// Serving waits until each process of the fleet serves.
+func (f *Fleet) Serving(ctx context.Context, d time.Duration) error {
+	var all []*worker.Process
+	for _, m := range f.Members {
+		all = append(all, m.Process)
+	}
+	return Serving(ctx, d, all)
+}
+
 // Serving waits until each process has granted a lock that was requested after
 // the call of Serving.
-func (f *Fleet) Serving(ctx context.Context, d time.Duration) error {
+func Serving(ctx context.Context, d time.Duration, processes []*worker.Process) error {
 	since := history.Now()
 	var idle []string
 	err := Poll(ctx, d, "every process to serve", func(context.Context) (bool, error) {
 		idle = idle[:0]
-		for _, m := range f.Members {
+		for _, p := range processes {
 			select {
-			case <-m.Process.Ended():
-				return false, fmt.Errorf("%w: process %d", ErrProcessEnded, m.Process.Config.Process)
+			case <-p.Ended():
+				return false, fmt.Errorf("%w: process %d", ErrProcessEnded, p.Config.Process)
 			default:
 			}
-			if s := m.Process.Status(); s.LastOK <= since {
+			if s := p.Status(); s.LastOK <= since {
 				idle = append(idle, fmt.Sprintf("process %d, last status %v ago: %+v",
-					m.Process.Config.Process, time.Duration(history.Now()-s.At).Round(time.Millisecond), s))
+					p.Config.Process, time.Duration(history.Now()-s.At).Round(time.Millisecond), s))
 			}
 		}
 		return len(idle) == 0, nil
@@ -213,7 +222,7 @@ func leftBehind(err error) error {
 func (f *Fleet) Drain(ctx context.Context) error {
 	var err error
 	for _, m := range f.Members {
-		err = errors.Join(err, f.drain(ctx, m, m.Process.Drain))
+		err = errors.Join(err, Drain(ctx, m.Process))
 	}
 	if err != nil {
 		return err
@@ -221,24 +230,24 @@ func (f *Fleet) Drain(ctx context.Context) error {
 	return leftBehind(f.none(ctx, f.Lease+5*time.Second, "the last connection to go", f.backend.remains))
 }
 
-// Restart has m's process end its work on SIGTERM, and starts another.
+// Restart has m's process end its work, and starts another.
 func (f *Fleet) Restart(ctx context.Context, m *Member) error {
-	if err := f.drain(ctx, m, m.Process.Terminate); err != nil {
+	if err := Drain(ctx, m.Process); err != nil {
 		return err
 	}
 	return f.Replace(m)
 }
 
-// drain ends m's process by the given means.
-func (f *Fleet) drain(ctx context.Context, m *Member, end func(context.Context) (*worker.Report, error)) error {
+// Drain has a process end its work, and checks that no goroutine is left in it.
+func Drain(ctx context.Context, p *worker.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	report, err := end(ctx)
+	report, err := p.Drain(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrDrain, err)
 	}
 	if report.Goroutines > 0 {
-		return fmt.Errorf("%w: process %d leaves %d goroutines:\n%s", ErrDrain, m.Process.Config.Process, report.Goroutines, report.Stacks)
+		return fmt.Errorf("%w: process %d leaves %d goroutines:\n%s", ErrDrain, p.Config.Process, report.Goroutines, report.Stacks)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"unique"
 )
 
@@ -128,6 +130,20 @@ type Fault struct {
 	Process int    `json:"process,omitempty"` // whom it was done to, from 1; 0: all, or the server
 	Begin   Moment `json:"begin"`
 	End     Moment `json:"end"` // when it was mended
+}
+
+// ReadDir reads the histories of all processes that are in a directory.
+func ReadDir(dir string) (events []Event, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	for _, name := range files {
+		file, failed := os.Open(name)
+		if failed != nil {
+			return nil, failed
+		}
+		some, failed := ReadAll(file)
+		events, err = append(events, some...), errors.Join(err, failed, file.Close())
+	}
+	return events, err
 }
 
 // ReadAll reads a history. It leaves out a last line that was cut short by the

@@ -24,6 +24,10 @@ const bound = 10 * time.Minute
 // processes and servers.
 const ends = 30 * time.Second
 
+// limited is a script that runs a program whose processes get 4 GiB of memory
+// each. A bug may have a test eat all memory, and that test must fail alone.
+const limited = `ulimit -d 4194304 && exec "$0" "$@"`
+
 // A tree is a source tree, with one mutant or none. The planted files stay out
 // of it: the go command reads them in place of those in the tree.
 type tree struct {
@@ -142,7 +146,7 @@ func (t tree) run(ctx context.Context, dir string, enough *regexp.Regexp, args .
 	if program == "" {
 		program = "go"
 	}
-	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // what patches of this folder name
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", limited, program}, args...)...) //nolint:gosec // what patches of this folder name
 	flags := os.Getenv("GOFLAGS") + " -vet=off"
 	if t.overlay != "" {
 		flags += " -overlay=" + t.overlay // children that build programs build them with the bug, too

@@ -80,6 +80,19 @@ func TestLongCaught(t *testing.T) {
 	}
 }
 
+// A bug that eats memory makes its test fail, and not the machine.
+func TestLongMemory(t *testing.T) {
+	t.Parallel()
+	dir := files(t, map[string]string{
+		"go.mod":      "module tree\n\ngo 1.25\n",
+		"eat_test.go": "package tree\n\nimport \"testing\"\n\nvar eaten []byte\n\nfunc TestEat(*testing.T) { eaten = make([]byte, 5<<30) }\n", // not touched, so it is no real memory
+	})
+	out, failed, err := tree{root: dir}.test(t.Context(), ".")
+	if err != nil || !failed || !strings.Contains(out, "out of memory") {
+		t.Errorf("failed: %t, %v, want it out of memory:\n%s", failed, err, out)
+	}
+}
+
 // A campaign has caught a bug if it says what was violated, and not if it could
 // not be run.
 func TestSaysViolated(t *testing.T) {

@@ -30,29 +30,6 @@ func TestSwallow(t *testing.T) {
 	}
 }
 
-// A client learns nothing of an end that was swallowed until it is mended.
-func TestSwallowEnd(t *testing.T) {
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	p, conn := start(t, &echo{addr: server.Addr().String()}, false)
-	other, err := server.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	send(t, conn, "before")
-	expect(t, other, "before")
-	fault := p.Swallow(ToClient)
-	_ = other.Close()
-	expectSilence(t, conn)
-	send(t, conn, "lost")
-	expectSilence(t, conn)
-	fault.Mend()
-	_ = endOf(t, conn)
-}
-
 func TestHold(t *testing.T) {
 	p, conn := start(t, newEcho(t), false)
 	fault := p.Hold()

@@ -25,18 +25,16 @@ const statusEvery = 20 * time.Millisecond
 // anything else.
 func Main() { subprocess.MainReader(role, runChild) }
 
-// runChild works until it is told to drain, by its parent or by SIGTERM, and
-// reports. It ends when its standard input does, and so with its parent.
+// runChild works until it is told to drain, by SIGTERM, and reports. It ends when
+// its standard input does, and so with its parent.
 func runChild(stdin io.Reader, config Config) error {
-	draining, drain := context.WithCancel(context.Background())
-	defer drain()
-	draining, stop := signal.NotifyContext(draining, syscall.SIGTERM)
+	draining, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	o := orders{rest: make(chan struct{}), probe: make(chan struct{}, 1)}
 	orphaned := make(chan struct{})
 	go func() {
 		defer close(orphaned)
-		readCommands(stdin, drain, o)
+		readCommands(stdin, o)
 		if draining.Err() == nil { // no parent is left to read a report
 			os.Exit(1)
 		}
@@ -66,15 +64,13 @@ type orders struct {
 }
 
 // readCommands carries out commands until there are no more.
-func readCommands(in io.Reader, drain func(), o orders) {
+func readCommands(in io.Reader, o orders) {
 	for commands := json.NewDecoder(in); ; {
 		var c command
 		if commands.Decode(&c) != nil {
 			return
 		}
 		switch c {
-		case doDrain:
-			drain()
 		case doRest:
 			close(o.rest)
 		case doProbe:

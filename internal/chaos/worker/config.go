@@ -40,7 +40,6 @@ func (o Config) sharesLocks() bool {
 type command string
 
 const (
-	doDrain command = "drain" // end, and report
 	doRest  command = "rest"  // end the callers, and keep the session
 	doProbe command = "probe" // take each key once
 )

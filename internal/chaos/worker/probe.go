@@ -15,7 +15,7 @@ func (w *work) probeUntil(ctx context.Context, probes <-chan struct{}) {
 		select {
 		case <-probes:
 			stuck := []int64{}
-			for _, key := range AllKeys(w.config.Keys) {
+			for _, key := range allKeys(w.config.Keys) {
 				if !w.isFree(ctx, key) {
 					stuck = append(stuck, key.Int64())
 				}
@@ -49,9 +49,9 @@ func (w *work) isFree(ctx context.Context, key sqllock.Key) bool {
 	}
 }
 
-// AllKeys returns every key and place that callers may use: n of plain callers,
+// allKeys returns every key and place that callers may use: n of plain callers,
 // and all of the others.
-func AllKeys(n int) (all []sqllock.Key) {
+func allKeys(n int) (all []sqllock.Key) {
 	for _, some := range []struct {
 		n   int
 		key func(int) sqllock.Key

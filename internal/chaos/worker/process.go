@@ -88,25 +88,12 @@ func (p *Process) Rest() error { return p.send(doRest) }
 // Probe has a process that rests take each key once.
 func (p *Process) Probe() error { return p.send(doProbe) }
 
-// Drain has the process end its work, and returns its report.
+// Drain has the process end its work, by SIGTERM as an orchestrator does, and
+// returns its report. If ctx ends first, the process is killed.
 func (p *Process) Drain(ctx context.Context) (*Report, error) {
-	if err := p.send(doDrain); err != nil {
-		return nil, err
-	}
-	return p.finish(ctx)
-}
-
-// Terminate is Drain by SIGTERM, as an orchestrator does it.
-func (p *Process) Terminate(ctx context.Context) (*Report, error) {
 	if err := p.process.Signal(syscall.SIGTERM); err != nil {
 		return nil, err
 	}
-	return p.finish(ctx)
-}
-
-// finish waits for the report and the end of a process that drains. If ctx ends
-// first, the process is killed.
-func (p *Process) finish(ctx context.Context) (*Report, error) {
 	for _, step := range []struct {
 		done <-chan struct{}
 		then func() error

@@ -1,7 +1,6 @@
 package worker_test
 
 import (
-	"context"
 	"database/sql"
 	"os"
 	"path/filepath"
@@ -109,76 +108,35 @@ func TestLongKilled(t *testing.T) {
 // A process that is drained holds nothing and leaves nothing. What it has noted
 // can be told apart.
 func TestLongDrained(t *testing.T) {
-	ends := map[string]func(*worker.Process, context.Context) (*worker.Report, error){
-		"command": (*worker.Process).Drain,
-		"SIGTERM": (*worker.Process).Terminate,
-	}
-	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := start(t, "pgx")
-			until(t, p, "grants and writes", func(s worker.Status) bool { return s.Granted > 30 && s.Written > 0 })
-			report, err := end(p, t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if report.Goroutines != 0 {
-				t.Errorf("%d goroutines are left:\n%s", report.Goroutines, report.Stacks)
-			}
-			ended, calls, writes := map[int64]bool{}, map[int64]history.Moment{}, map[int64]bool{}
-			for _, e := range read(t, p) {
-				switch {
-				case e.Hold != nil:
-					ended[e.Hold.Lock] = e.Hold.Ended != 0
-				case e.Try != nil:
-					if begin, ok := calls[e.Try.Call]; e.Try.Call == 0 || ok && begin != e.Try.Begin {
-						t.Errorf("two calls have one number: %+v", *e.Try)
-					}
-					calls[e.Try.Call] = e.Try.Begin
-				case e.Write != nil:
-					if writes[e.Write.Number] || e.Write.Number == 0 {
-						t.Errorf("two writes have one number: %+v", *e.Write)
-					}
-					writes[e.Write.Number] = true
-				}
-			}
-			for lock, ok := range ended {
-				if !ok {
-					t.Errorf("lock %d has no end", lock)
-				}
-			}
-		})
-	}
-}
-
-// Holders are told of a loss, by Err, by the hook or by their contexts, and count
-// it once.
-func TestLongLoss(t *testing.T) {
 	p := start(t, "pgx")
-	db, err := sql.Open("pgx", p.Config.DSN)
+	until(t, p, "grants and writes", func(s worker.Status) bool { return s.Granted > 30 && s.Written > 0 })
+	report, err := p.Drain(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	until(t, p, "losses", func(s worker.Status) bool {
-		if s.Holding > 0 {
-			_, _ = db.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%latchkey'")
-		}
-		return s.Lost > 10
-	})
-	if _, err := p.Drain(t.Context()); err != nil {
-		t.Fatal(err)
+	if report.Goroutines != 0 {
+		t.Errorf("%d goroutines are left:\n%s", report.Goroutines, report.Stacks)
 	}
-	lost := map[int64]bool{}
+	ended, calls, writes := map[int64]bool{}, map[int64]history.Moment{}, map[int64]bool{}
 	for _, e := range read(t, p) {
-		if h := e.Hold; h != nil && (h.Told != 0 || h.Unlock == history.Lost) {
-			lost[h.Lock] = true
-			if h.Told != 0 && h.Valid > h.Told {
-				t.Errorf("valid after it was told: %+v", *h)
+		switch {
+		case e.Hold != nil:
+			ended[e.Hold.Lock] = e.Hold.Ended != 0
+		case e.Try != nil:
+			if begin, ok := calls[e.Try.Call]; e.Try.Call == 0 || ok && begin != e.Try.Begin {
+				t.Errorf("two calls have one number: %+v", *e.Try)
 			}
+			calls[e.Try.Call] = e.Try.Begin
+		case e.Write != nil:
+			if writes[e.Write.Number] || e.Write.Number == 0 {
+				t.Errorf("two writes have one number: %+v", *e.Write)
+			}
+			writes[e.Write.Number] = true
 		}
 	}
-	if n := p.Status().Lost; int64(len(lost)) != n {
-		t.Errorf("%d losses are in the history, and %d were counted", len(lost), n)
+	for lock, ok := range ended {
+		if !ok {
+			t.Errorf("lock %d has no end", lock)
+		}
 	}
 }

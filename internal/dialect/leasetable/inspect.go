@@ -26,7 +26,7 @@ func InspectSQLite(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
 	var (
 		now    int64
 		tables int
-		text   sql.NullString
+		text   string
 	)
 	err := readWhileBusy(ctx, conn, `SELECT `+sqliteMillis+`, count(*) FROM main.sqlite_master
 		WHERE type = 'table' AND name IN ('latchkey_locks', 'latchkey_sessions')`, &now, &tables)
@@ -35,18 +35,7 @@ func InspectSQLite(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
 	}
 	err = readWhileBusy(ctx, conn, `SELECT `+sqliteMillis+`, json_group_array(json_array(l.key_space, l.key_id, s.id, s.holder, l.acquired, s.expires))
 		FROM main.latchkey_locks AS l JOIN main.latchkey_sessions AS s ON s.id = l.session`, &now, &text)
-	if err != nil {
-		return nil, dialect.Fail(err)
-	}
-	var rows []sqliteRow
-	if err := json.Unmarshal([]byte(text.String), &rows); err != nil {
-		return nil, errForeignTable
-	}
-	i := &Inspection{At: time.UnixMilli(now)}
-	for _, r := range rows {
-		i.Locks = append(i.Locks, dialect.LeasedLock(r))
-	}
-	return i, nil
+	return inspection(now, text, err)
 }
 
 // readWhileBusy scans the one row of query. It waits for another connection
@@ -55,20 +44,6 @@ func InspectSQLite(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
 func readWhileBusy(ctx context.Context, conn *sql.Conn, query string, dest ...any) error {
 	return untilFree(ctx, func() error { return conn.QueryRowContext(ctx, query).Scan(dest...) })
 }
-
-// A sqliteRow is a lock as SQLite returns it: a list.
-type sqliteRow dialect.LeasedLock
-
-// UnmarshalJSON reads the list. Times are milliseconds since 1970.
-func (r *sqliteRow) UnmarshalJSON(text []byte) error {
-	var acquired, expires int64
-	err := json.Unmarshal(text, &[]any{&r.Space, &r.ID, &r.Session, &r.Holder, &acquired, &expires})
-	r.Acquired, r.Expires = time.UnixMilli(acquired), time.UnixMilli(expires)
-	return err
-}
-
-// errForeignTable is the failure of tables with these names and other contents.
-var errForeignTable = &dialect.Failure{Kind: dialect.Statement, Reason: "latchkey_locks or latchkey_sessions is not a table made by sqllock.Schema"}
 
 // InspectPostgreSQL reads the lease tables in a system that speaks PostgreSQL's
 // SQL and is not PostgreSQL. The search_path finds the tables, as for a
@@ -86,35 +61,44 @@ func InspectPostgreSQL(ctx context.Context, conn *sql.Conn) (*Inspection, error)
 		return nil, dialect.Fail(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	rows, err := tx.QueryContext(ctx, `SELECT pg_catalog.clock_timestamp(), l.key_space, l.key_id, l.id, l.holder, l.acquired, l.expires
-		FROM (SELECT 1 AS one) AS o LEFT JOIN (SELECT k.key_space, k.key_id, s.id, s.holder, k.acquired, s.expires
-			FROM latchkey_locks AS k JOIN latchkey_sessions AS s ON s.id = k.session) AS l ON true`)
+	var (
+		now  int64
+		text string
+	)
+	millis := func(moment string) string { return "(extract(epoch FROM " + moment + ") * 1000.0)::bigint" }
+	err = tx.QueryRowContext(ctx, `SELECT `+millis("pg_catalog.clock_timestamp()")+`, (SELECT coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(
+			l.key_space, l.key_id, s.id, s.holder, `+millis("l.acquired")+`, `+millis("s.expires")+`))::text, '[]')
+		FROM latchkey_locks AS l JOIN latchkey_sessions AS s ON s.id = l.session)`).Scan(&now, &text)
+	return inspection(now, text, err)
+}
+
+// inspection returns what a query has selected: the time in milliseconds since
+// 1970, and the locks as a JSON list. err is that of the query.
+func inspection(now int64, text string, err error) (*Inspection, error) {
 	if err != nil {
 		return nil, dialect.Fail(err)
 	}
-	defer rows.Close()
-	i := new(Inspection)
-	for rows.Next() {
-		if err := i.scan(rows); err != nil {
-			return nil, dialect.Fail(err)
-		}
+	var rows []row
+	if err := json.Unmarshal([]byte(text), &rows); err != nil {
+		return nil, errForeignTable
 	}
-	return i, dialect.Fail(rows.Err())
+	i := &Inspection{At: time.UnixMilli(now)}
+	for _, r := range rows {
+		i.Locks = append(i.Locks, dialect.LeasedLock(r))
+	}
+	return i, nil
 }
 
-// scan reads a row. If there is no lock, all but its first column is NULL.
-func (i *Inspection) scan(rows *sql.Rows) error {
-	var (
-		space             sql.NullInt16
-		id, session       sql.NullInt64
-		holder            sql.NullString
-		acquired, expires sql.NullTime
-	)
-	if err := rows.Scan(&i.At, &space, &id, &session, &holder, &acquired, &expires); err != nil || !space.Valid {
-		return err
-	}
-	i.Locks = append(i.Locks, dialect.LeasedLock{
-		Space: dialect.Space(space.Int16), ID: id.Int64, Session: session.Int64, Holder: holder.String, Acquired: acquired.Time, Expires: expires.Time,
-	})
-	return nil
+// A row is a lock as a database returns it: a list.
+type row dialect.LeasedLock
+
+// UnmarshalJSON reads the list. Times are milliseconds since 1970.
+func (r *row) UnmarshalJSON(text []byte) error {
+	var acquired, expires int64
+	err := json.Unmarshal(text, &[]any{&r.Space, &r.ID, &r.Session, &r.Holder, &acquired, &expires})
+	r.Acquired, r.Expires = time.UnixMilli(acquired), time.UnixMilli(expires)
+	return err
 }
+
+// errForeignTable is the failure of tables with these names and other contents.
+var errForeignTable = &dialect.Failure{Kind: dialect.Statement, Reason: "latchkey_locks or latchkey_sessions is not a table made by sqllock.Schema"}

@@ -148,13 +148,13 @@ func (t *postgresTables) held(ctx context.Context, s *stamp) ([]dialect.Key, err
 	if err := t.run(ctx, s, t.me(s)+alive); err != nil {
 		return nil, err
 	}
-	var list sql.NullString
-	err := t.pool.Row(ctx, t.sql(s, `SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',')
+	var list string
+	err := t.pool.Row(ctx, t.sql(s, `SELECT `+keyList+`
 		FROM SCHEMA.latchkey_locks WHERE session = SESSION`), &list)
 	if err != nil {
 		return nil, err
 	}
-	return postgres.ParseKeys(list.String)
+	return postgres.ParseKeys(list)
 }
 
 // end deletes a session's rows. A statement that is still in flight may add

@@ -2,7 +2,6 @@ package leasetable
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
@@ -26,22 +25,25 @@ func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *dialect.Batc
 	return t.run(ctx, s, t.me(s)+alive)
 }
 
+// keyList are the keys of rows, as postgres.ParseKeys reads them.
+const keyList = `coalesce(pg_catalog.string_agg(key_space::text || ':' || key_id::text, ','), '')`
+
 // releaseQuery gives keys back, and releaseColumns are those that the session
 // held.
 const (
 	releaseQuery = `, given AS (DELETE FROM SCHEMA.latchkey_locks
 		WHERE session = (SELECT id FROM me) AND (key_space, key_id) IN (SELECT s, k FROM KEYS) RETURNING key_space, key_id)`
-	releaseColumns = `, (SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM given)`
+	releaseColumns = `, (SELECT ` + keyList + ` FROM given)`
 )
 
 // release gives back the keys of b.Release.
 func (t *postgresTables) release(ctx context.Context, s *stamp, b *dialect.Batch) error {
-	var list sql.NullString
+	var list string
 	err := t.run(ctx, s, t.me(s)+t.sql(s, releaseQuery+alive+releaseColumns, "KEYS", unnestKeys(b.Release)), &list)
 	if err != nil {
 		return err
 	}
-	given, err := postgres.ParseKeys(list.String)
+	given, err := postgres.ParseKeys(list)
 	if err != nil {
 		return err
 	}
@@ -88,7 +90,7 @@ const takeQuery = `,
 		SELECT s, k, me.id, pg_catalog.clock_timestamp() FROM (SELECT DISTINCT s, k FROM free) AS f, me ORDER BY s, k
 		ON CONFLICT (key_space, key_id) DO NOTHING RETURNING key_space, key_id)`
 
-const takeColumns = `, (SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM won),
+const takeColumns = `, (SELECT ` + keyList + ` FROM won),
 	(SELECT pg_catalog.count(*) FROM free) > (SELECT pg_catalog.count(*) FROM won),
 	EXISTS (SELECT 1 FROM wanted
 		JOIN SCHEMA.latchkey_locks AS l ON l.key_space = s AND l.key_id = k
@@ -97,23 +99,26 @@ const takeColumns = `, (SELECT pg_catalog.string_agg(key_space::text || ':' || k
 
 // takeOnce carries out takeQuery.
 func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, what taking, reserved *reservedTokens) (stale, contested bool, err error) {
-	var won sql.NullString
+	var (
+		won   string
+		token = dialect.Token{Outlives: true}
+		life  int64
+	)
 	dest := []any{&won, &contested, &stale}
 	query, columns := takeQuery, takeColumns
-	var system, epoch, number, life sql.NullInt64
 	if t.logged {
 		query += message(`(SELECT pg_catalog.count(*) AS n FROM won) AS w WHERE n > 0`) // after all that was won
 		columns += messageColumns
-		dest = append(dest, &system, &epoch, &number, &life)
+		dest = append(dest, &token.System, &token.Epoch, &token.Number, &life)
 	}
 	if err := t.run(ctx, s, t.me(s)+t.sql(s, query+alive+columns, "KEYS", what.unnest()), dest...); err != nil {
 		return false, false, err
 	}
-	if number.Valid {
-		token := dialect.Token{System: system.Int64, Epoch: epoch.Int64, Number: number.Int64, Here: postgres.Here(life.Int64), Outlives: true}
+	if token.Number != 0 {
+		token.Here = postgres.Here(life)
 		reserved.reserve(token, messageSize)
 	}
-	keys, err := postgres.ParseKeys(won.String)
+	keys, err := postgres.ParseKeys(won)
 	if err == nil {
 		err = what.took(keys)
 	}

@@ -117,27 +117,3 @@ func TestSecretCheckLeftByAnError(t *testing.T) {
 		t.Error("a newcomer of the fleet is refused")
 	}
 }
-
-// A check for which the server has no room leaves nothing, and the session lives.
-func TestLongSecretChecksThatDoNotFit(t *testing.T) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "10", "max_connections": "20"}))
-			s := opened(t, driver, cluster.DSN(""))
-			const tooMany = 20_000
-			for i := range int32(tooMany) {
-				if _, err := s.UseSecret(dialect.SecretCheck{Class: i, Fingerprint: 1}); err != nil {
-					if !dialect.Survives(err) {
-						t.Fatalf("UseSecret: %v, want an error that the session survives", err)
-					}
-					if n := checksHeld(t, s); n != int(i) {
-						t.Errorf("the session holds %d checks after %d successes and a failure", n, i)
-					}
-					return
-				}
-			}
-			t.Errorf("the server has room for %d checks", tooMany)
-		})
-	}
-}

@@ -18,16 +18,15 @@ func TestMain(m *testing.M) {
 var (
 	eachDriver = dbtest.EachDriver
 
-	open          = dbtest.Open
-	session       = dbtest.Session
-	connection    = dbtest.Conn
-	mustLock      = dbtest.Lock
-	unlock        = dbtest.Unlock
-	execute       = dbtest.Execute
-	number        = dbtest.Number
-	expectBool    = dbtest.ExpectBool
-	advisoryLocks = dbtest.AdvisoryLocks
-	stateOf       = dbtest.State
+	open       = dbtest.Open
+	session    = dbtest.Session
+	connection = dbtest.Conn
+	mustLock   = dbtest.Lock
+	unlock     = dbtest.Unlock
+	execute    = dbtest.Execute
+	number     = dbtest.Number
+	expectBool = dbtest.ExpectBool
+	stateOf    = dbtest.State
 )
 
 const sessionPID = dbtest.SessionPID

@@ -2,12 +2,9 @@ package keys
 
 import (
 	"cmp"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -123,51 +120,6 @@ var keyNames = []string{
 
 var keyNumbers = []int64{
 	0, 1, -1, 42, math.MaxInt32, math.MinInt32, math.MaxInt32 + 1, math.MinInt32 - 1, 1 << 32, math.MaxInt64, math.MinInt64,
-}
-
-// The page's table of collisions agrees with the formula.
-func TestKeysPageCollisions(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../../docs/keys.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, written := range map[float64]string{1e3: "1,000", 1e4: "10,000", 77163: "77,163", 1e6: "1,000,000", 1e9: "1,000,000,000"} {
-		row := fmt.Sprintf("| %s | %s | %s |\n", written, collisions(n, 32), collisions(n, 64))
-		if !strings.Contains(string(page), "\n"+row) {
-			t.Errorf("the page does not say %s", row)
-		}
-	}
-}
-
-// collisions returns the probability of a collision among n names with keys of
-// bits bits. If a collision is certain, it adds the expected number of pairs.
-func collisions(n float64, bits int) string {
-	pairs := math.Ldexp(n*(n-1)/2, -bits)
-	switch p := -math.Expm1(-pairs); {
-	case p > 0.995:
-		return fmt.Sprintf("100 %%, about %.3g pairs", pairs)
-	case p >= 1e-4:
-		return fmt.Sprintf("%.2g %%", 100*p)
-	default:
-		return fmt.Sprintf("%.1e", p)
-	}
-}
-
-// MarshalJSON writes integers as text, because JavaScript would round them.
-func (c keyCall) MarshalJSON() ([]byte, error) {
-	args := []map[string]string{}
-	for _, arg := range c.args {
-		switch arg := arg.(type) {
-		case string:
-			args = append(args, map[string]string{"text": arg})
-		case int64:
-			args = append(args, map[string]string{"integer": strconv.FormatInt(arg, 10)})
-		case []byte:
-			args = append(args, map[string]string{"bytes": hex.EncodeToString(arg)})
-		}
-	}
-	return json.Marshal(map[string]any{"function": c.function, "args": args})
 }
 
 // compareKeys reports the calls whose results differ from Go's.

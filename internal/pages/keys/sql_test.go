@@ -166,30 +166,3 @@ func TestKeysPageEncoding(t *testing.T) {
 		}
 	}
 }
-
-// The page warns of three mistakes. A try-lock of NULL acquires nothing and
-// returns NULL. An id that does not fit is an error. A shift of a 32-bit
-// integer by 32 bits does nothing.
-func TestKeysPageTraps(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		name := readKeysPage(t).query(t, "Names", 0)
-		null := strings.Replace(name.text, ":'id'", "NULL", 1)
-		name.text, name.variables = null, name.variables[:1]
-		conn := connection(t, db)
-		var taken sql.NullBool
-		err := conn.QueryRowContext(t.Context(), "SELECT pg_try_advisory_lock(("+name.with(t, "export")+"))").Scan(&taken)
-		if err != nil || taken.Valid {
-			t.Errorf("a try-lock of NULL: %v, %v, want NULL", taken, err)
-		}
-		if n := advisoryLocks(t, db); n != 0 {
-			t.Errorf("%d locks after a try-lock of NULL", n)
-		}
-		if _, err := db.Exec("SELECT pg_try_advisory_lock(2, 3000000000)"); stateOf(err) != "42883" {
-			t.Errorf("a pair that does not fit: %v, want SQLSTATE 42883", err)
-		}
-		if n := number(t, db, "SELECT 2 << 32"); n != 2 {
-			t.Errorf("2 << 32 is %d", n)
-		}
-	})
-}

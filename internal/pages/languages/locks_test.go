@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -60,21 +59,6 @@ func waits(t *testing.T, s *sqllock.Session) {
 	dbtest.Unlock(t, lock)
 }
 
-// The lock of a killed program is free at once.
-func TestLongProgramKilled(t *testing.T) {
-	t.Parallel()
-	eachLanguage(t, func(t *testing.T, l language) {
-		dsn := pgtest.Database(t)
-		s := dbtest.Session(t, "pgx", dsn)
-		h := l.start(t, dsn, "user-1", asOnPage)
-		h.holds(t)
-		if err := h.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		waits(t, s)
-	})
-}
-
 const holderPID = `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
@@ -110,46 +94,6 @@ func TestLongProgramFrozen(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.ends(t, statusLost)
-	})
-}
-
-// A program whose server does not respond stops before its lease ends there.
-// If both were frozen, only the program's own check stops it: the server has
-// told it nothing.
-func TestLongProgramOfFrozenServer(t *testing.T) {
-	t.Parallel()
-	cluster := pgtest.New(t)
-	eachLanguage(t, func(t *testing.T, l language) {
-		dsn, err := cluster.CreateDatabase(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		db := dbtest.Open(t, "pgx", dsn)
-		for _, both := range []bool{false, true} {
-			h := l.start(t, dsn, "user-1", aShortOne)
-			h.holds(t)
-			pid := dbtest.Number(t, db, holderPID)
-			if err := cluster.FreezeBackend(pid); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = cluster.ThawBackend(pid) })
-			if both {
-				if err := pgtest.FreezeProcess(h.cmd.Process.Pid); err != nil {
-					t.Fatal(err)
-				}
-				frozen := time.Now()
-				lockertest.Eventually(t, "the lease has passed", func() bool { return time.Since(frozen) > 2*time.Second })
-				h.work(t, "late")
-				if err := pgtest.ThawProcess(h.cmd.Process.Pid); err != nil {
-					t.Fatal(err)
-				}
-			}
-			h.ends(t, statusLost)
-			if err := cluster.ThawBackend(pid); err != nil {
-				t.Fatal(err)
-			}
-			lockertest.Eventually(t, "the server has freed the lock", func() bool { return dbtest.AdvisoryLocks(t, db) == 0 })
-		}
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,6 +38,7 @@ type child struct {
 	reaped   bool // status is known
 	terminal bool // a person uses this program at a terminal, now or after fg
 	release  func()
+	unheard  atomic.Int32 // orders since the last notice
 }
 
 // startChild starts the guard, which starts the command while the lock is held.
@@ -90,8 +92,10 @@ func startChild(w *watchedLock, from *sockets, args, env []string) (*child, erro
 	}
 	c.extend(w.killAt())
 	c.release = sync.OnceFunc(c.end)
+	frozen := time.AfterFunc(w.lease, func() { _ = c.guard.Process.Kill() })
 	first := notice{notStarted, 0}
 	heard := receive(c.socket, &first.of, &first.value)
+	frozen.Stop()
 	go c.listen()
 	switch {
 	case !heard:
@@ -146,6 +150,7 @@ func (c *child) listen() {
 		if !receive(c.socket, &r.of, &r.value) {
 			return
 		}
+		c.unheard.Store(0)
 		switch r.of {
 		case stopped:
 			select {
@@ -160,10 +165,11 @@ func (c *child) listen() {
 	}
 }
 
-// extend tells the guard that the lease goes on. A guard that is frozen misses
-// orders.
-func (c *child) extend(killAt time.Duration) {
+// extend tells the guard that the lease goes on, and reports whether the guard
+// responds. One that has not for a lease is frozen.
+func (c *child) extend(killAt time.Duration) bool {
 	_ = send(c.socket, int64(killAt), int64(c.orders.sudden), c.orders.inFront)
+	return c.unheard.Add(1) <= beatsOfLease
 }
 
 // wait returns the exit code of the command, which has ended. It returns false if
@@ -171,7 +177,10 @@ func (c *child) extend(killAt time.Duration) {
 func (c *child) wait() (code int, known bool) {
 	c.release()
 	c.takeTerminal()
-	return exitCode(c.status), c.reaped
+	if c.status.Signaled() {
+		return 128 + int(c.status.Signal()), c.reaped
+	}
+	return c.status.ExitStatus(), c.reaped
 }
 
 // pass gives the command a signal that this program has got. If it is the one to

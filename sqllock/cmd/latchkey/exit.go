@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"syscall"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -43,14 +42,6 @@ func exit(code int, format string, args ...any) error {
 
 // silent returns an error that ends the program with code, and prints nothing.
 func silent(code int) error { return &exitError{code: code} }
-
-// exitCode returns the exit code for that of a command.
-func exitCode(status syscall.WaitStatus) int {
-	if status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return status.ExitStatus()
-}
 
 // codeOf returns the exit code for an error of any command.
 func codeOf(err error) int {

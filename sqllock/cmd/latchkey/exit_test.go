@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package main
 
@@ -151,7 +151,7 @@ func TestExitCodesOfLatchkey(t *testing.T) {
 		{"an address on the command line", "", []string{"run", "--db", sqlite, "a:b", "true"}, 0},
 		{"an address before the command", "", []string{"--db", sqlite, "run", "a:b", "true"}, 0},
 		{"help", "postgres://" + secret, []string{"run", "--help"}, 0},
-		{"version", "", []string{"version"}, 0},
+		{"a version", "", []string{"version"}, 64},
 		{"version, as an option", "", []string{"--version"}, 0},
 		{"a parameter that the server rejects", address + "&sslmod=require", []string{"run", "a:b", "true"}, 78},
 	}

@@ -55,6 +55,7 @@ const (
 	stopped           // by the terminal
 	ended             // but not reaped
 	reaped            // value: the wait status
+	responds          // to orders
 )
 
 const maxMessage = 24
@@ -174,6 +175,7 @@ func (g *guarding) watch() error {
 			if err := g.begin(); err != nil {
 				return err
 			}
+			_ = send(g.socket, responds, 0)
 		}
 	}
 }

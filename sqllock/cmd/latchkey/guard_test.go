@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -106,6 +108,17 @@ func TestGuardWithoutTheConnection(t *testing.T) {
 	defer there.Close()
 	if _, err := startChild(new(watchedLock), &sockets{all: []net.Conn{here}}, []string{"true"}, nil); err == nil {
 		t.Error("the guard is said to have a connection")
+	}
+}
+
+// A guard that is frozen at its start is given up after a lease, and no command
+// begins.
+func TestGuardFrozenAtTheStart(t *testing.T) {
+	t.Parallel()
+	w := &watchedLock{lease: 100 * time.Millisecond, giveUpAt: bootTime() + time.Hour, rows: true}
+	_, err := startChild(w, new(sockets), []string{"true"}, append(os.Environ(), freezeGuard+"=1"))
+	if !errors.Is(err, errGuard) {
+		t.Errorf("startChild returns %v, want %v, which latchkey run ends with %d for", err, errGuard, exitLost)
 	}
 }
 

@@ -183,8 +183,8 @@ func TestLongLoss(t *testing.T) {
 			freeze(h)
 			h.cut()
 		}, thaw, "", false},
-		// Without its guard a command is not safe.
-		{"guard killed", postgres, "stay", nil, func(h *host) { h.signal(h.guard, syscall.SIGKILL) }, none, "", false},
+		// Without its guard a command is not safe. It ends at once, with its child.
+		{"guard killed", postgres, "parent", patient, func(h *host) { h.signal(h.guard, syscall.SIGKILL) }, none, "the guard process", false},
 	}
 	for _, tt := range tests {
 		for _, database := range tt.databases {
@@ -215,6 +215,31 @@ func TestLongLoss(t *testing.T) {
 			})
 		}
 	}
+}
+
+// When the guard is killed, what is left of the process group of the command is not
+// asked to end: it gets SIGKILL at once.
+func TestGuardKilled(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, pgtest.Database(t), "--kill-after", "1m")
+	p := f.run("parent of signals", f.file)
+	p.wantLine("ready")
+	f.signal(guardOf(t, p), syscall.SIGKILL)
+	p.wantLost()
+	if text := p.rest(); text != "" {
+		t.Errorf("the child of the command printed %q", text)
+	}
+}
+
+// A guard that is frozen for a lease is no guard. The command ends, and the next
+// one runs.
+func TestLongGuardFrozen(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, pgtest.Database(t), "--lease", "5s")
+	p, _ := f.hold("parent")
+	f.signal(guardOf(t, p), syscall.SIGSTOP)
+	f.wantNext(f.run("once", f.file+"-child"), f.file+"-child", "begin begin end")
+	p.wantLost()
 }
 
 // The guard has the connection of the lock open. So the server keeps the lock of a

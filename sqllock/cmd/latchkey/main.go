@@ -58,7 +58,6 @@ var commandWords = strings.NewReplacer(
 	", or pass WithSchema if you trust the owner", ", or pass --schema if you trust the owner",
 	"pass it with WithSchema", "pass it with --schema",
 	"no Session was given (WithSession)", "a Session is examined by its own process",
-	"no namespace was given (WithKeyedNamespace)", "only a process that has the secret can ask",
 	"Run lockwatch.Watch in one process, which removes them, or:", "Let one process of the service remove them (lockwatch.Watch), or:",
 	", or use sqllock.NewMemory for one process", "",
 )
@@ -74,7 +73,7 @@ func program() *cli.Command {
 		Suggest:                         true,
 		UseShortOptionHandling:          true,
 		Flags:                           []cli.Flag{databaseFlag(), &cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
-		Commands:                        []*cli.Command{runCommand(), psCommand(), doctorCommand(), uiCommand(), keyCommand(), versionCommand()},
+		Commands:                        []*cli.Command{runCommand(), psCommand(), doctorCommand(), uiCommand(), keyCommand()},
 		ExitErrHandler:                  func(context.Context, *cli.Command, error) {}, // execute prints and returns
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Bool("version") {
@@ -98,14 +97,6 @@ func markUsageErrors(c *cli.Command) {
 	}
 	for _, sub := range c.Commands {
 		markUsageErrors(sub)
-	}
-}
-
-func versionCommand() *cli.Command {
-	return &cli.Command{
-		Name:   "version",
-		Usage:  "print the version",
-		Action: func(_ context.Context, c *cli.Command) error { return printVersion(c) },
 	}
 }
 

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package main
 
@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +25,9 @@ import (
 // the program if it is called so. Its children are called so, too.
 var latchkeyPath string
 
+// freezeGuard is an environment variable that stops a guard at its start.
+const freezeGuard = "LATCHKEY_TEST_FREEZE_GUARD"
+
 // self is this test binary, which the tests run as a command: see work.
 var self string
 
@@ -35,6 +39,9 @@ func TestMain(m *testing.M) {
 	// A guard that a test starts by startChild has this program's name. It must
 	// not run the tests, which would start further guards.
 	if filepath.Base(os.Args[0]) == "latchkey" || len(os.Args) > 1 && os.Args[1] == guardCommand {
+		if len(os.Args) > 1 && os.Args[1] == guardCommand && os.Getenv(freezeGuard) != "" {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		}
 		main()
 	}
 	os.Exit(testMain(m))

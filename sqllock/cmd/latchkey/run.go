@@ -40,7 +40,7 @@ func runCommand() *cli.Command {
 	one := 1
 	return &cli.Command{
 		Name:      "run",
-		Usage:     "run a command under a lock: flock(1) for a fleet",
+		Usage:     "run a command under a lock: flock(1) for a fleet; needs Linux",
 		ArgsUsage: "KEY [--] COMMAND [ARGUMENT…]",
 		Description: "KEY is NAMESPACE:ID, as a service names it with sqllock.Namespace, or a decimal number.\n" +
 			"The exit code is that of COMMAND, or 128+n if signal n has ended it. Other codes:\n" +

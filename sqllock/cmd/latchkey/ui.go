@@ -58,13 +58,12 @@ func uiCommand() *cli.Command {
 	}
 }
 
-// serve serves the page until a signal comes. Open pages are told that it ends,
-// and requests under way are answered.
+// serve serves the page until a signal comes. Requests under way get their
+// responses.
 func serve(ctx context.Context, c *cli.Command, listener net.Listener, page *lockui.Handler) error {
 	ctx, stop := signal.NotifyContext(ctx, endingSignals...)
 	defer stop()
-	server := &http.Server{Handler: page, ReadHeaderTimeout: 10 * time.Second}
-	server.RegisterOnShutdown(func() { _ = page.Close() })
+	server := &http.Server{Handler: inWords(page), ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	if err := print(c.Root().Writer, "http://%s/\n", listener.Addr()); err != nil {
@@ -81,6 +80,20 @@ func serve(ctx context.Context, c *cli.Command, listener net.Listener, page *loc
 		return server.Close() // a request took too long
 	}
 	return nil
+}
+
+// inWords returns page with its texts in words for this command. So it has the same
+// ones for a state as latchkey doctor.
+func inWords(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { page.ServeHTTP(wordWriter{w}, r) })
+}
+
+type wordWriter struct{ http.ResponseWriter }
+
+// Write writes what the page has written in one call: a whole view or part of one.
+func (w wordWriter) Write(text []byte) (int, error) {
+	_, err := w.ResponseWriter.Write([]byte(forCommand(string(text))))
+	return len(text), err
 }
 
 // reasonOfListen returns what the system said, without the address.

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package main
 
@@ -30,6 +30,7 @@ const workArgument = "work"
 //   - "lasting" prints its process id, and ignores SIGTERM and the end of its
 //     input. It ends by itself after two minutes, in case a test fails.
 //   - "parent" waits for a child that is "lasting".
+//   - "parent of signals" waits for a child that is "signals".
 //   - "signals" prints each signal that it gets.
 func work(args []string) int {
 	file, err := os.OpenFile(args[1], os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
@@ -53,8 +54,12 @@ func work(args []string) int {
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println(os.Getpid())
 		time.Sleep(2 * time.Minute)
-	case "parent":
-		c := exec.Command(os.Args[0], workArgument, "lasting", args[1]+"-child")
+	case "parent", "parent of signals":
+		mode := "lasting"
+		if args[0] != "parent" {
+			mode = "signals"
+		}
+		c := exec.Command(os.Args[0], workArgument, mode, args[1]+"-child")
 		c.Stdout = os.Stdout
 		if c.Run() != nil {
 			return 4

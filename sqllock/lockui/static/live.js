@@ -1,25 +1,22 @@
-// The page works without this script. With it, the part that changes is replaced
-// whenever the server sends a new one. The script never makes HTML of text: what it
-// inserts is what the server has rendered, and the Content-Security-Policy forbids
-// every inline script.
+// The page works without this script. With it, the part that changes is asked for
+// once a second and replaced. The script never makes HTML of text: what it inserts is
+// what the server has rendered, and the Content-Security-Policy forbids every inline
+// script.
 "use strict";
 
 (function () {
   const live = document.getElementById("live");
   const mode = document.getElementById("mode");
   const announce = document.getElementById("announce");
-  if (!live || !live.hasAttribute("data-view") || !window.EventSource) {
+  if (!live || !live.hasAttribute("data-view")) {
     return;
   }
-  const address = new URL("events", location.href);
-  address.searchParams.set("view", live.dataset.view);
-  const page = new URLSearchParams(location.search).get("page");
-  if (page) {
-    address.searchParams.set("page", page);
-  }
-  let source = null;
+  const address = new URL(location.href);
+  address.searchParams.set("part", "changing");
   let last = "";
   let said = summary(live);
+  let timer = 0;
+  let asking = null; // ends the request under way
 
   function summary(root) {
     const found = root.querySelector("[data-summary]");
@@ -76,40 +73,57 @@
     }
   }
 
-  function open() {
-    if (source || document.hidden) {
-      return;
-    }
-    source = new EventSource(address);
-    source.addEventListener("view", function (event) {
-      show("live");
-      replace(event.data);
-    });
-    source.addEventListener("error", function () {
-      show("broken");
-      if (source && source.readyState === EventSource.CLOSED) {
-        source = null;
-        setTimeout(open, 5000);
+  async function ask() {
+    const request = new AbortController();
+    asking = request;
+    const giveUp = setTimeout(function () { request.abort(); }, 10000);
+    let pause = 1000;
+    try {
+      const response = await fetch(address, { signal: request.signal, redirect: "error" });
+      const html = await response.text();
+      if (!response.ok) {
+        throw new Error(response.status);
       }
-    });
+      if (asking === request) {
+        replace(html);
+        show("live");
+      }
+    } catch (_) {
+      pause = 5000;
+      if (asking === request) {
+        show("broken");
+      }
+    }
+    clearTimeout(giveUp);
+    if (asking === request) {
+      timer = setTimeout(ask, pause);
+    }
   }
 
-  function close() {
-    if (source) {
-      source.close();
-      source = null;
+  function begin() {
+    if (!asking && !document.hidden) {
+      ask();
+    }
+  }
+
+  function end() {
+    clearTimeout(timer);
+    if (asking) {
+      const request = asking;
+      asking = null;
+      request.abort();
     }
     show("paused");
   }
 
   document.addEventListener("visibilitychange", function () {
     if (document.hidden) {
-      close();
+      end();
     } else {
-      open();
+      begin();
     }
   });
-  window.addEventListener("pagehide", close);
-  window.addEventListener("pageshow", open);
-  open();
+  window.addEventListener("pagehide", end);
+  window.addEventListener("pageshow", begin);
+  begin();
 })();

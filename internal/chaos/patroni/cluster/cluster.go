@@ -192,15 +192,10 @@ func (c *Cluster) Open(n *Node, user, database string) (*sql.DB, error) {
 	return db, err
 }
 
-// socket is the part of a DSN that names the Unix socket of PostgreSQL on n. No
-// cut of the network reaches it.
-func (n *Node) socket() string {
-	return fmt.Sprintf("host=%s port=%d sslmode=disable connect_timeout=2", n.dir, postgresPort)
-}
-
 // OpenHere opens a pool on one node as the clients' role, through its Unix socket.
+// No cut of the network reaches it.
 func (c *Cluster) OpenHere(n *Node) (*sql.DB, error) {
-	return sql.Open("pgx", fmt.Sprintf("%s user=%s dbname=%s", n.socket(), User, Database))
+	return sql.Open("pgx", fmt.Sprintf("host=%s port=%d user=%s dbname=%s sslmode=disable connect_timeout=2", n.dir, postgresPort, User, Database))
 }
 
 // MultiHost is a DSN for both drivers that names all nodes, the first one

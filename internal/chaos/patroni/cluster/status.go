@@ -12,28 +12,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 )
-
-// ErrTimeout is what Poll returns when its time is over.
-var ErrTimeout = errors.New("no success")
-
-// Poll calls done many times a second until it reports true or an error, for at
-// most d. what names the thing waited for.
-func Poll(ctx context.Context, d time.Duration, what string, done func(context.Context) (bool, error)) error {
-	limited, cancel := context.WithTimeoutCause(ctx, d, ErrTimeout)
-	defer cancel()
-	for {
-		ok, err := done(limited)
-		if ok || err != nil {
-			return err
-		}
-		select {
-		case <-limited.Done():
-			return fmt.Errorf("%s: %w after %v", what, context.Cause(limited), d)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
 
 // ask sends a request to Patroni on n, for at most d. It fails unless the status
 // is 200.
@@ -68,7 +49,7 @@ func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 	var last error
 	patience := 25*time.Second + 5*LoopWait
 	due := time.Now().Add(patience)
-	err := Poll(ctx, d, "the cluster to be whole", func(ctx context.Context) (bool, error) {
+	err := fleet.Poll(ctx, d, "the cluster to be whole", func(ctx context.Context) (bool, error) {
 		behind, err := c.replicates(ctx)
 		if err == nil {
 			return true, nil
@@ -116,7 +97,7 @@ func (c *Cluster) replicates(ctx context.Context) (behind []*Node, err error) {
 		return nil, err
 	}
 	for _, n := range c.Nodes {
-		e := Poll(ctx, time.Second, "a row on "+n.Host.Name, func(ctx context.Context) (bool, error) {
+		e := fleet.Poll(ctx, time.Second, "a row on "+n.Host.Name, func(ctx context.Context) (bool, error) {
 			there, _ := c.Holds(ctx, n, "postgres", fmt.Sprintf("SELECT count(*) = 1 FROM replicated WHERE row = %d", row))
 			return there, nil
 		})
@@ -140,7 +121,7 @@ func (c *Cluster) leader(ctx context.Context, except ...*Node) (*Node, error) {
 
 // Leader waits for a primary among the nodes that are not excepted.
 func (c *Cluster) Leader(ctx context.Context, d time.Duration, except ...*Node) (leader *Node, err error) {
-	err = Poll(ctx, d, "a primary", func(ctx context.Context) (bool, error) {
+	err = fleet.Poll(ctx, d, "a primary", func(ctx context.Context) (bool, error) {
 		n, err := c.leader(ctx, except...)
 		leader = n
 		return err == nil, nil

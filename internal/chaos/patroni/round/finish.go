@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
@@ -49,14 +50,8 @@ func (r *run) finish(ctx context.Context) (rows []check.Stored, err error) {
 		return r.cluster.Holds(ctx, leader, cluster.Database, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory'")
 	}))
 	for _, w := range r.workers {
-		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
-		report, err := w.Drain(limited)
-		cancel()
-		switch {
-		case err != nil:
+		if err := fleet.Drain(ctx, w); err != nil {
 			r.violated("%v", err)
-		case report.Goroutines > 0:
-			r.violated("process %d left %d goroutines behind:\n%s", w.Config.Process, report.Goroutines, report.Stacks)
 		}
 	}
 	for _, n := range r.cluster.Nodes {
@@ -80,7 +75,7 @@ func (r *run) finish(ctx context.Context) (rows []check.Stored, err error) {
 // failed, it returns that error instead.
 func (r *run) expect(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
 	failed := errors.New("no look has ended")
-	err := cluster.Poll(ctx, 10*time.Second+r.Lease, what, func(ctx context.Context) (bool, error) {
+	err := fleet.Poll(ctx, 10*time.Second+r.Lease, what, func(ctx context.Context) (bool, error) {
 		ok, err := done(ctx)
 		if ctx.Err() == nil { // a look that the end of the time cut short says nothing
 			failed = err
@@ -90,7 +85,7 @@ func (r *run) expect(ctx context.Context, what string, done func(context.Context
 	if err == nil {
 		return nil
 	}
-	if failed != nil || !errors.Is(err, cluster.ErrTimeout) {
+	if failed != nil || !errors.Is(err, fleet.ErrTimeout) {
 		return errors.Join(err, failed)
 	}
 	r.violated("%v", err)
@@ -99,29 +94,31 @@ func (r *run) expect(ctx context.Context, what string, done func(context.Context
 
 // check checks what the processes have written down, and what the last primary
 // has stored.
-func (r *run) check(rows []check.Stored, e *evidence) {
-	events, err := r.read()
+func (r *run) check(rows []check.Stored) {
+	all := r.result.Outcomes
+	facts := check.Facts{Complete: r.result.Stuck == "", Effects: map[int]check.Effect{}}
+	facts.Excuse = func(a, b check.Grant) bool { return excuse(all, a, b) }
+	events, err := history.ReadDir(r.dir)
 	if err != nil {
 		r.violated("%v", err)
 	}
-	all := r.result.Outcomes
-	measure(all, events)
-	report := check.Sweep(events, check.Facts{Excuse: e.excuse, Complete: r.result.Stuck == ""})
+	events = append(events, r.events...)
+	for _, o := range all {
+		facts.Effects[o.Row] = check.Effect{Told: true, Back: 2 * limit}
+		fault := history.Fault{Row: o.Row, Name: kindOf(o.Row).Name, Begin: o.Begin, End: o.Settled}
+		events = append(events, history.Event{Fault: &fault})
+	}
+	report := check.Sweep(events, facts)
 	for _, v := range report.Excused {
-		if o := at(all, v.From); o != nil {
+		if o := during(all, v.From); o != nil {
 			o.Excused = append(o.Excused, time.Duration(v.To-v.From))
 		}
 	}
-	for _, s := range e.split() {
-		if o := at(all, s.From); o != nil {
-			o.Two = append(o.Two, time.Duration(s.To-s.From))
-		}
-	}
-	r.result.Operations, r.result.Contended = report.Operations, report.Contended
+	r.result.Operations, r.result.Contended, r.result.Times = report.Operations, report.Contended, report.Rows
 	r.result.Fenced, r.result.Stored = report.Writes[history.Fenced], len(rows)
 	err = report.Err()
 	if rows != nil {
-		without, lost := missing(all, events, rows, r.Synchronous, e)
+		without, lost := missing(all, events, rows, r.Synchronous)
 		if len(lost) > 0 && r.result.Stuck == "" {
 			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them, first %+v", len(lost), lost[0])
 		}
@@ -132,23 +129,9 @@ func (r *run) check(rows []check.Stored, e *evidence) {
 	}
 }
 
-// read returns the histories of all processes, this one included.
-func (r *run) read() (events []history.Event, err error) {
-	files, err := filepath.Glob(filepath.Join(r.dir, "process-*.jsonl"))
-	for _, name := range files {
-		file, e := os.Open(name)
-		if e != nil {
-			return nil, e
-		}
-		some, e := history.ReadAll(file)
-		events, err = append(events, some...), errors.Join(err, e, file.Close())
-	}
-	return append(events, r.events...), err
-}
-
 // keep copies the histories and the servers' logs out of the sandbox, together
 // with what was seen.
-func (r *run) keep(rows []check.Stored, e *evidence) error {
+func (r *run) keep(rows []check.Stored) error {
 	dir, err := os.MkdirTemp("", "latchkey-failovers-")
 	if err != nil {
 		return err
@@ -161,6 +144,6 @@ func (r *run) keep(rows []check.Stored, e *evidence) error {
 		to := filepath.Join(dir, filepath.Base(filepath.Dir(name))+"-"+filepath.Base(name))
 		err = errors.Join(err, e, os.WriteFile(to, text, 0o600))
 	}
-	text, e3 := json.MarshalIndent(map[string]any{"result": r.result, "evidence": e, "rows": rows, "events": r.events}, "", " ")
+	text, e3 := json.MarshalIndent(map[string]any{"result": r.result, "rows": rows, "events": r.events}, "", " ")
 	return errors.Join(err, e2, e3, os.WriteFile(filepath.Join(dir, "seen.json"), text, 0o600))
 }

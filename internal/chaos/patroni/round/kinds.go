@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
@@ -20,12 +21,11 @@ type Kind struct {
 	Number int
 	Name   string
 
-	// Loses: a commit that was acknowledged may be lost, unless replication is
+	// loses: a commit that was acknowledged may be lost, unless replication is
 	// synchronous.
-	Loses bool
+	loses bool
 
 	fails bool // the fault is mended when another node is the primary
-	cuts  bool // some processes cannot reach the leader
 	old   bool // the old primary lives on, and meets a holder of its own
 
 	// harm makes the fault, on a leader. The function that it returns mends it; nil
@@ -36,10 +36,10 @@ type Kind struct {
 // Kinds are all of them.
 var Kinds = []Kind{
 	{Number: 1, Name: "switchover", harm: switchover},
-	{Number: 2, Name: "leader's PostgreSQL and Patroni killed", Loses: true, fails: true, harm: killNode},
-	{Number: 4, Name: "leader's node cut off", Loses: true, fails: true, cuts: true, old: true, harm: cutOff},
-	{Number: 5, Name: "leader cut off, together with some clients", Loses: true, fails: true, cuts: true, old: true, harm: partition},
-	{Number: 8, Name: "leader's Patroni frozen longer than the ttl", Loses: true, fails: true, old: true, harm: freezePatroni},
+	{Number: 2, Name: "leader's PostgreSQL and Patroni killed", loses: true, fails: true, harm: killNode},
+	{Number: 4, Name: "leader's node cut off", loses: true, fails: true, old: true, harm: cutOff},
+	{Number: 5, Name: "leader cut off, together with some clients", loses: true, fails: true, old: true, harm: partition},
+	{Number: 8, Name: "leader's Patroni frozen longer than the ttl", loses: true, fails: true, old: true, harm: freezePatroni},
 }
 
 // kindOf returns the kind with a number, which exists.
@@ -94,10 +94,10 @@ func (r *run) succeeded(ctx context.Context, old *cluster.Node, h *oldHolder, o 
 		}
 	}
 	since := history.Now()
-	err = cluster.Poll(ctx, time.Minute, "a process to work on the new primary", func(context.Context) (bool, error) {
+	err = fleet.Poll(ctx, time.Minute, "a process to work on the new primary", func(context.Context) (bool, error) {
 		return slices.ContainsFunc(r.workers, func(w *worker.Process) bool { return w.Status().LastOK > since }), nil
 	})
-	if err != nil && !errors.Is(err, cluster.ErrTimeout) {
+	if err != nil && !errors.Is(err, fleet.ErrTimeout) {
 		return err
 	}
 	return worker.Pause(ctx, r.upTo(time.Second))

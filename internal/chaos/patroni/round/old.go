@@ -10,8 +10,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -73,7 +73,7 @@ func (h *oldHolder) goOn(ctx context.Context, db *sql.DB, o *Outcome) error {
 	}
 	var result history.Result
 	var failed error
-	err := cluster.Poll(ctx, 20*time.Second, "a new primary to decide on a write", func(ctx context.Context) (bool, error) {
+	err := fleet.Poll(ctx, 20*time.Second, "a new primary to decide on a write", func(ctx context.Context) (bool, error) {
 		result, failed = h.write(ctx, db)
 		return result == history.Fenced || result == history.Lost || result == history.OK, nil
 	})

@@ -5,6 +5,15 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"syscall"
+)
+
+var (
+	// endingSignals end this program unless it catches them.
+	endingSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
+
+	// passedSignals are passed on to the command as well.
+	passedSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT}
 )
 
 // signals are those that this program gets. Before the command runs, one that
@@ -39,7 +48,7 @@ func (s *signals) endOn(parent context.Context) (ctx context.Context, release fu
 		defer close(done)
 		select {
 		case got := <-s.c:
-			cancel(silent(128 + signalNumber(got)))
+			cancel(silent(128 + int(got.(syscall.Signal))))
 		case <-released:
 		}
 	}()

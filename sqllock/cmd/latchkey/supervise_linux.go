@@ -142,15 +142,18 @@ func (w *watchedLock) delay(ctx context.Context) error {
 
 // newBeat returns a ticker for looks at the lease.
 func (w *watchedLock) newBeat() *time.Ticker {
-	return time.NewTicker(max(w.lease/40, 10*time.Millisecond))
+	return time.NewTicker(max(w.lease/beatsOfLease, 10*time.Millisecond))
 }
 
+// beatsOfLease is how often in a lease latchkey run looks at it and tells the guard.
+const beatsOfLease = 40
+
 // supervise returns when the command has ended. It passes signals on, and ends
-// the command if the lock is lost.
+// the command if the lock is lost. Without its guard a command ends at once.
 func (w *watchedLock) supervise(c *child, signals *signals) {
 	beat := w.newBeat()
 	defer beat.Stop()
-	lockEnded, guardGone := w.lock.Context().Done(), c.gone
+	lockEnded := w.lock.Context().Done()
 	var kill <-chan time.Time
 	for {
 		var lost error
@@ -164,7 +167,7 @@ func (w *watchedLock) supervise(c *child, signals *signals) {
 			c.kill()
 			return
 		case s := <-signals.c:
-			if isContinue(s) && w.lost == nil && !w.renew() {
+			if s == syscall.SIGCONT && w.lost == nil && !w.renew() {
 				lost = w.lock.Err() // lost while it was stopped: it must not go on
 				break
 			}
@@ -176,21 +179,33 @@ func (w *watchedLock) supervise(c *child, signals *signals) {
 				lost = w.lock.Err()
 				break
 			}
-			c.extend(w.killAt())
+			if !c.extend(w.killAt()) {
+				w.endUnguarded(c)
+				return
+			}
 		case <-lockEnded:
 			lost = w.lock.Err()
-		case <-guardGone:
-			lost = errGuard
+		case <-c.gone:
+			w.endUnguarded(c)
+			return
 		}
 		if lost != nil && w.lost == nil {
-			w.lost, lockEnded, guardGone = lost, nil, nil
+			w.lost, lockEnded = lost, nil
 			c.terminate()
 			kill = time.After(w.grace())
 		}
 	}
 }
 
-var errGuard = errors.New("the guard process has ended")
+// endUnguarded ends the command at once.
+func (w *watchedLock) endUnguarded(c *child) {
+	if w.lost == nil {
+		w.lost = errGuard
+	}
+	c.kill()
+}
+
+var errGuard = errors.New("the guard process has ended, or does not respond")
 
 // grace is the time from SIGTERM to SIGKILL. If the lease has run out, the
 // server still keeps the lock for a while. Otherwise it was freed without

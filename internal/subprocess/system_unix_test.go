@@ -1,5 +1,0 @@
-//go:build unix
-
-package subprocess_test
-
-const canFreeze = true
