@@ -208,7 +208,6 @@ func (c *ConnLocker) lose(b *keytable.Batch, err error) {
 	ends := c.table.Lose(&c.owner, b, err)
 	ends = append(ends, c.table.Close(closed)...)
 	ends.Announce()
-	c.poller.Stop()
 	c.conn.Destroy() // may wait for a Rows or a Tx of the connection's owner
 }
 

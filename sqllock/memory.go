@@ -40,12 +40,12 @@ func (m *Memory) Lock(ctx context.Context, key Key) (*Lock, error) {
 // TryAny acquires one of keys that is free, like [Session.TryAny]. It returns
 // ErrHeld if none is free.
 func (m *Memory) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
-	return m.acquireAny(ctx, keytable.Want{}, keys, firm(keys))
+	return m.acquireAny(ctx, keytable.Want{}, keys)
 }
 
 // LockAny waits until one of keys is free, or ctx ends.
 func (m *Memory) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
-	return m.acquireAny(ctx, keytable.Want{Waits: true}, keys, firm(keys))
+	return m.acquireAny(ctx, keytable.Want{Waits: true}, keys)
 }
 
 // TryRLock acquires key for one of several readers, like [Session.TryRLock].

@@ -141,9 +141,9 @@ func WithObserver(o Observer) Option {
 // may call Stats and Connections. Several connections may call them at the same
 // time. They get no key.
 type Observer struct {
-	// Exchanged: the database has answered a statement of locks, which took so
-	// long and requested or released so many keys. A heartbeat has none. These
-	// are the statements of [Stats].Exchanges.
+	// Exchanged: the database has answered a statement, which took so long and
+	// requested or released so many keys. A heartbeat has none. These are the
+	// statements of [Stats].Exchanges.
 	Exchanged func(took time.Duration, keys int)
 
 	// Connected: a connection is open, and takes locks from now on.

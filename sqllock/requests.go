@@ -28,9 +28,9 @@ func (hm *home) acquire(ctx context.Context, w keytable.Want, key Key) (*Lock, e
 	return hm.lockOf(ctx, h, key), nil
 }
 
-// acquireAny acquires one of keys. The first firm of them are preferred, in
+// acquireAny acquires one of keys. If they are few, they are preferred in
 // their order.
-func (hm *home) acquireAny(ctx context.Context, w keytable.Want, keys []Key, firm int) (*Lock, error) {
+func (hm *home) acquireAny(ctx context.Context, w keytable.Want, keys []Key) (*Lock, error) {
 	switch len(keys) {
 	case 0:
 		hm.table.Count(errNoKeys)
@@ -39,7 +39,7 @@ func (hm *home) acquireAny(ctx context.Context, w keytable.Want, keys []Key, fir
 		return hm.acquire(ctx, w, keys[0])
 	}
 	w.Label = string(keys[0].namespace)
-	h, err := hm.table.AcquireAny(ctx, w, idsOf(keys), firm)
+	h, err := hm.table.AcquireAny(ctx, w, idsOf(keys))
 	if err != nil {
 		return nil, callError(ctx, err)
 	}

@@ -69,10 +69,11 @@ func (s *Session) Dialect() Dialect {
 // never for a decision about the lock.
 //
 // It does not block. A lock of this Session is known at once. The age of a lock
-// of another process comes from the registry. A first call returns !ok, and the
-// Session reads the ages in the background. It does so at most once a second,
-// for all keys that were asked for. A later call within two seconds has it. The
-// registry has only locks that have lasted a heartbeat, of processes that live.
+// of another process comes from the registry. A first call returns !ok, and has
+// the age read in the background for later calls, which use it for two seconds.
+// There is at most one reading a second, for all keys that were asked for since:
+// a call soon after a reading leaves its key to the next call's. The registry has
+// only locks that have lasted a heartbeat, of processes that live.
 //
 // Without WithRegistry, and while there is no connection, it returns !ok and
 // reads nothing. It opens no connection that WithIdleClose has closed.

@@ -54,7 +54,7 @@ func (s *Session) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	if err := s.useSecrets(ctx, keys, false); err != nil {
 		return nil, err
 	}
-	return s.acquireAny(ctx, keytable.Want{}, keys, firm(keys))
+	return s.acquireAny(ctx, keytable.Want{}, keys)
 }
 
 // LockAny waits until one of keys is free, or ctx ends. Its errors are those of
@@ -63,7 +63,7 @@ func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	if err := s.useSecrets(ctx, keys, true); err != nil {
 		return nil, err
 	}
-	return s.acquireAny(ctx, keytable.Want{Waits: true, Info: s.waitInfo(ctx, len(keys) > 1)}, keys, firm(keys))
+	return s.acquireAny(ctx, keytable.Want{Waits: true, Info: s.waitInfo(ctx, len(keys) > 1)}, keys)
 }
 
 // TryRLock acquires key for one of several readers, without waiting. While
@@ -109,16 +109,6 @@ func (s *Session) acquireOne(ctx context.Context, w keytable.Want, key Key) (*Lo
 		w.Info = s.waitInfo(ctx, false)
 	}
 	return s.acquire(ctx, w, key)
-}
-
-// firm returns how many of keys are preferred in their order: all, if they are
-// few.
-func firm(keys []Key) int {
-	const few = 64
-	if len(keys) > few {
-		return 0
-	}
-	return len(keys)
 }
 
 // TryLockAll acquires all of keys or none, in one round trip.

@@ -16,7 +16,7 @@ type Stats struct {
 	Waiting     int    // calls of Lock, LockAny and LockAll that wait
 	Connections int    // database connections in use; 0 while the database is away, or closed while idle
 	IdleClosed  bool   // Connections is 0 because no lock was needed (WithIdleClose), and the next call opens one
-	Exchanges   uint64 // statements of locks answered, heartbeats included
+	Exchanges   uint64 // statements answered on the connections that hold locks, heartbeats included
 	Losses      uint64 // connections lost, with every lock on them
 	Watched     bool   // a closed connection is noticed at once, not by the next heartbeat; of several, the one opened last
 

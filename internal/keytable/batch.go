@@ -90,25 +90,14 @@ func (b *Batch) clear() {
 	b.Releases, b.Looks, b.Stacks, b.states = b.Releases[:0], b.Looks[:0], b.Stacks[:0], b.states[:0]
 }
 
-// look adds a look to b, with memory of an earlier one.
-func (b *Batch) look(l Look) {
-	if n := len(b.Looks); n < cap(b.Looks) {
-		b.Looks = b.Looks[:n+1]
-		l.Won = b.Looks[n].Won
-		b.Looks[n] = l
-	} else {
-		b.Looks = append(b.Looks, l)
+// extended returns s with another element, which may have memory of an earlier
+// one.
+func extended[E any](s []E) []E {
+	if len(s) < cap(s) {
+		return s[:len(s)+1]
 	}
-}
-
-// stack returns a new element of b.Stacks, with memory of an earlier one.
-func (b *Batch) stack() *Stack {
-	if n := len(b.Stacks); n < cap(b.Stacks) {
-		b.Stacks = b.Stacks[:n+1]
-	} else {
-		b.Stacks = append(b.Stacks, Stack{})
-	}
-	return &b.Stacks[len(b.Stacks)-1]
+	var e E
+	return append(s, e)
 }
 
 // Prepare fills b with what is queued: the releases of o, and requests if
@@ -208,8 +197,8 @@ func (t *Table) refuse(g *Group, err error) {
 	}
 }
 
-// A look of a group of many keys tries few at first. If that is not enough,
-// another one tries the rest.
+// A look of a group of more keys tries few at first, from a random one on. If
+// that is not enough, another one tries the rest. Fewer are tried in their order.
 const narrow = 64
 
 // lookFor adds a look for so many keys of g.
@@ -224,21 +213,15 @@ func (p *preparation) lookFor(g *Group, want int) {
 		p.add(l)
 		return
 	}
-	from, most := len(p.states), p.Keys
-	if !g.wide && len(g.keys) > narrow {
-		most = min(most, narrow+2*want)
-	}
-	firm := min(g.firm, len(g.keys)) // a key may have been there twice
-	rest := g.keys[firm:]
-	start := 0
-	if len(rest) > 1 {
-		start = rand.IntN(len(rest)) //nolint:gosec // to keep processes out of each other's way
+	from, most, start := len(p.states), p.Keys, 0
+	if len(g.keys) > narrow {
+		start = rand.IntN(len(g.keys)) //nolint:gosec // to keep processes out of each other's way
+		if !g.wide {
+			most = min(most, narrow+2*want)
+		}
 	}
 	for i := range g.keys {
-		k := g.keys[i]
-		if i >= firm {
-			k = rest[(start+i-firm)%len(rest)]
-		}
+		k := g.keys[(start+i)%len(g.keys)]
 		switch {
 		case !p.mayTry(g, k):
 		case len(p.states)-from == most:
@@ -259,7 +242,10 @@ func (p *preparation) lookFor(g *Group, want int) {
 // add adds a look.
 func (p *preparation) add(l Look) {
 	l.group.looking = true
-	p.look(l)
+	p.Looks = extended(p.Looks)
+	last := &p.Looks[len(p.Looks)-1]
+	l.Won = last.Won
+	*last = l
 	p.Keys -= len(l.Keys)
 	p.Grants -= l.Want
 }

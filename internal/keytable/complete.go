@@ -5,21 +5,19 @@ import "time"
 // Complete acts on the response to b, which owner o has sent, at this time.
 // Callers are woken at its end, all together. It returns how many.
 func (t *Table) Complete(o *Owner, b *Batch, at time.Duration) (woken int) {
-	t.mu.Lock()
-	t.collectWakes(b)
-	if !o.dead {
-		t.complete(o, b, at)
-	}
-	t.settle()
-	return t.unlockAndWake(b)
+	return t.finish(o, b, func() { t.complete(o, b, at) })
 }
 
-// collectWakes has callers woken by unlockAndWake.
-func (t *Table) collectWakes(b *Batch) { t.waking, t.wakes = true, b.wakes[:0] }
-
-// unlockAndWake unlocks the table, and wakes the callers that were decided. It
-// returns how many.
-func (t *Table) unlockAndWake(b *Batch) int {
+// finish calls act, unless o is lost, and empties b. Callers who are decided are
+// woken once the table is unlocked. It returns how many.
+func (t *Table) finish(o *Owner, b *Batch, act func()) (woken int) {
+	t.mu.Lock()
+	t.waking, t.wakes = true, b.wakes[:0]
+	if !o.dead {
+		act()
+		b.clear()
+	}
+	t.settle()
 	b.wakes, t.wakes, t.waking = t.wakes, nil, false
 	t.mu.Unlock()
 	for _, done := range b.wakes {
@@ -39,7 +37,6 @@ func (t *Table) complete(o *Owner, b *Batch, at time.Duration) {
 	for i := range b.Stacks {
 		t.completeStack(o, b, &b.Stacks[i], at)
 	}
-	b.clear()
 }
 
 // completeLook serves the requests of the group, in order. Those that came
@@ -80,54 +77,44 @@ func (t *Table) keep(k *State, o *Owner, at time.Duration) {
 // holds now. A key that it should have given back is queued again, and the source
 // is not woken for that.
 func (t *Table) Reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, Mode) bool, err error) {
-	t.mu.Lock()
-	t.collectWakes(b)
-	if !o.dead {
-		t.reconcile(o, b, at, holds, err)
-	}
-	t.settle()
-	t.unlockAndWake(b)
+	t.finish(o, b, func() {
+		for _, k := range b.Releases {
+			if !k.retaken && holds(k.id, k.mode) {
+				t.turn(k, releasing)
+				o.releases = append(o.releases, k)
+			} else {
+				t.freed(k, nil)
+			}
+		}
+		t.fails(o, b, at, holds, err)
+	})
 }
 
-func (t *Table) reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, Mode) bool, err error) {
-	for _, k := range b.Releases {
-		if !k.retaken && holds(k.id, k.mode) {
-			t.turn(k, releasing)
-			o.releases = append(o.releases, k)
-		} else {
-			t.freed(k, nil)
+// fails decides with err the requests for which o has tried keys in b. What it
+// holds nevertheless goes to those that want it.
+func (t *Table) fails(o *Owner, b *Batch, at time.Duration, holds func(ID, Mode) bool, err error) {
+	regain := func(keys []*State) {
+		for _, k := range keys {
+			if holds(k.id, k.mode) {
+				t.keep(k, o, at)
+				t.give(k)
+			} else {
+				t.turn(k, idle)
+			}
 		}
-	}
-	regain := func(k *State) bool {
-		if !holds(k.id, k.mode) {
-			t.turn(k, idle)
-			return false
-		}
-		t.keep(k, o, at)
-		return true
 	}
 	for i := range b.Looks {
 		l := &b.Looks[i]
 		l.group.looking = false
-		for _, k := range l.Keys {
-			if regain(k) {
-				t.give(k)
-			}
-		}
+		regain(l.Keys)
 		t.refuse(l.group, err)
 	}
 	for i := range b.Stacks {
-		s := &b.Stacks[i]
-		for _, keys := range s.Levels {
-			for _, k := range keys {
-				if regain(k) {
-					t.give(k)
-				}
-			}
+		for _, keys := range b.Stacks[i].Levels {
+			regain(keys)
 		}
-		t.denyStack(s.request, err)
+		t.denyStack(b.Stacks[i].request, err)
 	}
-	b.clear()
 }
 
 // Lose notes, once, that o is lost, with all that it held, and with b, which may
@@ -137,29 +124,13 @@ func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 	t.mu.Lock()
 	defer t.unlock()
 	o.dead = true
-	for k := range t.keys.all {
+	for _, k := range t.keys {
 		if k.owner == o {
 			ends = k.endAll(ends, Lost)
 			t.freed(k, ErrLost)
 		}
 	}
-	for i := range b.Looks {
-		l := &b.Looks[i]
-		l.group.looking = false
-		for _, k := range l.Keys {
-			t.turn(k, idle)
-		}
-		t.refuse(l.group, err)
-	}
-	for i := range b.Stacks {
-		s := &b.Stacks[i]
-		for _, keys := range s.Levels {
-			for _, k := range keys {
-				t.turn(k, idle)
-			}
-		}
-		t.denyStack(s.request, err)
-	}
+	t.fails(o, b, 0, func(ID, Mode) bool { return false }, err)
 	return ends
 }
 
@@ -181,7 +152,7 @@ func (t *Table) Stall(o *Owner, err error) {
 func (t *Table) Expire(came time.Duration, why func() error) (oldest time.Duration, some bool) {
 	t.mu.Lock()
 	defer t.unlock()
-	for a := t.first; a != nil; a = t.first {
+	for a := t.arrivals.first; a != nil; a = t.arrivals.first {
 		switch {
 		case a.since > came:
 			return a.since, true
@@ -213,11 +184,20 @@ func (t *Table) Close(err error) (ends Ends) {
 	defer t.unlock()
 	t.arrivals.each(func(r *Request) { t.decide(r, nil, err) })
 	t.closed = err
-	for k := range t.keys.all {
+	for _, k := range t.keys {
 		ends = k.endAll(ends, Closed)
-		for _, g := range append([]*Group{&k.own}, k.groups...) {
+		for _, g := range k.inGroups() {
 			g.line.each(func(r *Request) { t.decide(r, nil, err) })
 		}
 	}
 	return ends
+}
+
+// AnswerAll completes all Releases that wait, with err. The table is closed.
+func (t *Table) AnswerAll(err error) {
+	t.mu.Lock()
+	defer t.unlock()
+	for _, k := range t.keys {
+		t.answer(k, err)
+	}
 }

@@ -1,6 +1,9 @@
 package keytable
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A Group is a list of keys, of which each request in its line wants one. A
 // single key is a group of its own. The table's mu protects it.
@@ -12,9 +15,8 @@ type Group struct {
 	keys []*State // distinct
 	ids  []ID     // of the call that made it; nil: of a single key
 	of   any      // and its Keys.Of
-	firm int      // so many keys at the beginning are tried in their order
 
-	line  line
+	line  list
 	tries int    // requests of the line that only try
 	waits int    // and those that wait
 	read  int    // of waits: those for readers
@@ -31,8 +33,6 @@ type Group struct {
 	touched  bool          // it is in Table.touched
 	due      time.Duration // no poll before; 0: the next
 	why      error         // what the source has denied it with, if not ErrHeld
-
-	chain *Group // another group with the same first key
 }
 
 // inUse reports whether the table must keep g.
@@ -56,16 +56,15 @@ func (g *Group) turned(from, to phase) {
 	}
 }
 
-// group returns the group of keys, which is on the table from now on. The first
-// firm of them are tried in their order.
-func (t *Table) group(keys Keys, firm int) *Group {
+// group returns the group of keys, which is on the table from now on.
+func (t *Table) group(keys Keys) *Group {
 	first := keys.At(0)
-	for g := t.groups[first]; g != nil; g = g.chain {
-		if g.has(keys, firm) {
+	for _, g := range t.groups[first] {
+		if g.has(keys) {
 			return g
 		}
 	}
-	g := &Group{firm: firm, ids: make([]ID, keys.N), of: keys.Of, keys: make([]*State, 0, keys.N)}
+	g := &Group{ids: make([]ID, keys.N), of: keys.Of, keys: make([]*State, 0, keys.N)}
 	for i := range g.ids {
 		g.ids[i] = keys.At(i)
 		k := t.state(g.ids[i])
@@ -81,13 +80,13 @@ func (t *Table) group(keys Keys, firm int) *Group {
 		k.groups = k.groups[:len(k.groups)-1]
 		return &k.own
 	}
-	g.chain, t.groups[first] = t.groups[first], g
+	t.groups[first] = append(t.groups[first], g)
 	return g
 }
 
 // has reports whether g is the group of keys.
-func (g *Group) has(keys Keys, firm int) bool {
-	if keys.N != len(g.ids) || firm != g.firm {
+func (g *Group) has(keys Keys) bool {
+	if keys.N != len(g.ids) {
 		return false
 	}
 	if g.of != nil && g.of == keys.Of {
@@ -116,24 +115,12 @@ func (t *Table) drop(g *Group) {
 	if g.busy > 0 {
 		return
 	}
-	if t.groups[g.ids[0]] == g {
-		if t.groups[g.ids[0]] = g.chain; g.chain == nil {
-			delete(t.groups, g.ids[0])
-		}
-	} else {
-		before := t.groups[g.ids[0]]
-		for before.chain != g {
-			before = before.chain
-		}
-		before.chain = g.chain
+	first, isG := g.ids[0], func(other *Group) bool { return other == g }
+	if t.groups[first] = slices.DeleteFunc(t.groups[first], isG); len(t.groups[first]) == 0 {
+		delete(t.groups, first)
 	}
 	for _, k := range g.keys {
-		for i, of := range k.groups {
-			if of == g {
-				k.groups = append(k.groups[:i], k.groups[i+1:]...)
-				break
-			}
-		}
+		k.groups = slices.DeleteFunc(k.groups, isG)
 		t.forget(k)
 	}
 }
@@ -209,7 +196,7 @@ func (g *Group) mode() Mode {
 	if g.line.first == nil {
 		return Exclusive
 	}
-	return g.line.first.Mode
+	return g.line.first.request.Mode
 }
 
 // rejectSeen rejects each request that only tries and has seen every key of g
@@ -226,12 +213,11 @@ func (t *Table) rejectSeen(g *Group) {
 		}
 	}
 	most := max(upTo[Exclusive], upTo[Shared])
-	for r := g.line.first; r != nil && r.number <= most; { // in order, so that a burst of callers does not walk the line each
-		next := r.next
-		if !r.Waits && r.number <= upTo[r.Mode] {
+	for c := g.line.first; c != nil && c.request.number <= most; { // in order, so that a burst of callers does not walk the line each
+		r := c.request
+		if c = c.next; !r.Waits && r.number <= upTo[r.Mode] {
 			t.decide(r, nil, ErrHeld)
 		}
-		r = next
 	}
 }
 
@@ -273,4 +259,48 @@ func (t *Table) deny(g *Group, err error) {
 			t.decide(r, nil, err)
 		}
 	})
+}
+
+// awayFor is how long requests that wait are not tried again after the source
+// has denied them with an error.
+const awayFor = 250 * time.Millisecond
+
+// poll has g tried again by a Poll, not before due, or by the next if due is 0.
+// Other processes hold its keys, or the source has denied them.
+func (t *Table) poll(g *Group, due time.Duration) {
+	if g.due == 0 || due > g.due {
+		g.due = due
+	}
+	if !g.polled {
+		g.polled = true
+		t.polls[g] = struct{}{}
+	}
+}
+
+func (t *Table) unpoll(g *Group) {
+	g.polled, g.due = false, 0
+	delete(t.polls, g)
+}
+
+// Poll has the next batch try the keys again for which requests wait and that
+// other processes hold. It returns how many are left for a later Poll.
+func (t *Table) Poll() (left int) {
+	t.mu.Lock()
+	defer t.unlock()
+	now := t.config.Now()
+	t.calls++
+	for g := range t.polls {
+		if g.due == 0 || g.due <= now {
+			g.fresh = t.calls
+			t.want(g)
+		}
+	}
+	return len(t.polls)
+}
+
+// Polls returns how many keys and groups a Poll would have tried, now or later.
+func (t *Table) Polls() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.polls)
 }

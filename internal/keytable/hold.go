@@ -97,16 +97,23 @@ func (k *State) holds(h *Hold) bool {
 
 // endAll ends all holds of k, and adds those that had not ended.
 func (k *State) endAll(ends Ends, how End) Ends {
-	if k.hold != nil && k.hold.End(how) {
-		ends = append(ends, k.hold)
-	}
-	for h := range k.readers {
+	k.each(func(h *Hold) {
 		if h.End(how) {
 			ends = append(ends, h)
 		}
-	}
+	})
 	k.hold, k.readers = nil, nil
 	return ends
+}
+
+// each calls f for each hold of k.
+func (k *State) each(f func(*Hold)) {
+	if k.hold != nil {
+		f(k.hold)
+	}
+	for h := range k.readers {
+		f(h)
+	}
 }
 
 // give gives k, which this process has from now on, to the request that came
@@ -126,17 +133,19 @@ func (t *Table) give(k *State) {
 // nextInLine returns the request that gets k, which is granted in k.mode: the
 // first of all lines, or nil.
 func (k *State) nextInLine() *Request {
-	r := k.own.line.first
-	for r != nil && r.Mode != k.mode {
-		if r.Waits { // later ones must not overtake it
+	var r *Request
+	for c := k.own.line.first; c != nil && r == nil; c = c.next {
+		switch {
+		case c.request.Mode == k.mode:
+			r = c.request
+		case c.request.Waits: // later ones must not overtake it
 			return nil
 		}
-		r = r.next
 	}
 	if k.mode == Exclusive {
 		for _, g := range k.groups {
-			if first := g.line.first; first != nil && (r == nil || first.number < r.number) {
-				r = first
+			if first := g.line.first; first != nil && (r == nil || first.request.number < r.number) {
+				r = first.request
 			}
 		}
 	}

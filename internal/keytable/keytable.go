@@ -88,13 +88,13 @@ type Table struct {
 	config Config
 
 	mu       sync.Mutex // protects all that follows, and each State, Group and Request; never held while waiting
-	keys     keyMap
-	groups   map[ID]*Group // of more keys than one, by the first; those with the same first key are chained
-	wanted   []*Group      // the next batches look for keys of these
-	stacks   []*Request    // the next batches try these
+	keys     map[ID]*State
+	groups   map[ID][]*Group // of more keys than one, by the first
+	wanted   []*Group        // the next batches look for keys of these
+	stacks   []*Request      // the next batches try these
 	polls    map[*Group]struct{}
 	touched  []*Group // to settle
-	arrivals          // that wait for the source
+	arrivals list     // that wait for the source
 	calls    uint64   // requests, and polls, so far
 	held     int      // keys that the source has granted and not got back
 	waiting  int      // requests that wait
@@ -106,7 +106,7 @@ type Table struct {
 	wakes   []chan struct{} // to wake then
 	owner   *Owner          // of a table without a source
 	local   Batch           // of a table without a source
-	idle    []*State        // memory
+	spare   sync.Pool       // memory: of *State
 	memory  sync.Pool       // of *Request
 	replies sync.Pool       // of *reply
 }
@@ -116,7 +116,8 @@ type Tally struct{ Granted, Denied, Canceled, Failed uint64 }
 
 // New returns an empty table.
 func New(c Config) *Table {
-	t := &Table{config: c, keys: keyMap{make(map[int64]*State), make(map[int64]*State)}, groups: make(map[ID]*Group), polls: make(map[*Group]struct{})}
+	t := &Table{config: c, keys: make(map[ID]*State), groups: make(map[ID][]*Group), polls: make(map[*Group]struct{})}
+	t.spare.New = func() any { return new(State) }
 	t.memory.New = func() any { return &Request{done: make(chan struct{}, 1)} }
 	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
 	if c.Wake == nil {
@@ -128,19 +129,15 @@ func New(c Config) *Table {
 // count counts a request that ends with err. An error that only wraps that of a
 // context has another reason, such as a database that is away: it failed.
 func (t *Table) count(err error) {
-	switch err { //nolint:errorlint // see above
-	case nil:
+	switch {
+	case err == nil:
 		t.tally.Granted++
-	case ErrHeld:
+	case errors.Is(err, ErrHeld):
 		t.tally.Denied++
-	case context.Canceled, context.DeadlineExceeded:
+	case err == context.Canceled, err == context.DeadlineExceeded: //nolint:errorlint // see above
 		t.tally.Canceled++
 	default:
-		if _, full := err.(*FullError); full { //nolint:errorlint // see above
-			t.tally.Denied++
-		} else {
-			t.tally.Failed++
-		}
+		t.tally.Failed++
 	}
 }
 

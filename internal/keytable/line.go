@@ -2,104 +2,66 @@ package keytable
 
 import "time"
 
-// A line is the requests of a group, in the order of their arrival. It is a
-// list through the requests themselves, so that to leave costs the same
-// everywhere.
-type line struct{ first, last *Request }
+// A list has calls in the order of their arrival. It goes through the calls
+// themselves, so that to leave costs the same everywhere.
+type list struct{ first, last *call }
 
-// push puts r at the end.
-func (l *line) push(r *Request) {
-	r.prev, r.next = l.last, nil
-	if l.last == nil {
-		l.first = r
-	} else {
-		l.last.next = r
-	}
-	l.last = r
-}
-
-// remove takes r, which is in the line, out of it. A loop over the line may
-// remove the request that it is at, if it has read next before.
-func (l *line) remove(r *Request) {
-	if r.prev == nil {
-		l.first = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next == nil {
-		l.last = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.prev, r.next = nil, nil
-}
-
-// each calls f for each request. f may remove it.
-func (l *line) each(f func(*Request)) {
-	for r := l.first; r != nil; {
-		next := r.next
-		f(r)
-		r = next
-	}
-}
-
-// An arrival is a call that waits for the source, and only for so long: a
-// request that only tries, or a Release.
-type arrival struct {
-	since        time.Duration // when it came
-	older, newer *arrival      // in Table.arrivals
+// A call is a request, or a Release, in a list.
+type call struct {
+	prev, next *call
+	since      time.Duration // when it came; of those in Table.arrivals
 
 	request *Request
 	reply   *reply
 }
 
-// arrivals are those of a table, in their order.
-type arrivals struct{ first, last *arrival }
-
-// arrive notes that a comes now.
-func (t *Table) arrive(a *arrival) {
-	if t.arrivals.first == nil && t.config.Arrival != nil {
-		t.config.Arrival()
-	}
-	t.arrivals.push(a, t.config.Now())
-}
-
-// push adds a, which comes now.
-func (all *arrivals) push(a *arrival, now time.Duration) {
-	a.since, a.older, a.newer = now, all.last, nil
-	if all.last == nil {
-		all.first = a
+// push puts c at the end.
+func (l *list) push(c *call) {
+	c.prev, c.next = l.last, nil
+	if l.last == nil {
+		l.first = c
 	} else {
-		all.last.newer = a
+		l.last.next = c
 	}
-	all.last = a
+	l.last = c
 }
 
-// remove removes a, if it is there.
-func (all *arrivals) remove(a *arrival) {
-	if a.older == nil && all.first != a {
+// remove takes c out of the list, if it is there. A loop over the list may remove
+// the call that it is at, if it has read next before.
+func (l *list) remove(c *call) {
+	if c.prev == nil && l.first != c {
 		return
 	}
-	if a.older == nil {
-		all.first = a.newer
+	if c.prev == nil {
+		l.first = c.next
 	} else {
-		a.older.newer = a.newer
+		c.prev.next = c.next
 	}
-	if a.newer == nil {
-		all.last = a.older
+	if c.next == nil {
+		l.last = c.prev
 	} else {
-		a.newer.older = a.older
+		c.next.prev = c.prev
 	}
-	a.older, a.newer = nil, nil
+	c.prev, c.next = nil, nil
 }
 
 // each calls f for each request. f may remove it.
-func (all *arrivals) each(f func(*Request)) {
-	for a := all.first; a != nil; {
-		next := a.newer
-		if a.request != nil {
-			f(a.request)
+func (l *list) each(f func(*Request)) {
+	for c := l.first; c != nil; {
+		next := c.next
+		if c.request != nil {
+			f(c.request)
 		}
-		a = next
+		c = next
 	}
+}
+
+// arrive notes that a call comes now which waits for the source, and only for so
+// long: a request that only tries, or a Release.
+func (t *Table) arrive(c *call) {
+	if t.arrivals.first == nil && t.config.Arrival != nil {
+		t.config.Arrival()
+	}
+	c.since = t.config.Now()
+	t.arrivals.push(c)
 }

@@ -211,7 +211,7 @@ func random(t *testing.T, seed uint64) {
 						if draw(2) == 0 {
 							keys = ids(1, 0, sizes[2])
 						}
-						h, err = p.table.AcquireAny(callCtx, w, keysOf(keys), draw(2)*min(2, len(keys)))
+						h, err = p.table.AcquireAny(callCtx, w, keysOf(keys))
 						holds = append(holds, h)
 					case 3:
 						w.Waits = false

@@ -6,7 +6,7 @@ import "errors"
 // in done nothing is written to it any more, so the caller reads it without the
 // table's mu. It is reused only after all results have come.
 type reply struct {
-	arrival
+	arrival call
 	errs    []error       // of each key; errPending: to come
 	left    int           // to come
 	expired bool          // the caller was told what was missing
@@ -32,7 +32,7 @@ func (t *Table) Release(errs []error, holds ...*Hold) []error {
 		errs = append(errs, t.release(h, &r))
 	}
 	if r != nil {
-		r.reply = r
+		r.arrival.reply = r
 		t.arrive(&r.arrival)
 	}
 	t.unlock()

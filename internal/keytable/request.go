@@ -20,15 +20,12 @@ type Request struct {
 	Want
 	number uint64 // the table's count of calls at this one
 
-	group      *Group // in whose line it is; nil: it wants a key of each of levels
-	prev, next *Request
+	group   *Group // in whose line it is; nil: in none
+	inLine  call
+	arrival call // if it only tries and is not decided at once
 
-	arrival // if it only tries and is not decided at once
-
-	levels []*Group
-	wide   bool // it has failed with one key of each level, and tries more now
-	known  bool // it is in Table.stacks or in a batch
-	left   bool // it was decided while it was known: its memory is not used again
+	levels []*Group // of which it wants a key each; nil: it is for a key of group
+	wide   bool     // it has failed with one key of each level, and tries more now
 
 	decided bool
 	parked  bool // its caller waits for the token in done
@@ -45,8 +42,7 @@ func (t *Table) Acquire(ctx context.Context, w Want, id ID) (*Hold, error) {
 		return nil, t.fail(w, err)
 	}
 	t.mu.Lock()
-	k := t.keys.get(id)
-	if k != nil && t.knownHeld(k, w) { // no request is needed
+	if k := t.keys[id]; k != nil && t.knownHeld(k, w) { // no request is needed
 		t.calls++
 		if !w.Part {
 			t.count(ErrHeld)
@@ -54,11 +50,8 @@ func (t *Table) Acquire(ctx context.Context, w Want, id ID) (*Hold, error) {
 		t.mu.Unlock()
 		return nil, ErrHeld
 	}
-	if k == nil {
-		k = t.newState(id)
-	}
 	r := t.request(w)
-	t.place(r, &k.own)
+	t.place(r, &t.state(id).own)
 	h, _, err := t.await(ctx, r)
 	return h, err
 }
@@ -76,15 +69,14 @@ type Keys struct {
 	Of any
 }
 
-// AcquireAny acquires one of keys, or waits for one. The first firm of them are
-// tried in their order.
-func (t *Table) AcquireAny(ctx context.Context, w Want, keys Keys, firm int) (*Hold, error) {
+// AcquireAny acquires one of keys, or waits for one.
+func (t *Table) AcquireAny(ctx context.Context, w Want, keys Keys) (*Hold, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, t.fail(w, err)
 	}
 	t.mu.Lock()
 	r := t.request(w)
-	t.place(r, t.group(keys, firm))
+	t.place(r, t.group(keys))
 	h, _, err := t.await(ctx, r)
 	return h, err
 }
@@ -103,7 +95,7 @@ func (t *Table) AcquireEach(ctx context.Context, w Want, levels []Keys) ([]*Hold
 		if keys.N == 1 {
 			r.levels[i] = &t.state(keys.At(0)).own
 		} else {
-			r.levels[i] = t.group(keys, 0)
+			r.levels[i] = t.group(keys)
 		}
 	}
 	t.placeStack(r)
@@ -126,7 +118,7 @@ func (t *Table) fail(w Want, err error) error {
 func (t *Table) request(w Want) *Request {
 	r := t.memory.Get().(*Request)
 	t.calls++
-	r.Want, r.number, r.request = w, t.calls, r
+	r.Want, r.number, r.inLine.request, r.arrival.request = w, t.calls, r, r
 	if w.Waits {
 		t.waiting++
 	}
@@ -183,7 +175,7 @@ func (t *Table) takeOver(k *State, r *Request) bool {
 // lineUp puts r in the line of g.
 func (t *Table) lineUp(r *Request, g *Group) {
 	r.group = g
-	g.line.push(r)
+	g.line.push(&r.inLine)
 	if !r.Waits {
 		g.tries++
 		g.last = r.number
@@ -208,7 +200,7 @@ func (t *Table) leave(r *Request) {
 		return
 	}
 	r.group = nil
-	g.line.remove(r)
+	g.line.remove(&r.inLine)
 	t.touch(g)
 	if !r.Waits {
 		g.tries--
@@ -225,7 +217,7 @@ func (t *Table) leave(r *Request) {
 
 // decide decides r and takes it off the table.
 func (t *Table) decide(r *Request, h *Hold, err error) {
-	r.decided, r.hold, r.err, r.left = true, h, err, r.known
+	r.decided, r.hold, r.err = true, h, err
 	if !r.Part {
 		t.count(err)
 	}
@@ -238,7 +230,6 @@ func (t *Table) decide(r *Request, h *Hold, err error) {
 		g.stacks--
 		t.touch(g)
 	}
-	r.levels = nil
 	if r.parked {
 		t.wake(r.done)
 	}
@@ -270,7 +261,7 @@ func (t *Table) await(ctx context.Context, r *Request) (*Hold, []*Hold, error) {
 		}
 	}
 	hold, holds, err := r.hold, r.holds, r.err
-	if !r.left {
+	if r.levels == nil { // else a batch may have it
 		*r = Request{done: r.done}
 		t.memory.Put(r)
 	}

@@ -32,7 +32,6 @@ func (t *Table) placeStack(r *Request) {
 		t.decide(r, nil, t.away)
 		return
 	}
-	r.known = true
 	t.arrive(&r.arrival)
 	t.stacks = append(t.stacks, r)
 	t.queued()
@@ -107,7 +106,8 @@ func (p *preparation) tryStack(r *Request) bool {
 		p.Starved = true
 		return false
 	}
-	from, s := len(p.states), p.stack()
+	p.Stacks = extended(p.Stacks)
+	from, s := len(p.states), &p.Stacks[len(p.Stacks)-1]
 	*s = Stack{Levels: s.Levels[:0], Won: s.Won[:0], request: r}
 	for i, g := range r.levels {
 		room := p.Keys - (len(p.states) - from) - (n - i - 1)
@@ -140,9 +140,8 @@ func (p *preparation) tryStack(r *Request) bool {
 	return true
 }
 
-// denyStack decides r, which is in no queue and no batch, with err.
+// denyStack decides r with err, unless it has given up.
 func (t *Table) denyStack(r *Request, err error) {
-	r.known = false
 	if !r.decided {
 		t.decide(r, nil, err)
 	}
@@ -212,7 +211,6 @@ func (t *Table) completeStack(o *Owner, b *Batch, s *Stack, at time.Duration) {
 		for i, keys := range s.Levels {
 			r.holds = append(r.holds, t.newHold(keys[s.Won[i]], r))
 		}
-		r.known = false
 		t.decide(r, nil, nil)
 	}
 }

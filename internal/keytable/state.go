@@ -65,63 +65,29 @@ func (k *State) ID() ID { return k.id }
 // Mode returns the mode in which the key is requested or held.
 func (k *State) Mode() Mode { return k.mode }
 
-// keyMap has the states of a table by their keys: a map for each space, since a
-// map of numbers is faster than one of IDs.
-type keyMap [spaces]map[int64]*State
-
-// spaces is how many number spaces there are.
-const spaces = 2
-
-func (m *keyMap) get(id ID) *State { return m[id.Space][id.Number] }
-
-func (m *keyMap) len() int { return len(m[0]) + len(m[1]) }
-
-// all yields each state. The caller may remove it.
-func (m *keyMap) all(yield func(*State) bool) {
-	for _, states := range m {
-		for _, k := range states {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
+// inGroups returns the groups that have k.
+func (k *State) inGroups() []*Group { return append(k.groups[:len(k.groups):len(k.groups)], &k.own) }
 
 // state returns the state of a key, which is on the table from now on.
 func (t *Table) state(id ID) *State {
-	if k := t.keys.get(id); k != nil {
-		return k
+	k := t.keys[id]
+	if k == nil {
+		k = t.spare.Get().(*State)
+		k.id, k.one[0] = id, k
+		k.own.keys = k.one[:]
+		t.keys[id] = k
 	}
-	return t.newState(id)
-}
-
-// newState is state for a key that is not on the table.
-func (t *Table) newState(id ID) *State {
-	var k *State
-	if n := len(t.idle); n > 0 {
-		k, t.idle = t.idle[n-1], t.idle[:n-1]
-	} else {
-		k = new(State)
-	}
-	k.id, k.one[0] = id, k
-	k.own.keys = k.one[:]
-	t.keys[id.Space][id.Number] = k
 	return k
 }
-
-// maxIdle bounds the states that are kept for reuse.
-const maxIdle = 1024
 
 // forget takes k off the table if nothing needs it.
 func (t *Table) forget(k *State) {
 	if k.phase != idle || k.own.inUse() || len(k.groups) > 0 {
 		return
 	}
-	delete(t.keys[k.id.Space], k.id.Number)
+	delete(t.keys, k.id)
 	*k = State{groups: k.groups[:0]}
-	if len(t.idle) < maxIdle {
-		t.idle = append(t.idle, k)
-	}
+	t.spare.Put(k)
 }
 
 // turn changes the phase of k, and has those of its groups settled that this

@@ -4,18 +4,20 @@ import "time"
 
 // What a table tells of its keys, for metrics, audits and the registry.
 
-// Figures are what Stats reports of a table.
+// Figures are what a table reports of itself.
 type Figures struct {
 	Tally
-	Held    int // keys that the source has granted and not got back
-	Waiting int // requests that wait
+	Held    int  // keys that the source has granted and not got back
+	Waiting int  // requests that wait
+	Idle    bool // no key is held, requested or waited for
+	Queued  bool // a batch is to try keys for requests
 }
 
 // Figures returns the figures of this moment.
 func (t *Table) Figures() Figures {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Figures{t.tally, t.held, t.waiting}
+	return Figures{t.tally, t.held, t.waiting, len(t.keys) == 0 && t.waiting == 0, len(t.wanted)+len(t.stacks) > 0}
 }
 
 // Count counts a call that the caller has made of several requests (Want.Part),
@@ -33,39 +35,18 @@ func (t *Table) AddWaiting(n int) {
 	t.waiting += n
 }
 
-// Held returns how many keys the source has granted and not got back.
-func (t *Table) Held() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.held
-}
-
-// HeldBy returns how many of them o has.
+// HeldBy returns how many keys o has.
 func (t *Table) HeldBy(o *Owner) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return o.held
 }
 
-// IsIdle reports whether no key is held, requested or waited for.
-func (t *Table) IsIdle() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.keys.len() == 0 && t.waiting == 0
-}
-
-// IsQueued reports whether a batch is to try keys for requests.
-func (t *Table) IsQueued() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.wanted)+len(t.stacks) > 0
-}
-
 // HeldSince returns since when a caller of this process holds a key.
 func (t *Table) HeldSince(id ID) (since time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k := t.keys.get(id); k != nil && k.phase == held {
+	if k := t.keys[id]; k != nil && k.phase == held {
 		return k.acquired, true
 	}
 	return 0, false
@@ -82,13 +63,8 @@ func (t *Table) Holds(h *Hold) bool {
 func (t *Table) AllHolds() (all Ends) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for k := range t.keys.all {
-		if k.hold != nil {
-			all = append(all, k.hold)
-		}
-		for h := range k.readers {
-			all = append(all, h)
-		}
+	for _, k := range t.keys {
+		k.each(func(h *Hold) { all = append(all, h) })
 	}
 	return all
 }
@@ -98,7 +74,7 @@ func (t *Table) AllHolds() (all Ends) {
 func (t *Table) IsOrphaned(id ID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.keys.get(id)
+	k := t.keys[id]
 	switch {
 	case k == nil:
 		return false
@@ -122,23 +98,17 @@ type View struct {
 func (t *Table) Each(o *Owner, f func(View)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for k := range t.keys.all {
+	for _, k := range t.keys {
 		if k.owner != o {
 			continue
 		}
 		v := View{ID: k.id, Mode: k.mode, Settled: k.phase == held, Since: k.acquired}
-		add := func(h *Hold) {
+		k.each(func(h *Hold) {
 			v.Label = h.Label
 			if v.Name == "" {
 				v.Name = h.Holder.Name()
 			}
-		}
-		if k.hold != nil {
-			add(k.hold)
-		}
-		for h := range k.readers {
-			add(h)
-		}
+		})
 		f(v)
 	}
 }
@@ -164,30 +134,13 @@ func (b *Batch) EachRequested(f func(ID)) {
 func (t *Table) EachWait(f func(id ID, info any)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	tell := func(g *Group) {
-		g.line.each(func(r *Request) {
-			if r.Waits && r.Info != nil {
-				for _, k := range g.keys {
+	for _, k := range t.keys {
+		for _, g := range k.inGroups() {
+			g.line.each(func(r *Request) {
+				if r.Waits && r.Info != nil {
 					f(k.id, r.Info)
 				}
-			}
-		})
-	}
-	for k := range t.keys.all {
-		tell(&k.own)
-	}
-	for _, g := range t.groups {
-		for ; g != nil; g = g.chain {
-			tell(g)
+			})
 		}
-	}
-}
-
-// AnswerAll completes all Releases that wait, with err. The table is closed.
-func (t *Table) AnswerAll(err error) {
-	t.mu.Lock()
-	defer t.unlock()
-	for k := range t.keys.all {
-		t.answer(k, err)
 	}
 }

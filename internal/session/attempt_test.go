@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,36 +11,33 @@ import (
 
 // An attempt that succeeds after another one has won undoes what it has brought.
 // So does one that succeeds after its own time.
-func TestSecondSuccessIsUndone(t *testing.T) {
-	for name, late := range map[string]bool{"after another": false, "after its time": true} {
+func TestLateSuccessIsUndone(t *testing.T) {
+	for name, beside := range map[string]time.Duration{"after another": time.Second / 2, "after its time": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, won := context.WithCancel(t.Context())
-				defer won()
-				undone := 0
-				second := &race[int]{
-					ctx: ctx, slot: newSlot(&Session{db: new(sql.DB)}), outcomes: make(chan outcome[int]),
-					do: func(context.Context) (int, error) {
-						if late {
-							time.Sleep(time.Minute)
-						}
-						return 1, nil
-					},
-					undo: func(int) { undone++ },
-				}
-				second.start()
-				if late {
-					_, err := second.first(nil)
-					if err != context.DeadlineExceeded { //nolint:errorlint // as it is
-						t.Errorf("the attempt: %v", err)
+				s := &Session{db: new(sql.DB), options: Defaults(), connecting: make(chan struct{}, 1)}
+				s.options.Suit()
+				var begun, undone atomic.Int32
+				_, err := attempt(t.Context(), newSlot(s), func(context.Context) (int, error) {
+					n := begun.Add(1)
+					if n == 1 {
+						time.Sleep(time.Minute)
+					} else {
+						time.Sleep(beside)
 					}
-					time.Sleep(time.Minute)
+					return int(n), nil
+				}, func(int) { undone.Add(1) })
+				won := int32(0)
+				if beside < time.Minute {
+					won = 1
 				}
-				synctest.Wait() // it has succeeded, and first does not receive
-				won()
+				if (err == nil) != (won == 1) {
+					t.Errorf("the attempt: %v", err)
+				}
+				time.Sleep(2 * time.Minute)
 				synctest.Wait()
-				if undone != 1 {
-					t.Errorf("undone %d times, want once", undone)
+				if undone.Load() != begun.Load()-won {
+					t.Errorf("undone %d times of %d, of which %d counts", undone.Load(), begun.Load(), won)
 				}
 			})
 		})

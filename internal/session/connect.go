@@ -36,17 +36,18 @@ func (sl *slot) keepConnected(c *connection) {
 	defer sl.s.tasks.Done()
 	for failures := 0; c != nil || !sl.done(); { // a connection is waited for, also if the Session is closed already
 		if c == nil {
-			session, err := sl.connect(sl.s.ctx, sl.s.enrollLater)
+			session, err := sl.connect(sl.s.ctx, false)
 			if err != nil {
 				err = FromDialect(err)
 				sl.unreachable(err)
+				longest := backoffMax
 				if errors.Is(err, ErrConfig) {
-					sl.backOff(failures, backoffRejected)
-					failures++
+					longest = backoffRejected
 				} else {
-					sl.backOff(failures, backoffMax)
-					failures = min(failures+1, doublings) // a rejection at the end of an outage is the first one
+					failures = min(failures, doublings) // a rejection at the end of an outage is the first one
 				}
+				sl.backOff(failures, longest)
+				failures++
 				continue
 			}
 			c = sl.serve(session)
@@ -77,8 +78,8 @@ func (sl *slot) done() bool {
 // connect opens a connection. One slot at a time does so: each may need two
 // connections of the pool, and two slots could wait for each other's.
 //
-// If the Session has a registry, enroll prepares the new session for it.
-func (sl *slot) connect(caller context.Context, enroll func(context.Context, dialect.Session) error) (dialect.Session, error) {
+// opens says that Open calls it.
+func (sl *slot) connect(caller context.Context, opens bool) (dialect.Session, error) {
 	if err := sl.learnDialect(caller); err != nil { // Open could not, for the database was away
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (sl *slot) connect(caller context.Context, enroll func(context.Context, dia
 	return attempt(caller, sl, func(ctx context.Context) (dialect.Session, error) {
 		session, err := sl.s.options.Dialect.Open(ctx, sl.s.db, sl.s.settings())
 		if err == nil && sl.s.registrar != nil {
-			if err = enroll(ctx, session); err != nil {
+			if err = sl.s.enroll(ctx, session, opens); err != nil {
 				session.Destroy()
 			}
 		}
@@ -137,14 +138,7 @@ func (sl *slot) serve(session dialect.Session) *connection {
 		c.markDead()
 	} else {
 		sl.conn, sl.wasLost = c, false
-		sl.noteConnected()
 		sl.setAway(nil)
-		if sl.down != nil {
-			sl.down.Stop()
-		}
-		if socket := session.Socket(); socket != nil {
-			s.address = socket.RemoteAddr()
-		}
 		s.used = Now()
 	}
 	serves := !s.closed

@@ -34,19 +34,20 @@ type connection struct {
 	statement dialect.Batch
 	codec     codec
 	stats     batchStats
+	failed    int // batches in a row that have not released what they should
 
 	// protected by s.mu
 	brings int  // locks that the batch under way may bring
-	idle   int  // heartbeats since it last held a lock
+	idle   int  // heartbeats since it last held a lock, if its slot is not the first
 	served bool // it has answered a statement
-	failed int  // batches in a row that have not released what they should
+	uses   map[Secret]bool
 }
 
 // newConnection returns the connection of session, which has just answered.
 func newConnection(sl *slot, session dialect.Session) *connection {
 	c := &connection{
 		s: sl.s, slot: sl, session: session, watch: newWatch(session.Socket()),
-		gone: make(chan struct{}), stopped: make(chan struct{}),
+		gone: make(chan struct{}), stopped: make(chan struct{}), uses: make(map[Secret]bool),
 	}
 	c.owner.Life = c
 	c.errands = errandsOf(c)
@@ -67,7 +68,6 @@ func (c *connection) markDead() {
 	if !c.dead.Swap(true) {
 		c.timer.Stop()
 		close(c.gone)
-		c.s.secrets.forget(c)
 	}
 }
 
@@ -137,7 +137,7 @@ func (c *connection) run() {
 			signal(c.slot.wake) // the token may have been for the next connection
 			return
 		}
-		if c.closeIfIdle() || due && c.retireIfSpare() {
+		if c.endIfUnneeded(due) {
 			return
 		}
 		for c.round(due, beat) {
@@ -156,54 +156,58 @@ func (c *connection) run() {
 // statement must be sent.
 func (c *connection) round(due, beat bool) (sent bool) {
 	for _, e := range c.errands {
-		if !c.begin(e, due, beat) {
+		if !c.begin(e, due) {
 			continue
 		}
-		c.watch.expect()
-		err := e.send(c)
-		c.watch.answered()
-		if e.complete(c, err, beat) {
-			beat = false
-		}
-		if c.dead.Load() {
+		rejected, lives := c.carryOut(e)
+		if !lives {
 			return false
 		}
-		sent = true
+		sent, beat = true, rejected
 	}
 	return c.exchange(beat) || sent && !c.dead.Load()
 }
 
 // begin reports whether errand e is to be sent now. Callers who have queued wait
 // for its statement, too.
-func (c *connection) begin(e errand, due, beat bool) bool {
+func (c *connection) begin(e errand, due bool) bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if c.dead.Load() || !e.due(c, due, beat) {
+	if c.dead.Load() || !e.due(c, due) {
 		return false
 	}
 	c.sending()
 	return true
 }
 
-// retireIfSpare ends c if its slot is not needed any more, and reports that.
-// Such a slot is not the first, and has had no lock for a number of heartbeats.
-func (c *connection) retireIfSpare() bool {
-	const enough = 15
+// carryOut sends the statement of errand e. The response is a heartbeat, unless
+// the server has rejected the statement: the locks are as they were then, but
+// that proves nothing, so the deadline stays.
+func (c *connection) carryOut(e errand) (rejected, lives bool) {
+	c.watch.expect()
+	err := e.send(c)
+	c.watch.answered()
+	var log func()
+	complete := func() { log = e.complete(c, err) }
 	s := c.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.slot == s.slots[0] || c.load() > 0 {
-		c.idle = 0
-		return false
+	switch {
+	case err == nil:
+		lives = c.answered(0, complete)
+	case !dialect.Survives(err):
+		c.lose(c.lossBy(err))
+	default:
+		s.mu.Lock()
+		if lives = !c.dead.Load(); lives {
+			c.underWay = false
+			c.endDoubt()
+			complete()
+		}
+		s.mu.Unlock()
 	}
-	c.idle++
-	if c.idle < enough || c.dead.Load() {
-		return false
+	if log != nil {
+		log()
 	}
-	s.remove(c.slot)
-	c.unneeded = true
-	c.markDead()
-	return true
+	return err != nil, lives
 }
 
 // An errand is a kind of statement that a plain request never needs. Of each
@@ -212,14 +216,15 @@ func (c *connection) retireIfSpare() bool {
 type errand interface {
 	// due reports whether to send a statement now, and prepares it. heartbeat says
 	// that a heartbeat is due. s.mu is held.
-	due(c *connection, heartbeat, beat bool) bool
+	due(c *connection, heartbeat bool) bool
 
 	// send sends it.
 	send(c *connection) error
 
-	// complete acts on the response. It reports whether that was a heartbeat. beat
-	// says that one is due.
-	complete(c *connection, err error, beat bool) (wasBeat bool)
+	// complete acts on the response, or on the error of a statement that has cost
+	// no lock. It returns what to log; nil: nothing. It is not called if c is lost.
+	// s.mu is held.
+	complete(c *connection, err error) (log func())
 }
 
 // errandsOf returns the errands of c, in the order of their turns.
@@ -232,7 +237,7 @@ func errandsOf(c *connection) []errand {
 		errands = append(errands, &survey{})
 	}
 	if _, ok := c.session.(dialect.SecretChecker); ok {
-		errands = append(errands, &secretErrand{})
+		errands = append(errands, &secretCheck{})
 	}
 	if c.s.registrar != nil {
 		errands = append(errands, &registration{registered: Now()})

@@ -19,14 +19,10 @@ func (c *connection) exchange(beat bool) bool {
 	c.watch.expect()
 	err := c.session.Exchange(&c.statement)
 	c.watch.answered()
-	switch {
-	case err == nil:
-		return c.completeBatch()
-	case dialect.Survives(err):
-		return c.reconcile(FromDialect(err))
+	if err != nil {
+		return c.reconcile(err)
 	}
-	c.lose(c.lossBy(err))
-	return false
+	return c.completeBatch()
 }
 
 // prepare takes a batch of up to limit keys off the table, and makes a statement
@@ -69,7 +65,7 @@ func (c *connection) limits(keys int) keytable.Limits {
 	if !s.options.Dialect.Traits().Readers {
 		limits.NoShared = ErrReaders
 	}
-	s.limit(&limits, c)
+	s.limit(&limits)
 	return limits
 }
 
@@ -81,40 +77,41 @@ func (c *connection) completeBatch() bool {
 		c.lose(lossUnlock)
 		return false
 	}
-	s := c.s
 	c.codec.decode(&c.statement, &c.batch)
-	keys := c.statement.Keys()
+	return c.answered(c.statement.Keys(), func() {
+		c.failed, c.brings = 0, 0
+		c.stats.answered = c.s.Table.Complete(&c.owner, &c.batch, Now())
+		c.s.passOn(c)
+	})
+}
+
+// answered notes that the statement under way, with so many keys, was answered,
+// and calls act with s.mu held. If the response is too late, c is lost instead.
+// It reports whether c lives.
+func (c *connection) answered(keys int, act func()) bool {
+	s := c.s
 	s.mu.Lock()
-	answered := Now()
-	if !c.renew(answered) {
+	took, ok := c.renew()
+	if !ok {
 		s.mu.Unlock()
 		c.lose(lossLease)
 		return false
 	}
-	c.failed, c.brings = 0, 0
-	took := answered - c.sent
 	s.counters.exchanged(took, keys)
 	if keys > 0 {
-		s.used = answered
+		c.stats.roundTrip, s.used = took, Now()
 	}
-	woken := s.Table.Complete(&c.owner, &c.batch, answered)
-	s.passOn(c)
+	act()
 	s.mu.Unlock()
-	c.stats.roundTrip, c.stats.answered = took, woken
-	s.exchanged(took, keys)
-	if keys > 0 {
-		s.poller.Look()
-	}
-	return true
-}
-
-// exchanged tells the observers of a statement.
-func (s *Session) exchanged(took time.Duration, keys int) {
 	for i := range s.options.Observers {
 		if o := &s.options.Observers[i]; o.Exchanged != nil {
 			o.Exchanged(took, keys)
 		}
 	}
+	if keys > 0 {
+		s.poller.Look()
+	}
+	return true
 }
 
 // A codec translates a batch of the table into one of the dialect, and back. It
@@ -122,7 +119,6 @@ func (s *Session) exchanged(took time.Duration, keys int) {
 type codec struct {
 	keys   []dialect.Key
 	levels [][]dialect.Key
-	single []int // the looks that are in Try, in its order
 	busy   map[dialect.Key]struct{}
 }
 
@@ -139,14 +135,13 @@ func dbKey(id keytable.ID, m keytable.Mode) dialect.Key {
 // server less.
 func (c *codec) encode(b *keytable.Batch, st *dialect.Batch) {
 	st.Reset()
-	c.keys, c.levels, c.single = c.keys[:0], c.levels[:0], c.single[:0]
+	c.keys, c.levels = c.keys[:0], c.levels[:0]
 	for i := range b.Releases {
 		st.Release = append(st.Release, dbKey(b.Releases[i].ID(), b.Releases[i].Mode()))
 	}
 	for i := range b.Looks {
 		l := &b.Looks[i]
 		if len(l.Keys) == 1 {
-			c.single = append(c.single, i)
 			st.Try = append(st.Try, dbKey(l.Keys[0].ID(), l.Keys[0].Mode()))
 			continue
 		}
@@ -179,17 +174,18 @@ func (c *codec) decode(st *dialect.Batch, b *keytable.Batch) {
 		}
 		c.busy[key] = struct{}{}
 	}
-	for j, i := range c.single {
-		if _, busy := c.busy[st.Try[j]]; !busy {
-			b.Looks[i].Won = append(b.Looks[i].Won[:0], 0)
-		}
-	}
-	next := 0
+	try, look := 0, 0
 	for i := range b.Looks {
-		if len(b.Looks[i].Keys) > 1 {
-			b.Looks[i].Won = st.Looks[next].Won
-			next++
+		l := &b.Looks[i]
+		if len(l.Keys) > 1 {
+			l.Won = st.Looks[look].Won
+			look++
+			continue
 		}
+		if _, busy := c.busy[st.Try[try]]; !busy {
+			l.Won = append(l.Won[:0], 0)
+		}
+		try++
 	}
 	for i := range b.Stacks {
 		b.Stacks[i].Won, b.Stacks[i].Failed = st.Stacks[i].Won, st.Stacks[i].Failed

@@ -30,11 +30,11 @@ const (
 //
 // Invariant: wanted has at most maxAges keys. known has those of the last
 // readings, which are not older than agesValid when one ends: at most three
-// times as many. While keys are wanted, a goroutine is about to read them.
+// times as many.
 type heldAges struct {
 	wanted  map[keytable.ID]struct{}
 	known   map[keytable.ID]heldAge
-	reading bool          // the goroutine runs
+	reading bool          // a reading is under way
 	next    time.Duration // no reading before; 0: there was none yet
 
 	// read asks the database. Tests replace it.
@@ -57,8 +57,12 @@ func (s *Session) HeldFor(id keytable.ID) (age time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, ok := s.ages.known[id]
-	if !ok || at-known.read >= agesPause {
-		s.wantAge(id, at)
+	if connected := !s.closed && s.slots[0].conn != nil && s.slots[0].away == nil; connected && (!ok || at-known.read >= agesPause) {
+		s.ages.want(id)
+		if !s.ages.reading && (s.ages.next == 0 || at >= s.ages.next) {
+			s.ages.reading, s.ages.next = true, at+agesPause
+			s.tasks.Go(s.readAges)
+		}
 	}
 	if !ok || at-known.read >= agesValid {
 		return 0, false
@@ -66,82 +70,41 @@ func (s *Session) HeldFor(id keytable.ID) (age time.Duration, ok bool) {
 	return at - known.since, true
 }
 
-// wantAge has the age of a key read, unless too many others are waited for.
-func (s *Session) wantAge(id keytable.ID, at time.Duration) {
-	a := &s.ages
-	if !s.mayReadAges() {
-		return
-	}
+// want has the next reading read the age of a key, unless it has enough others.
+func (a *heldAges) want(id keytable.ID) {
 	if a.wanted == nil {
 		a.wanted, a.known = make(map[keytable.ID]struct{}), make(map[keytable.ID]heldAge)
 	}
 	if len(a.wanted) < maxAges {
 		a.wanted[id] = struct{}{}
 	}
-	if !a.reading {
-		a.reading = true
-		wait := time.Duration(0)
-		if a.next != 0 {
-			wait = a.next - at
-		}
-		s.tasks.Add(1)
-		go s.readAges(wait)
-	}
 }
 
-// readAges reads the ages of the keys that are wanted after wait, and then of
-// those that were asked for meanwhile, until there are none.
-func (s *Session) readAges(wait time.Duration) {
-	defer s.tasks.Done()
-	for {
-		sleep(s.ctx, wait)
-		ids, ok := s.agesToRead()
-		if !ok {
-			return
-		}
-		keys := make([]dialect.Key, len(ids))
-		for i, id := range ids {
-			keys[i] = dbKey(id, keytable.Exclusive)
-		}
-		ctx, cancel := context.WithTimeout(s.ctx, s.options.bound(agesPause))
-		began := Now()
-		ages, err := s.ages.read(ctx, keys)
-		cancel()
-		wait = began + agesPause - Now()
-		if err != nil {
-			wait = agesFailed
-		}
-		s.noteAges(ids, ages, err, Now()+wait)
-	}
-}
-
-// agesToRead takes the keys that are wanted. If there are none, or there is no
-// connection any more, it reports that the goroutine ends.
-func (s *Session) agesToRead() (ids []keytable.ID, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// readAges reads the ages of the keys that are wanted, and forgets what is too
+// old.
+func (s *Session) readAges() {
 	a := &s.ages
-	ids = slices.Collect(maps.Keys(a.wanted))
+	s.mu.Lock()
+	ids := slices.Collect(maps.Keys(a.wanted))
 	clear(a.wanted)
-	a.reading = len(ids) > 0 && s.mayReadAges()
-	return ids, a.reading
-}
-
-// mayReadAges reports whether the Session is connected. Otherwise it asks the
-// database for nothing that is not a lock.
-func (s *Session) mayReadAges() bool {
-	return !s.closed && s.slots[0].conn != nil && s.slots[0].away == nil
-}
-
-// noteAges keeps the ages of keys, or err, and forgets what is too old.
-func (s *Session) noteAges(ids []keytable.ID, ages map[dialect.Key]time.Duration, err error, next time.Duration) {
+	s.mu.Unlock()
+	keys := make([]dialect.Key, len(ids))
+	for i, id := range ids {
+		keys[i] = dbKey(id, keytable.Exclusive)
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.options.bound(agesPause))
+	defer cancel()
+	ages, err := a.read(ctx, keys)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a, at := &s.ages, Now()
-	a.next = next
+	at := Now()
+	a.reading = false
+	if err != nil {
+		a.next = at + agesFailed
+	}
 	maps.DeleteFunc(a.known, func(_ keytable.ID, known heldAge) bool { return at-known.read >= agesValid })
-	for _, id := range ids {
-		if age, ok := ages[dbKey(id, keytable.Exclusive)]; ok {
+	for i, id := range ids {
+		if age, ok := ages[keys[i]]; ok {
 			a.known[id] = heldAge{at - age, at}
 		} else if err == nil {
 			delete(a.known, id)

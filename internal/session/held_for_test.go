@@ -3,8 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"maps"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,32 +11,21 @@ import (
 	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
-// An ageReader stands for the registry.
+// An ageReader stands for the registry. A test changes it while no reading is
+// under way.
 type ageReader struct {
-	mu    sync.Mutex // protects what follows
 	ages  map[dialect.Key]time.Duration
 	err   error
 	hook  func(ctx context.Context)
 	reads [][]dialect.Key
-	began []time.Time
 }
 
 func (r *ageReader) read(ctx context.Context, keys []dialect.Key) (map[dialect.Key]time.Duration, error) {
-	r.mu.Lock()
-	r.reads, r.began = append(r.reads, keys), append(r.began, time.Now())
-	ages, err, hook := maps.Clone(r.ages), r.err, r.hook
-	r.mu.Unlock()
-	if hook != nil {
-		hook(ctx)
+	r.reads = append(r.reads, keys)
+	if r.hook != nil {
+		r.hook(ctx)
 	}
-	return ages, err
-}
-
-// count returns how many readings there were.
-func (r *ageReader) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.reads)
+	return r.ages, r.err
 }
 
 // number returns the key of a number.
@@ -93,7 +80,7 @@ func TestHeldForIsReadInTheBackground(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if n := r.count(); n < 5 || n > 6 {
+		if n := len(r.reads); n < 5 || n > 6 {
 			t.Errorf("%d readings in five seconds, want one a second", n)
 		}
 		time.Sleep(agesValid)
@@ -101,9 +88,7 @@ func TestHeldForIsReadInTheBackground(t *testing.T) {
 			t.Errorf("after a pause: %v, which is too old", age)
 		}
 		synctest.Wait()
-		r.mu.Lock()
 		r.ages = nil
-		r.mu.Unlock()
 		time.Sleep(agesPause)
 		s.HeldFor(number(1))
 		synctest.Wait()
@@ -113,57 +98,24 @@ func TestHeldForIsReadInTheBackground(t *testing.T) {
 	})
 }
 
-// There is one reading a second for all keys that were asked for meanwhile. None
-// of them needs another call to be read.
+// There is at most one reading a second, for all keys that were asked for since.
 func TestHeldForReadsOnceASecond(t *testing.T) {
 	withAges(t, func(t *testing.T, s *Session, r *ageReader) {
 		for i := range int64(100) {
 			s.HeldFor(number(i))
 			time.Sleep(20 * time.Millisecond)
 		}
-		time.Sleep(3 * time.Second)
+		time.Sleep(agesPause)
+		s.HeldFor(number(0))
 		synctest.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		r.mu.Lock()
-		defer r.mu.Unlock()
 		seen := map[dialect.Key]bool{}
-		for i, keys := range r.reads {
+		for _, keys := range r.reads {
 			for _, k := range keys {
 				seen[k] = true
-			}
-			if i > 0 && r.began[i].Sub(r.began[i-1]) < agesPause {
-				t.Errorf("%v between two readings", r.began[i].Sub(r.began[i-1]))
 			}
 		}
 		if len(seen) != 100 || len(r.reads) > 4 {
 			t.Errorf("%d of 100 keys were read, in %d readings", len(seen), len(r.reads))
-		}
-		if s.ages.reading {
-			t.Error("the goroutine goes on without a key")
-		}
-	})
-}
-
-// A lock of this process is known without a reading.
-func TestHeldForOfOwnLock(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, r *ageReader) {
-		hold, err := s.Table.Acquire(t.Context(), keytable.Want{}, number(1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(90 * time.Second)
-		if age, ok := s.HeldFor(number(1)); !ok || age != 90*time.Second {
-			t.Errorf("%v, %t", age, ok)
-		}
-		hold.End(keytable.Released)
-		s.Table.Release(nil, hold)
-		if age, ok := s.HeldFor(number(1)); ok {
-			t.Errorf("after the release: %v", age)
-		}
-		synctest.Wait()
-		if n := r.count(); n != 1 {
-			t.Errorf("%d readings, want 1 for the key that is free here", n)
 		}
 	})
 }
@@ -179,46 +131,36 @@ func TestHeldForFails(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := r.count(); n != 1 {
+		if n := len(r.reads); n != 1 {
 			t.Errorf("%d readings in nine seconds of failures, want 1", n)
 		}
-		r.mu.Lock()
 		r.err, r.hook = nil, func(ctx context.Context) { <-ctx.Done() }
-		r.mu.Unlock()
 		time.Sleep(agesFailed)
-		for range 100 {
-			s.HeldFor(number(1))
-			time.Sleep(10 * time.Millisecond)
-		}
 		s.HeldFor(number(1))
 		began := time.Now()
 		s.cancel()
 		s.tasks.Wait()
-		if took := time.Since(began); took > 0 {
-			t.Errorf("the goroutine ended after %v", took)
+		if took := time.Since(began); took > 0 || len(r.reads) != 2 {
+			t.Errorf("the second of %d readings ended after %v", len(r.reads), took)
 		}
 	})
 }
 
-// Without a registry nothing is known, not even of an own lock. Without a
-// connection nothing is read.
+// Without a registry, and without a connection, nothing is read.
 func TestHeldForWithout(t *testing.T) {
 	withAges(t, func(t *testing.T, s *Session, r *ageReader) {
-		if _, err := s.Table.Acquire(t.Context(), keytable.Want{}, number(1)); err != nil {
-			t.Fatal(err)
-		}
 		with := s.registrar
-		s.registrar = nil
-		if _, ok := s.HeldFor(number(1)); ok {
-			t.Error("a Session without a registry knows an age")
+		for _, s.registrar = range []*registrar{nil, with} {
+			if s.registrar != nil {
+				s.slots[0].conn = nil
+			}
+			if _, ok := s.HeldFor(number(1)); ok {
+				t.Error("an age is known")
+			}
+			synctest.Wait()
 		}
-		s.registrar, s.slots[0].conn = with, nil
-		if _, ok := s.HeldFor(number(2)); ok || s.ages.wanted != nil {
-			t.Error("a Session without a connection reads an age")
-		}
-		synctest.Wait()
-		if n := r.count(); n != 0 {
-			t.Errorf("%d readings", n)
+		if len(r.reads) != 0 {
+			t.Errorf("%d readings", len(r.reads))
 		}
 	})
 }
@@ -231,9 +173,9 @@ func TestHeldForInAFlood(t *testing.T) {
 			r.ages[dialect.Key{ID: i}] = time.Second
 		}
 		for i := range int64(20000) {
-			s.HeldFor(number(i))
-			if i%10 == 0 {
+			if s.HeldFor(number(i)); i%10 == 0 {
 				time.Sleep(5 * time.Millisecond)
+				synctest.Wait()
 			}
 			s.mu.Lock()
 			wanted, known := len(s.ages.wanted), len(s.ages.known)
@@ -242,8 +184,7 @@ func TestHeldForInAFlood(t *testing.T) {
 				t.Fatalf("%d keys are wanted and %d known", wanted, known)
 			}
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
+		synctest.Wait()
 		for _, keys := range r.reads {
 			if len(keys) > maxAges {
 				t.Fatalf("%d keys in a reading", len(keys))

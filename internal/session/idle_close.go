@@ -13,7 +13,7 @@ import "time"
 // needed reports whether the Session needs a connection: for a lock, for a
 // caller, or to end server processes that lost connections have left behind.
 func (s *Session) needed() bool {
-	return !s.Table.IsIdle() || len(s.waits) > 0 || len(s.left.processes) > 0 || s.secrets.checking()
+	return !s.Table.Figures().Idle || len(s.waits) > 0 || len(s.left.processes) > 0 || s.awaitsSecret()
 }
 
 // untilIdleClose returns how long until c may have been idle for long enough.
@@ -31,27 +31,35 @@ func (c *connection) untilIdleClose() time.Duration {
 	return left
 }
 
-// closeIfIdle ends c if the Session has been idle for long enough, and reports
-// that.
-func (c *connection) closeIfIdle() bool {
+// endIfUnneeded ends c, and reports that, if the Session has been idle for long
+// enough (WithIdleClose). So it does if the slot is not the first, and has had no
+// lock for a number of heartbeats. beat says that another one is due.
+func (c *connection) endIfUnneeded(beat bool) bool {
+	const enough = 15
 	sl, s := c.slot, c.s
-	if s.options.IdleClose == 0 || s.queued.Load() > 0 {
+	if !beat && (s.options.IdleClose == 0 || s.queued.Load() > 0) {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := sl == s.slots[0]
 	switch {
-	case c.dead.Load(), s.needed(), Now()-s.used < s.options.IdleClose:
+	case c.load() > 0:
+		c.idle = 0
+	case beat:
+		c.idle++
+	}
+	idle := s.options.IdleClose > 0 && s.queued.Load() == 0 && !s.needed() && Now()-s.used >= s.options.IdleClose && len(errandOf[*tokens](c).requests) == 0
+	switch {
+	case c.dead.Load():
 		return false
-	case len(errandOf[*tokens](c).requests) > 0, first && len(s.slots) > 1:
-		return false
-	case first:
+	case first && idle && len(s.slots) == 1:
 		sl.conn, sl.asleep = nil, true
-		sl.noteConnected()
 		s.room = room{tight: s.room.tight} // it is looked at again before the next lock
-	default:
+	case !first && (idle || c.idle >= enough):
 		s.remove(sl)
+	default:
+		return false
 	}
 	c.unneeded = true
 	c.markDead()

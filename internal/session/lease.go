@@ -3,8 +3,6 @@ package session
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // A lease is what the locks of a connection are as good as.
@@ -73,27 +71,29 @@ func (c *connection) sending() {
 	c.arm()
 }
 
-// renew notes that the statement under way was answered at this time. It
-// reports whether that is in time. s.mu is held.
-func (c *connection) renew(at time.Duration) bool {
+// renew notes that the statement under way was answered. It returns how long that
+// took, and whether it was in time. s.mu is held.
+func (c *connection) renew() (took time.Duration, ok bool) {
 	c.underWay = false
 	if c.dead.Load() {
-		return false
+		return 0, false
 	}
 	c.served = true
+	at := Now()
+	took = at - c.sent
 	// Too late for what was held: the timer is about to say so. After a suspend, a
 	// response that is late by the boot clock moves the other deadline no further
 	// than it may.
 	if int64(at) >= c.deadline.Load() {
 		c.timer.Reset(0)
-		return false
+		return took, false
 	}
 	validFor := c.s.options.validFor()
 	c.deadline.Store(int64(c.sent + validFor))
 	c.deadlineBoot.Store(int64(c.sentBoot + validFor))
 	c.endDoubt()
 	c.arm()
-	return true
+	return took, true
 }
 
 // endDoubt lets callers in again, because the server has answered. s.mu is held.
@@ -138,37 +138,4 @@ func (c *connection) arm() {
 		c.alarm = next
 		c.timer.Reset(next - Now())
 	}
-}
-
-// completeAside completes a statement that changes no lock. It reports whether
-// the statement was a heartbeat.
-//
-// If the server has rejected it, the locks are as they were. But that proves
-// nothing, so the deadline stays, and a heartbeat is still due.
-func (c *connection) completeAside(err error, beats bool) (beat bool) {
-	if err != nil && !dialect.Survives(err) {
-		c.lose(c.lossBy(err))
-		return true
-	}
-	s := c.s
-	s.mu.Lock()
-	if err != nil {
-		c.underWay = false
-		if !c.dead.Load() {
-			c.endDoubt()
-		}
-		s.mu.Unlock()
-		return false
-	}
-	answered := Now()
-	took := answered - c.sent
-	if beats {
-		s.counters.exchanged(took, 0)
-	}
-	c.renew(answered)
-	s.mu.Unlock()
-	if beats {
-		s.exchanged(took, 0)
-	}
-	return true
 }

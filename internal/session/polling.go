@@ -31,7 +31,7 @@ const (
 )
 
 // A Poller has the keys tried again that other processes hold and for which
-// callers wait: all of them together.
+// callers wait: all of them together. A table that is closed has none.
 type Poller struct {
 	table *keytable.Table
 	now   func() time.Duration
@@ -39,7 +39,6 @@ type Poller struct {
 	mu     sync.Mutex // protects what follows
 	timer  *time.Timer
 	armed  bool
-	closed bool
 	pause  time.Duration // the next; 0: pollFirst
 	polled int           // keys that are waited for, at the last look
 	spent  time.Duration // when the polls so far would have ended, pollEvery apart
@@ -59,7 +58,7 @@ func (p *Poller) Look() {
 	fresh := n > p.polled
 	p.polled = n
 	switch {
-	case p.closed || n == 0:
+	case n == 0:
 		p.pause = 0
 		return
 	case fresh:
@@ -83,25 +82,11 @@ func (p *Poller) Look() {
 // poll is what the timer runs.
 func (p *Poller) poll() {
 	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return
-	}
 	p.armed = false
 	p.spent = max(p.spent, p.now()) + pollEvery
 	p.mu.Unlock()
 	if p.table.Poll() > 0 { // the others are not due yet, and no batch may come
 		p.Look()
-	}
-}
-
-// Stop ends all polls.
-func (p *Poller) Stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	if p.timer != nil {
-		p.timer.Stop()
 	}
 }
 

@@ -32,7 +32,24 @@ func newRegistrar(o Options) *registrar {
 }
 
 // enroll sees that session, which is about to serve, can write to the registry.
-func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
+// In Open it fails if a table, a column or a right is missing (SQLSTATEs of class
+// 42), so that a program fails at its start. A later connection does without
+// rather than fail.
+func (s *Session) enroll(ctx context.Context, session dialect.Session, opens bool) error {
+	err := s.register(ctx, session)
+	switch {
+	case err == nil || !dialect.Survives(err):
+		return err
+	case opens && strings.HasPrefix(errcode.SQLState(err), "42"):
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	s.options.Log.Warn(registryFails, "reason", err)
+	return nil
+}
+
+// register finds the registry, if no connection has yet, and writes that session
+// exists.
+func (s *Session) register(ctx context.Context, session dialect.Session) error {
 	r := s.registrar
 	if r.tables.Load() == nil {
 		tables, err := postgres.FindRegistry(ctx, s.db, r.schema)
@@ -49,41 +66,6 @@ func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 	return err
 }
 
-// enrollFirst is enroll for Open. It fails if a table, a column or a right is
-// missing (SQLSTATEs of class 42), so that a program fails at its start.
-func (s *Session) enrollFirst(ctx context.Context, session dialect.Session) error {
-	err := s.enroll(ctx, session)
-	if strings.HasPrefix(errcode.SQLState(err), "42") {
-		return &enrollError{err}
-	}
-	return s.withoutRegistry(err)
-}
-
-// enrollLater is enroll for a later connection, which does without rather than
-// fail.
-func (s *Session) enrollLater(ctx context.Context, session dialect.Session) error {
-	return s.withoutRegistry(s.enroll(ctx, session))
-}
-
-// withoutRegistry returns err of enroll, unless the session lives. Then it logs
-// err.
-func (s *Session) withoutRegistry(err error) error {
-	if err == nil || !dialect.Survives(err) {
-		return err
-	}
-	s.options.Log.Warn(registryFails, "reason", err)
-	return nil
-}
-
-// An enrollError is why Open with a registry fails. Locks would work.
-type enrollError struct{ err error }
-
-func (e *enrollError) Error() string { return "sqllock: " + e.err.Error() }
-func (e *enrollError) Unwrap() error { return e.err }
-
-// Is makes errors.Is(err, ErrConfig) hold.
-func (e *enrollError) Is(target error) bool { return target == ErrConfig }
-
 const registryFails = "sqllock: the registry of heartbeats cannot be written"
 
 // A registration is the errand that writes the registry, once a heartbeat.
@@ -93,7 +75,7 @@ type registration struct {
 	row        *postgres.Register
 }
 
-func (e *registration) due(c *connection, heartbeat, _ bool) bool {
+func (e *registration) due(c *connection, heartbeat bool) bool {
 	s := c.s
 	if s.registrar.tables.Load() == nil || !heartbeat && Now()-e.registered < s.options.Heartbeat {
 		return false
@@ -108,22 +90,16 @@ func (e *registration) send(c *connection) error {
 }
 
 // complete logs when the registry begins to fail, and when it works again.
-func (e *registration) complete(c *connection, err error, _ bool) bool {
-	if err != nil && !c.stillHolds(err) {
-		return true
-	}
-	s := c.s
-	s.mu.Lock()
-	c.renew(Now())
-	s.mu.Unlock()
-	switch failing := err != nil; {
-	case failing && !e.failing:
-		s.options.Log.Warn(registryFails, "reason", err)
-	case !failing && e.failing:
-		s.options.Log.Info("sqllock: the registry of heartbeats is written again")
-	}
+func (e *registration) complete(c *connection, err error) (log func()) {
+	failed := e.failing
 	e.failing = err != nil
-	return true
+	switch logger := c.s.options.Log; {
+	case e.failing && !failed:
+		return func() { logger.Warn(registryFails, "reason", err) }
+	case failed && !e.failing:
+		return func() { logger.Info("sqllock: the registry of heartbeats is written again") }
+	}
+	return nil
 }
 
 // toRegister collects the record. The first slot records the waiting callers.

@@ -36,8 +36,8 @@ const (
 // A room is what a Session knows of the room in the server's lock table.
 //
 // Invariant: between two looks the Session's locks grow by at most share and
-// again, or by one set. Such a set has at most a quarter of the keys that were
-// free. Growth counts from the fewest locks that the Session had meanwhile,
+// again, and by one set. Such a set has at most a quarter of the keys that were
+// free. After it nothing more is requested before a look. Growth counts from the fewest locks that the Session had meanwhile,
 // because other clients may take what it releases.
 type room struct {
 	known bool
@@ -74,7 +74,7 @@ func (r *room) more(n int) int {
 
 // limit notes in l how many more keys c may request: one by one, and as one
 // stack. The others stay queued if a look may show more room.
-func (s *Session) limit(l *keytable.Limits, c *connection) {
+func (s *Session) limit(l *keytable.Limits) {
 	n := s.taken()
 	most, r := s.options.MaxHeld-n, &s.room
 	r.held = min(r.held, n+r.again)
@@ -82,12 +82,8 @@ func (s *Session) limit(l *keytable.Limits, c *connection) {
 		l.Grants, l.Beyond = most, errMaxHeld
 		return
 	}
-	l.Grants = r.more(n)
-	if survey := errandOf[*survey](c); survey.fresh {
-		survey.fresh = false
-		if l.Stack = min(most, max(l.Grants, r.free/4)); l.Stack > 0 {
-			l.Large = errFull
-		}
+	if l.Grants = r.more(n); l.Grants > 0 {
+		l.Stack, l.Large = min(most, max(l.Grants, r.free/4)), errFull
 	}
 	if r.share == 0 && Now()-r.at < lookPause {
 		l.Beyond = errFull
@@ -96,7 +92,7 @@ func (s *Session) limit(l *keytable.Limits, c *connection) {
 
 // taken returns how many locks the Session has or has requested.
 func (s *Session) taken() int {
-	n := s.Table.Held()
+	n := s.Table.Figures().Held
 	for _, sl := range s.slots {
 		if sl.conn != nil {
 			n += sl.conn.brings
@@ -114,18 +110,20 @@ func (s *Session) lookFirst(c *connection) {
 // A survey is the errand that looks.
 type survey struct {
 	wanted bool // requests wait for it
-	fresh  bool // the table was looked at since the last batch
 	held   int  // locks held or requested when the look began
 	table  dialect.LockTable
 }
 
-func (e *survey) due(c *connection, heartbeat, _ bool) bool {
-	s := c.s
-	byOther := s.room.at != 0 && Now()-s.room.at < s.options.Heartbeat/2 // another connection has looked
-	if !e.wanted && (s.room.at != 0 && !heartbeat && Now()-s.room.at < s.options.Heartbeat || byOther) {
+func (e *survey) due(c *connection, heartbeat bool) bool {
+	beat, since := c.s.options.Heartbeat, Now()-c.s.room.at
+	switch {
+	case e.wanted, c.s.room.at == 0:
+	case since < beat/2: // another connection has looked
+		return false
+	case !heartbeat && since < beat:
 		return false
 	}
-	e.wanted, e.held = false, s.taken()
+	e.wanted, e.held = false, c.s.taken()
 	return true
 }
 
@@ -136,48 +134,36 @@ func (e *survey) send(c *connection) (err error) {
 
 // complete notes the result of a look, and logs when the table becomes full or
 // has room again. A server that does not show its table leaves the room unknown.
-func (e *survey) complete(c *connection, err error, beat bool) bool {
-	wasBeat := c.completeAside(err, beat)
-	s := c.s
-	s.mu.Lock()
-	if c.dead.Load() {
-		s.mu.Unlock()
-		return wasBeat
-	}
-	answered := Now()
-	e.fresh = true
+func (e *survey) complete(c *connection, err error) (log func()) {
+	s, r, table := c.s, &c.s.room, e.table
 	switch {
 	case err == nil:
-		s.room.seen(e.table, e.held, answered)
-		s.room.size, s.room.used = e.table.Size, e.table.Used
+		r.seen(table, e.held, Now())
+		r.size, r.used = table.Size, table.Used
 	case isFull(err):
-		s.room.seen(dialect.LockTable{}, e.held, answered)
+		r.seen(dialect.LockTable{}, e.held, Now())
 	default: // this server does not tell
-		s.room = room{tight: s.room.tight, at: answered}
+		*r = room{tight: r.tight, at: Now()}
 	}
-	tight := s.room.known && s.room.share == 0
-	calm := err == nil && float64(e.table.Used) < calmPart*float64(e.table.Size)
-	news := tight && !s.room.tight || calm && s.room.tight
-	s.room.tight = tight || s.room.tight && !calm
-	s.mu.Unlock()
-	if news {
-		s.tellRoom(tight, e.table)
+	tight := r.known && r.share == 0
+	calm := err == nil && float64(table.Used) < calmPart*float64(table.Size)
+	switch {
+	case tight && !r.tight:
+		log = func() {
+			s.options.Log.Warn("sqllock: new keys are denied, since the server's lock table must have room for its other clients",
+				"used", table.Used, "size", table.Size, "limit", int(roomPart*float64(table.Size)))
+		}
+	case calm && r.tight:
+		log = func() {
+			s.options.Log.Info("sqllock: the server's lock table has room again", "used", table.Used, "size", table.Size)
+		}
 	}
-	return wasBeat
+	r.tight = tight || r.tight && !calm
+	return log
 }
 
 // isFull reports whether the server denied a lock because its table is full.
 func isFull(err error) bool {
 	var failure *dialect.Failure
 	return errors.As(err, &failure) && failure.Kind == dialect.Full
-}
-
-// tellRoom logs the change. The log line holds no key.
-func (s *Session) tellRoom(tight bool, table dialect.LockTable) {
-	if !tight {
-		s.options.Log.Info("sqllock: the server's lock table has room again", "used", table.Used, "size", table.Size)
-		return
-	}
-	s.options.Log.Warn("sqllock: new keys are denied, since the server's lock table must have room for its other clients",
-		"used", table.Used, "size", table.Size, "limit", int(roomPart*float64(table.Size)))
 }

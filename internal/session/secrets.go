@@ -21,15 +21,12 @@ type Secret struct {
 	Fingerprint uint32
 }
 
-// secrets are those that the Session has used.
-type secrets map[Secret]*secretState
-
-// A secretState is what is known of a secret. Session.mu protects it.
+// A secretState is what is known of a secret that the Session has used.
+// Session.mu protects it.
 type secretState struct {
 	err     error         // why its keys are denied; nil: they are not, or that is not known yet
 	retryAt time.Duration // after err it is not checked before
-	ready   chan struct{} // closed when the check under way is complete; nil: none is
-	users   map[*connection]bool
+	ready   chan struct{} // closed when the check that a caller waits for is complete; nil: none does
 }
 
 // secretPause is how long after a refusal a secret is checked again, if it is
@@ -48,22 +45,7 @@ func (s *Session) UseSecret(ctx context.Context, secret Secret) error {
 	timer := time.NewTimer(s.Timeout())
 	defer timer.Stop()
 	for {
-		s.mu.Lock()
-		if s.closed {
-			s.mu.Unlock()
-			return keytable.ErrClosed
-		}
-		state := s.secrets[secret]
-		if state == nil && len(s.secrets) >= maxSecrets {
-			s.mu.Unlock()
-			return errMaxSecrets
-		}
-		if state == nil {
-			state = &secretState{users: make(map[*connection]bool)}
-			s.secrets[secret] = state
-		}
-		ready, err := s.checkSecret(state)
-		s.mu.Unlock()
+		ready, err := s.checkSecret(secret)
 		if ready == nil {
 			return err
 		}
@@ -80,15 +62,23 @@ func (s *Session) UseSecret(ctx context.Context, secret Secret) error {
 }
 
 // checkSecret returns a channel to wait for, or nil and the result.
-func (s *Session) checkSecret(state *secretState) (ready chan struct{}, err error) {
-	if s.options.Dialect != nil && !s.options.Dialect.Traits().ChecksSecrets {
-		return nil, nil
-	}
-	used := false
+func (s *Session) checkSecret(secret Secret) (ready chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, used := s.secrets[secret], false
 	for _, sl := range s.slots {
-		used = used || sl.conn != nil && state.users[sl.conn]
+		used = used || sl.conn != nil && sl.conn.uses[secret]
 	}
 	switch {
+	case s.closed:
+		return nil, keytable.ErrClosed
+	case s.options.Dialect != nil && !s.options.Dialect.Traits().ChecksSecrets:
+		return nil, nil
+	case state == nil && len(s.secrets) >= maxSecrets:
+		return nil, errMaxSecrets
+	case state == nil:
+		state = new(secretState)
+		s.secrets[secret] = state
 	case state.err != nil && Now() < state.retryAt:
 		return nil, state.err
 	case state.err == nil && used:
@@ -103,9 +93,9 @@ func (s *Session) checkSecret(state *secretState) (ready chan struct{}, err erro
 	return state.ready, nil
 }
 
-// checking reports whether a caller waits for a check.
-func (all secrets) checking() bool {
-	for _, state := range all {
+// awaitsSecret reports whether a caller waits for a check. s.mu is held.
+func (s *Session) awaitsSecret() bool {
+	for _, state := range s.secrets {
 		if state.ready != nil {
 			return true
 		}
@@ -113,23 +103,16 @@ func (all secrets) checking() bool {
 	return false
 }
 
-// forget forgets c, which has ended.
-func (all secrets) forget(c *connection) {
-	for _, state := range all {
-		delete(state.users, c)
-	}
-}
-
-// A secretErrand is the errand that checks a secret which the connection does
-// not use.
-type secretErrand struct {
+// A secretCheck is the errand that checks a secret which the connection does not
+// use.
+type secretCheck struct {
 	secret   Secret
 	conflict bool
 }
 
-func (e *secretErrand) due(c *connection, _, _ bool) bool {
+func (e *secretCheck) due(c *connection, _ bool) bool {
 	for secret, state := range c.s.secrets {
-		if !state.users[c] && (state.err == nil || state.ready != nil) {
+		if !c.uses[secret] && (state.err == nil || state.ready != nil) {
 			e.secret = secret
 			return true
 		}
@@ -137,43 +120,32 @@ func (e *secretErrand) due(c *connection, _, _ bool) bool {
 	return false
 }
 
-func (e *secretErrand) send(c *connection) (err error) {
+func (e *secretCheck) send(c *connection) (err error) {
 	check := dialect.SecretCheckOf(e.secret.Namespace, e.secret.Fingerprint)
 	e.conflict, err = c.session.(dialect.SecretChecker).UseSecret(check)
 	return err
 }
 
-func (e *secretErrand) complete(c *connection, err error, _ bool) bool {
-	if err != nil && !c.stillHolds(err) {
-		return true
+func (e *secretCheck) complete(c *connection, err error) (log func()) {
+	s, state := c.s, c.s.secrets[e.secret]
+	if e.conflict && err == nil {
+		if namespace := e.secret.Namespace; state.err == nil {
+			log = func() {
+				s.options.Log.Error("sqllock: this namespace is in use with another key secret: its keys are refused", "namespace", namespace)
+			}
+		}
+		err = fmt.Errorf("%w: the namespace %q is in use with another key secret: give all processes the same, and stop those with the other one",
+			ErrNotExclusive, e.secret.Namespace)
+	} else {
+		err = FromDialect(err)
 	}
-	s := c.s
-	s.mu.Lock()
-	c.renew(Now())
-	state := s.secrets[e.secret]
-	news := false
-	switch {
-	case err != nil:
-		state.deny(FromDialect(err))
-	case e.conflict:
-		news = state.err == nil
-		state.deny(fmt.Errorf("%w: the namespace %q is in use with another key secret: give all processes the same, and stop those with the other one",
-			ErrNotExclusive, e.secret.Namespace))
-	default:
-		state.err, state.users[c] = nil, true
+	state.err, state.retryAt = err, Now()+jitter(secretPause)
+	if err == nil {
+		c.uses[e.secret] = true
 	}
 	if state.ready != nil {
 		close(state.ready)
 		state.ready = nil
 	}
-	s.mu.Unlock()
-	if news {
-		s.options.Log.Error("sqllock: this namespace is in use with another key secret: its keys are refused", "namespace", e.secret.Namespace)
-	}
-	return true
-}
-
-// deny notes that the check has failed.
-func (state *secretState) deny(err error) {
-	state.err, state.retryAt = err, Now()+jitter(secretPause)
+	return log
 }

@@ -13,7 +13,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,14 +34,13 @@ type Session struct {
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup // the goroutines that are not stuck in a driver
 
-	registrar   *registrar
-	connecting  chan struct{} // holds a token while a slot connects: one at a time
-	inDriver    atomic.Int32  // of all slots but the first
-	unconnected atomic.Bool   // the first slot has no connection
-	queued      atomic.Int64  // how much was queued since the last batch, about
-	wakes       atomic.Pointer[[]chan struct{}]
-	poller      *Poller
-	expiry      *Expiry
+	registrar  *registrar
+	connecting chan struct{} // holds a token while a slot connects: one at a time
+	inDriver   atomic.Int32  // of all slots but the first
+	queued     atomic.Int64  // how much was queued since the last batch, about
+	wakes      atomic.Pointer[[]chan struct{}]
+	poller     *Poller
+	expiry     *Expiry
 
 	mu        sync.Mutex // protects what follows, and each slot, connection and errand
 	slots     []*slot    // at least one
@@ -51,8 +49,7 @@ type Session struct {
 	used      time.Duration // when a batch with keys was last answered, or a connection began to serve
 	left      leftProcesses
 	room      room
-	secrets   secrets
-	address   net.Addr // where the last connection led to; nil: not known
+	secrets   map[Secret]*secretState
 	counters  counters
 	ages      heldAges
 	waits     map[*Wait]map[keytable.ID]struct{} // that are not requests of the table: of LockAll, and elsewhere
@@ -62,7 +59,7 @@ type Session struct {
 func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 	s := &Session{
 		db: db, options: o, connecting: make(chan struct{}, 1), counters: newCounters(),
-		secrets: make(secrets), waits: make(map[*Wait]map[keytable.ID]struct{}),
+		secrets: make(map[Secret]*secretState), waits: make(map[*Wait]map[keytable.ID]struct{}),
 	}
 	if err := s.options.Validate(); err != nil {
 		return nil, err
@@ -72,7 +69,7 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 		HandOver: Fairness, YieldFor: YieldFor, AsyncUnlock: o.AsyncUnlock,
 	})
 	s.poller = NewPoller(s.Table, Now)
-	s.expiry = NewExpiry(s.Table, o.timeout, s.noAnswer)
+	s.expiry = NewExpiry(s.Table, o.timeout, func() error { return errNoAnswer })
 	if o.Registry {
 		s.registrar = newRegistrar(o)
 		s.ages.read = s.agesInRegistry
@@ -108,7 +105,7 @@ func (s *Session) connectFirst(ctx context.Context, first *slot) (dialect.Sessio
 	if err := s.options.Validate(); err != nil { // what was right for another dialect
 		return nil, err
 	}
-	session, err := first.connect(ctx, s.enrollFirst)
+	session, err := first.connect(ctx, true)
 	return session, FromDialect(err)
 }
 
@@ -127,7 +124,6 @@ func (s *Session) Close() {
 		}
 	}
 	s.mu.Unlock()
-	s.poller.Stop()
 	ends.Announce()
 	s.cancel()
 	done := make(chan struct{})
@@ -151,14 +147,6 @@ func (s *Session) wake() {
 	for _, wake := range *s.wakes.Load() {
 		signal(wake)
 	}
-}
-
-// noAnswer returns why requests have waited too long.
-func (s *Session) noAnswer() error {
-	if s.unconnected.Load() {
-		return errNoConnection
-	}
-	return errNoAnswer
 }
 
 // signal leaves a token in a channel of one, if there is none.

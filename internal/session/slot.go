@@ -21,7 +21,6 @@ type slot struct {
 
 	conn    *connection // nil: none
 	away    error       // why requests have no chance here: no response, or no connection
-	down    *time.Timer // until calls fail, while there is no connection
 	wasLost bool        // there was a connection and it was lost, or an attempt at one failed
 	asleep  bool
 	retired bool // not needed any more
@@ -59,7 +58,7 @@ func (s *Session) chosen() *connection {
 // its token. Call it when the choice may have changed, or a key that requests
 // wait for. s.mu is held.
 func (s *Session) passOn(c *connection) {
-	if len(s.slots) == 1 || !s.Table.IsQueued() {
+	if len(s.slots) == 1 || !s.Table.Figures().Queued {
 		return
 	}
 	if to := s.chosen(); to != nil && to != c {
@@ -131,27 +130,14 @@ func (sl *slot) setAway(err error) {
 // lost notes that the connection of sl is lost.
 func (sl *slot) lost() {
 	sl.conn, sl.wasLost = nil, true
-	sl.noteConnected()
 	sl.failLater()
 }
 
-// noteConnected notes whether the first slot has a connection.
-func (sl *slot) noteConnected() {
-	if sl == sl.s.slots[0] {
-		sl.s.unconnected.Store(sl.conn == nil)
-	}
-}
-
-// failLater starts the time after which callers fail at once, unless sl is
-// connected again by then.
+// failLater starts the time after which callers fail at once, if sl is not
+// connected then.
 func (sl *slot) failLater() {
 	s := sl.s
-	wait := s.options.timeout
-	if sl.down != nil {
-		sl.down.Reset(wait)
-		return
-	}
-	sl.down = time.AfterFunc(wait, func() {
+	time.AfterFunc(s.options.timeout, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if sl.conn == nil && sl.away == nil && !sl.asleep && !s.closed {

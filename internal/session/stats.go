@@ -72,14 +72,9 @@ func (s *Session) Connections() (list []Connection) {
 }
 
 func (c *connection) describe() Connection {
-	d := Connection{LeaseRemaining: c.remaining()}
+	d := Connection{LeaseRemaining: c.remaining(), SecretChecks: len(c.uses)}
 	if b, ok := c.session.(dialect.Backend); ok {
 		d.Process = b.Process()
-	}
-	for _, state := range c.s.secrets {
-		if state.users[c] {
-			d.SecretChecks++
-		}
 	}
 	c.s.Table.Each(&c.owner, func(v keytable.View) {
 		switch {

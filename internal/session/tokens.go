@@ -58,7 +58,7 @@ type tokens struct {
 	token    dialect.Token
 }
 
-func (e *tokens) due(c *connection, _, _ bool) bool {
+func (e *tokens) due(c *connection, _ bool) bool {
 	for _, r := range e.requests {
 		if c.s.Table.Holds(r.hold) {
 			e.sent = append(e.sent, r)
@@ -76,13 +76,7 @@ func (e *tokens) send(c *connection) (err error) {
 	return err
 }
 
-func (e *tokens) complete(c *connection, err error, _ bool) bool {
-	if err != nil && !c.stillHolds(err) {
-		return true
-	}
-	c.s.mu.Lock()
-	c.renew(Now())
-	c.s.mu.Unlock()
+func (e *tokens) complete(_ *connection, err error) (log func()) {
 	token := e.token // the locks keep it; e is used again
 	for _, r := range e.sent {
 		if r.token = &token; err != nil {
@@ -91,5 +85,5 @@ func (e *tokens) complete(c *connection, err error, _ bool) bool {
 		close(r.done)
 	}
 	e.sent = nil
-	return true
+	return nil
 }

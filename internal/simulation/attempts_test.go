@@ -9,12 +9,11 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A server may respond to probes and be slow to connect. The first attempt goes
-// on beside the few that start later. The connections that come too late are
-// destroyed.
+// A server may be slow to connect. The first attempt goes on beside those that
+// begin later, one at a time. The connections that come too late are destroyed.
 func TestSlowAttemptWins(t *testing.T) {
 	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		const slow, most = 3 * time.Second, 3 // attempts at one time
+		const slow, most = 2500 * time.Millisecond, 3
 		stuck, resume := hold(t)
 		st.onOpen(func(n int) error {
 			if n == 2 { // the first after the loss
@@ -59,30 +58,6 @@ func TestStuckGrowth(t *testing.T) {
 		beginTry(background, s, sqllock.ID(-1))
 		time.Sleep(ticks)
 		mustTry(t, s, sqllock.ID(-1)) // those do not count for a connection that was lost
-	})
-}
-
-// While one connection is opened, another that was lost waits for its turn. It
-// gives up after a while, and tries again.
-func TestOneConnectsAtATime(t *testing.T) {
-	script{perConn: 2, opts: []sqllock.Option{sqllock.WithMaxConns(2)}}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		stuck, _ := hold(t)
-		st.onOpen(func(int) error { return stuck() })
-		for i := range int64(3) { // another connection is needed
-			mustTry(t, s, sqllock.ID(i))
-		}
-		synctest.Wait()
-		begun := st.attempts()
-		time.Sleep(time.Millisecond)
-		st.conn(0).hooks(fail(errGone), nil)
-		beginTry(background, s, sqllock.ID(3))
-		time.Sleep(400 * time.Millisecond) // before the server is probed
-		if n := st.attempts(); n != begun {
-			t.Errorf("%d attempts at one time", n-begun+1)
-		}
-		st.onOpen(nil)
-		time.Sleep(2 * dialect.ConnectTimeout)
-		mustTry(t, s, sqllock.ID(3))
 	})
 }
 

@@ -61,36 +61,4 @@ func TestQueuedRequestsFollowTheChoice(t *testing.T) {
 			wantReturned(t, "Lock", waits, nil)
 		})
 	})
-
-	t.Run("beside a lost connection", func(t *testing.T) {
-		six.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-			roomOnFirst(t, s)
-			hook, resume := hold(t)
-			st.conn(0).hooks(func() error { _ = hook(); return errGone }, nil)
-			sent := beginTry(background, s, sqllock.ID(10))
-			queued := beginTry(background, s, sqllock.ID(11))
-			st.onOpen(func(int) error { return errGone })
-			resume()
-			wantReturned(t, "the request that was lost", sent, sqllock.ErrUnavailable)
-			wantReturned(t, "TryLock", queued, nil)
-		})
-	})
-
-	t.Run("beyond what a statement carries", func(t *testing.T) {
-		script{perConn: 6, room: 6, opts: two.opts}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-			roomOnFirst(t, s)
-			hook, resume := hold(t)
-			st.conn(0).hooks(hook, nil)
-			first := beginTry(background, s, sqllock.ID(10))
-			var queued []<-chan called
-			for i := range int64(8) {
-				queued = append(queued, beginTry(background, s, sqllock.ID(20+i)))
-			}
-			resume()
-			wantReturned(t, "the first", first, nil)
-			for _, call := range queued {
-				wantReturned(t, "TryLock", call, nil)
-			}
-		})
-	})
 }

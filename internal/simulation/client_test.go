@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"log/slog"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -118,20 +117,6 @@ func (d clientDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings
 		return nil, ctx.Err()
 	}
 	return s, nil
-}
-
-// Responds implements dialect.Prober. A probe travels as a statement does.
-func (d clientDialect) Responds(ctx context.Context, _ net.Addr) bool {
-	probe := &session{server: d.server, link: d.link, aborted: make(chan struct{})}
-	defer context.AfterFunc(ctx, probe.abort)()
-	for range 2 { // there and back
-		if !probe.travel(0) {
-			return false
-		}
-	}
-	d.server.mu.Lock()
-	defer d.server.mu.Unlock()
-	return now() >= d.server.down
 }
 
 // contendedKeys are the keys for which the callers contend.

@@ -204,20 +204,8 @@ func TestCallsByResult(t *testing.T) {
 		{"a lock", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			return second(s.TryLock(background, sqllock.ID(2)))
 		}, results{granted: 1}},
-		{"a reader's", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(s.TryRLock(background, sqllock.ID(2)))
-		}, results{granted: 1}},
-		{"one of several", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(s.TryAny(background, ids(1, 2, 3)...))
-		}, results{granted: 1}},
 		{"a set", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			return second(s.TryLockAll(background, ids(2, 3)...))
-		}, results{granted: 1}},
-		{"a set of one", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(s.LockAll(background, ids(2)...))
-		}, results{granted: 1}},
-		{"one of each group", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(lockertest.TryEach(background, s, [][]sqllock.Key{ids(2), ids(1, 3)}))
 		}, results{granted: 1}},
 		{"a set, after a wait", func(s *sqllock.Session, _ *stage, one *sqllock.Lock) error {
 			time.AfterFunc(time.Second, func() { _ = one.Unlock() })
@@ -226,32 +214,17 @@ func TestCallsByResult(t *testing.T) {
 		{"busy", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			return second(s.TryLock(background, sqllock.ID(1)))
 		}, results{denied: 1}},
-		{"several busy", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(s.TryAny(background, sqllock.ID(1), sqllock.Pair(9, 9)))
-		}, results{denied: 1}},
-		{"a busy set", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(s.TryLockAll(background, ids(1, 2)...))
-		}, results{denied: 1}},
 		{"a full group", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			return second(lockertest.TryEach(background, s, [][]sqllock.Key{ids(2), ids(1)}))
 		}, results{denied: 1}},
 		{"its context ended before", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			return second(s.TryLock(ended, sqllock.ID(2)))
 		}, results{canceled: 1}},
-		{"the context of several ended before", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(s.LockAny(ended, ids(2, 3)...))
-		}, results{canceled: 1}},
 		{"the context of a set ended before", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			return second(s.LockAll(ended, ids(2, 3)...))
 		}, results{canceled: 1}},
-		{"the context of groups ended before", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(lockertest.TryEach(ended, s, [][]sqllock.Key{ids(2)}))
-		}, results{canceled: 1}},
 		{"it waited without success", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			return soon(func(ctx context.Context) error { return second(s.Lock(ctx, sqllock.ID(1))) })
-		}, results{canceled: 1}},
-		{"a set waited without success", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return soon(func(ctx context.Context) error { return second(s.LockAll(ctx, ids(1, 2)...)) })
 		}, results{canceled: 1}},
 		{"it waited while the database was away", func(s *sqllock.Session, st *stage, _ *sqllock.Lock) error {
 			defer slow(st)()
@@ -262,17 +235,9 @@ func TestCallsByResult(t *testing.T) {
 			return second(s.TryLock(background, sqllock.ID(2)))
 		}, results{failed: 1}},
 		{"no keys", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error { return second(s.LockAll(background)) }, results{failed: 1}},
-		{"any of no keys", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error { return second(s.TryAny(background)) }, results{failed: 1}},
-		{"no groups", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			return second(lockertest.TryEach(background, s, nil))
-		}, results{failed: 1}},
 		{"closed", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
 			_ = s.Close()
 			return second(s.TryLock(background, sqllock.ID(2)))
-		}, results{failed: 1}},
-		{"groups, and closed", func(s *sqllock.Session, _ *stage, _ *sqllock.Lock) error {
-			_ = s.Close()
-			return second(lockertest.TryEach(background, s, [][]sqllock.Key{ids(2)}))
 		}, results{failed: 1}},
 	}
 	for _, tt := range tests {

@@ -7,14 +7,8 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// once returns a hook that fails with err the first time.
-func once(err error) func() error {
-	return func() error { defer func() { err = nil }(); return err }
-}
 
 // A statement that fails half-way costs no lock while the session lives. The
 // engine asks the server which locks the session holds.
@@ -84,67 +78,25 @@ func TestReleaseIsSentAgainAfterAnError(t *testing.T) {
 // The time that a caller waits for a response includes statements that failed. A
 // release that is sent again gives Unlock no more time, nor a TryLock of its key.
 func TestReleaseSentAgainHasTheTimeThatIsLeft(t *testing.T) {
-	for _, async := range []bool{false, true} {
-		var opts []sqllock.Option
-		if async {
-			opts = append(opts, sqllock.WithAsyncUnlock())
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		lock := mustTry(t, s, sqllock.ID(1))
+		time.Sleep(2 * fairness) // it may not be handed over any more
+		st.conn(0).hooks(func() error {
+			time.Sleep(responseBound * 2 / 3)
+			return failedStatement
+		}, nil)
+		unlocked := beginUnlock(lock)
+		tried := beginTry(background, s, sqllock.ID(1))
+		time.Sleep(responseBound)
+		wantReturned(t, "TryLock", tried, sqllock.ErrUnavailable)
+		wantReturned(t, "Unlock", unlocked, sqllock.ErrUnavailable)
+		st.conn(0).hooks(nil, nil)
+		time.Sleep(responseBound)
+		mustUnlock(t, mustTry(t, s, sqllock.ID(1)))
+		if n := s.Stats().Losses; n != 0 {
+			t.Errorf("%d connections were lost", n)
 		}
-		scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-			lock := mustTry(t, s, sqllock.ID(1))
-			time.Sleep(2 * fairness) // it may not be handed over any more
-			st.conn(0).hooks(func() error {
-				time.Sleep(responseBound * 2 / 3)
-				return failedStatement
-			}, nil)
-			began := time.Now()
-			unlocked := beginUnlock(lock)
-			tried := beginTry(background, s, sqllock.ID(1))
-			wantErr(t, "TryLock", (<-tried).err, sqllock.ErrUnavailable)
-			if got := <-unlocked; !async {
-				wantErr(t, "Unlock", got.err, sqllock.ErrUnavailable)
-			}
-			if took := time.Since(began); took > responseBound {
-				t.Errorf("async %t: the calls returned after %v, want within %v", async, took, responseBound)
-			}
-			st.conn(0).hooks(nil, nil)
-			time.Sleep(responseBound)
-			mustUnlock(t, mustTry(t, s, sqllock.ID(1)))
-			if n := s.Stats().Losses; n != 0 {
-				t.Errorf("async %t: %d connections were lost", async, n)
-			}
-		}, opts...)
-	}
-}
-
-// A statement of TryEach fails, and the server has done all of it or nothing. Or
-// the connection is gone. The call returns each time, and no lock stays behind.
-func TestTryEachReturnsAfterALostReply(t *testing.T) {
-	var wide []sqllock.Key
-	for i := range int64(16) {
-		wide = append(wide, sqllock.ID(100+i))
-	}
-	for name, hooks := range map[string][2]error{ // of the first statement, before and after the server has carried it out
-		"all taken":       {nil, failedStatement},
-		"none taken":      {failedStatement, nil},
-		"connection lost": {nil, errGone},
-	} {
-		t.Run(name, func(t *testing.T) {
-			scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-				st.conn(0).hooks(once(hooks[0]), once(hooks[1]))
-				call := begin(func() (sqllock.Locks, error) {
-					return lockertest.TryEach(t.Context(), s, [][]sqllock.Key{ids(1), wide})
-				})
-				wantReturned(t, "TryEach", call, sqllock.ErrUnavailable)
-				time.Sleep(ticks)
-				if st.held() != 0 || s.Stats().Held != 0 {
-					t.Errorf("%d locks are left at the server, %d here", st.held(), s.Stats().Held)
-				}
-				locks, err := lockertest.TryEach(t.Context(), s, [][]sqllock.Key{ids(1), wide})
-				wantErr(t, "a later TryEach", err, nil)
-				wantErr(t, "Unlock", locks.Unlock(), nil)
-			})
-		})
-	}
+	})
 }
 
 // A terminating is a session with a server process. Its script counts the
@@ -157,7 +109,6 @@ type terminating struct {
 type termination struct {
 	rejects int
 	with    error // how the first ones fail
-	stay    bool  // the processes do not end
 
 	mu    sync.Mutex
 	count int
@@ -175,28 +126,7 @@ func (s terminating) Terminate(left []dialect.Process) ([]dialect.Process, error
 	if s.asked.count++; s.asked.count <= s.asked.rejects {
 		return nil, s.asked.with
 	}
-	if s.asked.stay {
-		return left, nil
-	}
 	return nil, nil
-}
-
-// A Session remembers a limited number of server processes.
-func TestMostLeftProcesses(t *testing.T) {
-	const most = 64
-	asked := &termination{stay: true}
-	script{session: func(_ *stage, c *conn) dialect.Session { return terminating{c, asked} }}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		for i := range most + 10 {
-			st.conn(i).hooks(nil, fail(errGone))
-			_, _ = s.TryLock(background, sqllock.ID(1))
-			time.Sleep(time.Second)
-		}
-		asked.mu.Lock()
-		defer asked.mu.Unlock()
-		if n := len(asked.left); n != most || asked.left[0].PID != 11 {
-			t.Errorf("%d processes are to be ended, from %d on; want %d, without the oldest", n, asked.left[0].PID, most)
-		}
-	})
 }
 
 // The server process of a lost connection is ended, even if that fails at first.

@@ -243,33 +243,3 @@ func TestFailedSecretCheck(t *testing.T) {
 		mustUnlock(t, held)
 	})
 }
-
-// A statement that changes no lock may show, when it fails, that all locks are
-// lost.
-func TestSecretAndTokenFindLoss(t *testing.T) {
-	for name, ask := range map[string]func(s *sqllock.Session, held *sqllock.Lock) error{
-		"check": func(s *sqllock.Session, _ *sqllock.Lock) error {
-			return second(s.TryLock(background, payouts.Key("ann")))
-		},
-		"token": func(_ *sqllock.Session, held *sqllock.Lock) error { return second(held.Token(background)) },
-	} {
-		for _, want := range []error{sqllock.ErrLost, nil} {
-			withSecrets(t, func(t *testing.T, s *sqllock.Session, st *stage, all *secretUses) {
-				held := mustTry(t, s, sqllock.ID(1))
-				fails := func() error {
-					if want != nil {
-						st.steal(sqllock.ID(1))
-					}
-					return failedStatement
-				}
-				all.change(func() { all.onUse = fails })
-				st.conn(0).tokenHook(fails)
-				if ask(s, held) == nil {
-					t.Errorf("%s: no error", name)
-				}
-				synctest.Wait()
-				wantErr(t, name+": Err", held.Err(), want)
-			})
-		}
-	}
-}

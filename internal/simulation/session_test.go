@@ -64,14 +64,9 @@ func (s *session) travel(extra time.Duration) bool {
 	}
 }
 
-// Socket implements dialect.Session.
-func (s *session) Socket() net.Conn { return located{} }
-
-// A located is a socket with an address and nothing to watch, so heartbeats notice
-// a closed connection.
-type located struct{ net.Conn }
-
-func (located) RemoteAddr() net.Addr { return new(net.TCPAddr) }
+// Socket implements dialect.Session. There is nothing to watch, so heartbeats
+// notice a closed connection.
+func (s *session) Socket() net.Conn { return nil }
 
 // Abort implements dialect.Session.
 func (s *session) Abort() {

@@ -99,31 +99,6 @@ func TestHeartbeat(t *testing.T) {
 	}, sqllock.WithHeartbeat(2*time.Second))
 }
 
-// Keys that wait long are requested together, in at most fifty statements a
-// second, however many there are.
-func TestWaitersPollTogether(t *testing.T) {
-	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		const keys = 500
-		for i := range int64(keys) {
-			st.steal(sqllock.ID(i))
-			go func() { _, _ = s.Lock(t.Context(), sqllock.ID(i)) }()
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(time.Second)
-		before := len(st.conn(0).sent())
-		time.Sleep(10 * time.Second)
-		sent := st.conn(0).sent()[before:]
-		if n := len(sent); n > 500 || n < 200 {
-			t.Errorf("%d statements in ten seconds, want 200 to 500", n)
-		}
-		for _, b := range sent {
-			if len(b.Try) != keys {
-				t.Fatalf("a statement requests %d keys, want all %d", len(b.Try), keys)
-			}
-		}
-	})
-}
-
 // New callers for busy keys have their first try at once. They do not make the
 // others poll more than fifty times a second for long.
 func TestPollsUnderArrivals(t *testing.T) {
@@ -142,50 +117,6 @@ func TestPollsUnderArrivals(t *testing.T) {
 		}
 		if polls > 520 {
 			t.Errorf("%d polls in ten seconds", polls)
-		}
-	})
-}
-
-// A release that waits in the queue of a lost connection is for that connection
-// alone. The key may have been acquired on another one since, and its release
-// belongs there.
-func TestReleaseStaysOnItsConnection(t *testing.T) {
-	script{perConn: 2, opts: []sqllock.Option{sqllock.WithMaxConns(2)}}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		locks := twoConnections(t, s)
-		waiter := beginLock(background, s, sqllock.ID(0))
-		time.Sleep(2 * fairness) // the key may not be handed over any more
-
-		// The release of ID(0) waits behind a statement that ends its connection.
-		fails, endFirst := hold(t)
-		st.conn(0).hooks(func() error { _ = fails(); return errGone }, nil)
-		connects, connect := hold(t)
-		st.onOpen(func(int) error { return connects() })
-		released := beginUnlock(locks[1])
-		queued := beginUnlock(locks[0])
-		endFirst()
-		wantReturned(t, "the release that was sent", released, sqllock.ErrLost)
-		wantReturned(t, "the release that was queued", queued, sqllock.ErrLost)
-
-		// The key is acquired on the other connection, and its release waits there.
-		time.Sleep(2 * pollMost)
-		again := granted(t, "Lock", waiter)
-		busy, answer := hold(t)
-		st.conn(1).hooks(busy, nil)
-		ahead := beginTry(background, s, sqllock.ID(3))
-		queued = beginUnlock(again)
-
-		connect() // the first connection is replaced, and its queue is sent
-		time.Sleep(pollMost)
-		for _, b := range st.conn(2).sent() {
-			if len(b.Release) > 0 {
-				t.Errorf("the new connection releases %v, which it does not hold", b.Release)
-			}
-		}
-		answer()
-		wantReturned(t, "TryLock", ahead, nil)
-		wantReturned(t, "Unlock on the other connection", queued, nil)
-		if n := s.Stats().Losses; n != 1 {
-			t.Errorf("%d connections were lost, want 1", n)
 		}
 	})
 }

@@ -42,31 +42,6 @@ func TestSuspendAfterSlowResponse(t *testing.T) {
 	})
 }
 
-// No reader joins readers whose lock a suspend has ended. Unlock returns ErrLost
-// to each of them, even if it is not the last one and sends no statement.
-func TestReadersAfterSuspend(t *testing.T) {
-	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		mustRead(t, s, sqllock.ID(1))
-		st.link.asleep.Add(int64(trust))
-		if lock, err := s.TryRLock(background, sqllock.ID(1)); err == nil && lock.Err() != nil {
-			t.Errorf("a reader got a lock whose Err is %v", lock.Err())
-		}
-		time.Sleep(ticks)
-		readers := sqllock.Locks{mustRead(t, s, sqllock.ID(2)), mustRead(t, s, sqllock.ID(2))}
-		st.link.asleep.Add(int64(trust))
-		for _, l := range readers {
-			wantErr(t, "Err of a reader", l.Err(), sqllock.ErrLost)
-			wantErr(t, "Unlock of a reader", l.Unlock(), sqllock.ErrLost)
-		}
-		time.Sleep(ticks)
-		alone := mustTry(t, s, sqllock.ID(2))
-		if readers[0].Unlock() != sqllock.ErrLost || alone.Err() != nil {
-			t.Error("a reader from before the loss has released the lock of the next holder")
-		}
-		mustUnlock(t, alone)
-	})
-}
-
 // Suspends that are shorter than the lease cost no lock if heartbeats come in
 // between.
 func TestShortSuspends(t *testing.T) {

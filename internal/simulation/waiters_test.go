@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -107,6 +106,23 @@ func TestRefusalIsNotOlderThanTheCall(t *testing.T) {
 	})
 }
 
+// When the first in line leaves, the next one still gets a key that another
+// process releases.
+func TestWaiterBehindOneThatLeaves(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		st.steal(sqllock.ID(1))
+		ctx, cancel := context.WithCancel(background)
+		first, second := beginLock(ctx, s, sqllock.ID(1)), beginLock(background, s, sqllock.ID(1))
+		time.Sleep(fairness)
+		cancel()
+		wantReturned(t, "the first", first, context.Canceled)
+		time.Sleep(fairness)
+		st.giveUp(sqllock.ID(1))
+		time.Sleep(pollMost)
+		mustUnlock(t, granted(t, "the second", second))
+	})
+}
+
 // A TryLock does not overtake waiters, even while the key is free. Nor does a call
 // for one key of each of several groups.
 func TestTryLockDoesNotPassWaiters(t *testing.T) {
@@ -128,51 +144,4 @@ func TestTryLockDoesNotPassWaiters(t *testing.T) {
 		mustUnlock(t, granted(t, "Lock", waiting))
 		mustUnlock(t, mustTry(t, s, sqllock.ID(1)))
 	})
-}
-
-// A process whose callers wait for one of several keys yields each key after a
-// second, as it yields a single one. A Limiter lets one of its requests at a time
-// wait.
-func TestHandOverOfOneOfSeveralYields(t *testing.T) {
-	for _, n := range []int64{1, 2, 5} {
-		for _, oneWaits := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d keys, one waits: %t", n, oneWaits), func(t *testing.T) {
-				scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-					keys := ids(1, 2, 3, 4, 5)[:n]
-					ctx, cancel := context.WithCancel(background)
-					defer cancel()
-					line := make(chan struct{}, 1)
-					next := func() (*sqllock.Lock, error) {
-						if oneWaits {
-							line <- struct{}{}
-							defer func() { <-line }()
-						}
-						return s.LockAny(ctx, keys...)
-					}
-					for i := range 3 * n {
-						go func() {
-							for hold := 90 * time.Millisecond; ; {
-								lock, err := next()
-								if err != nil {
-									return
-								}
-								time.Sleep(hold + time.Duration(i)*time.Millisecond)
-								_ = lock.Unlock()
-							}
-						}()
-					}
-					time.Sleep(100 * time.Millisecond)
-					other := st.another(t)
-					for range 5 {
-						ended, end := context.WithTimeout(background, 3*fairness)
-						lock, err := other.LockAny(ended, keys...)
-						end()
-						wantErr(t, "LockAny of another process", err, nil)
-						mustUnlock(t, lock)
-						time.Sleep(30 * time.Millisecond)
-					}
-				})
-			})
-		}
-	}
 }
