@@ -81,7 +81,7 @@ func TestFenceAfterRestart(t *testing.T) {
 		if err := fencedWork(t.Context(), t, db, stale, "before"); err != nil {
 			t.Fatal(err)
 		}
-		if err := server.Restart(true); err != nil {
+		if err := server.Restart(false); err != nil {
 			t.Fatal(err)
 		}
 		lockertest.Eventually(t, "the pool has noticed", func() bool { return db.Ping() == nil })
