@@ -1,6 +1,7 @@
 package lockwatch
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -44,30 +45,20 @@ func withAdvice(err error) error {
 	return fmt.Errorf("lockwatch: this role may not end that session: grant it pg_signal_backend, or that session's own role (a superuser's only a superuser ends): %w", err)
 }
 
-// A silence is the last sign of life of a lock's session. Its length counts by
-// the monotonic clock of this process, since the database's clock may step.
-type silence struct {
-	heartbeat  time.Time // the last one, by the database's clock
-	stateSince time.Time // of the server process, by the database's clock
-	from       time.Time // when this process first saw these two
+// lastSign is the last sign of life of the session of a registered lock.
+func (h *Holder) lastSign() string {
+	return fmt.Sprint(h.id(), " ", h.Registration.Heartbeat.UnixMicro(), " ", h.Process.StateSince.UnixMicro())
 }
 
-// noteSilence updates the silence of each registered lock in s.
+// noteSilence updates since when no lock of s has had another sign of life.
 func (w *watchdog) noteSilence(s *Snapshot) {
-	silences := make(map[string]silence, len(s.Holders))
+	silent := make(map[string]time.Time, len(s.Holders))
 	for i := range s.Holders {
-		h := &s.Holders[i]
-		if h.Registration == nil {
-			continue
+		if h := &s.Holders[i]; h.Registration != nil {
+			silent[h.lastSign()] = cmp.Or(w.silent[h.lastSign()], time.Now())
 		}
-		id := h.id()
-		n, seen := w.silences[id]
-		if !seen || !n.heartbeat.Equal(h.Registration.Heartbeat) || !n.stateSince.Equal(h.Process.StateSince) {
-			n = silence{h.Registration.Heartbeat, h.Process.StateSince, time.Now()}
-		}
-		silences[id] = n
 	}
-	w.silences = silences
+	w.silent = silent
 }
 
 // terminate ends the sessions of late locks for which WithTerminate's function
@@ -90,7 +81,8 @@ func (w *watchdog) terminate(ctx context.Context, s *Snapshot, requested time.Ti
 			continue
 		}
 		id := f.Holder.processID()
-		if tried[id] || w.terminated[id] || !w.silentSince(f, requested) || !w.options.terminate(f) {
+		silence := requested.Sub(w.silent[f.Holder.lastSign()])
+		if tried[id] || w.terminated[id] || silence < w.diagnosis.lateAge(f.Holder.Registration) || !w.options.terminate(f) {
 			continue
 		}
 		tried[id] = true
@@ -106,12 +98,6 @@ func (w *watchdog) terminate(ctx context.Context, s *Snapshot, requested time.Ti
 		}
 	}
 	w.notePart(partTerminate, failed)
-}
-
-// silentSince reports whether the session of f was silent for the late age before
-// the time at.
-func (w *watchdog) silentSince(f Finding, at time.Time) bool {
-	return at.Sub(w.silences[f.Holder.id()].from) >= w.diagnosis.lateAge(f.Holder.Registration)
 }
 
 // end ends the session of f's holder if it is late still. The log says so before,

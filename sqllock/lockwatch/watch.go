@@ -83,8 +83,10 @@ type watchdog struct {
 	registered bool // the registry must be there: an option needs it, or it was there
 	noted      bool // the log says that there is none
 
-	silences   map[string]silence // by lock; only if options.terminate is set
-	terminated map[string]bool    // sessions that were ended and may still be there
+	// silent has when this process first saw the last sign of life of each lock, by
+	// its own monotonic clock: that of the database may step.
+	silent     map[string]time.Time
+	terminated map[string]bool // sessions that were ended and may still be there
 }
 
 func newWatchdog(db *sql.DB, report func(Finding), o watchOptions) *watchdog {
