@@ -3,7 +3,6 @@ package lockwatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -17,24 +16,6 @@ func withoutDatabase(terminate func(Finding) bool) (w *watchdog, reported *[]Fin
 	reported = new([]Finding)
 	report := func(f Finding) { *reported = append(*reported, f) }
 	return newWatchdog(nil, report, watchOptions{log: slog.New(slog.DiscardHandler), terminate: terminate}), reported
-}
-
-// A part of the work that fails for another reason is reported again. The same
-// reason is not.
-func TestWatchTellsAnotherReason(t *testing.T) {
-	t.Parallel()
-	w, reported := withoutDatabase(nil)
-	for i, step := range []struct {
-		err      error
-		reported int
-	}{
-		{nil, 0}, {errors.New("one"), 1}, {errors.New("one"), 1}, {errors.New("two"), 3}, {nil, 4},
-		{fmt.Errorf("%w: away", sqllock.ErrUnavailable), 5}, {fmt.Errorf("%w: far", sqllock.ErrUnavailable), 5}, {nil, 6},
-	} {
-		if w.notePart(partLook, step.err); len(*reported) != step.reported {
-			t.Errorf("step %d: reported %d times, want %d", i+1, len(*reported), step.reported)
-		}
-	}
 }
 
 // The database's clock alone ends no session, since it may step. This process must
