@@ -61,7 +61,7 @@ type subject struct {
 	findings []Result        // of the check under way
 
 	server postgresServer // once learn has been called
-	tables []foundTable   // of our names, once find has been called
+	tables []table        // of this version, once find has been called
 }
 
 // A check is one examination. What the later ones of a list ask makes sense only
