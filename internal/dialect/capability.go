@@ -1,17 +1,6 @@
 package dialect
 
-import (
-	"context"
-	"net"
-	"time"
-)
-
-// A Prober is a Dialect that can ask a server for a sign of life without a
-// driver. A driver may be stuck in an earlier statement.
-type Prober interface {
-	// Responds reports whether the server at address responds before ctx ends.
-	Responds(ctx context.Context, address net.Addr) bool
-}
+import "time"
 
 // A Driver is a driver of database/sql that brings its own dialect. Only code
 // of this module can implement it: simulated servers do.
