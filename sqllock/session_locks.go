@@ -96,9 +96,11 @@ func (s *Session) RLock(ctx context.Context, key Key) (*Lock, error) {
 // acquireOne acquires key. Before the first connection it is not known whether
 // the database has readers' locks, and the first statement tells.
 func (s *Session) acquireOne(ctx context.Context, w keytable.Want, key Key) (*Lock, error) {
-	if d := s.session.Dialect(); w.Mode == keytable.Shared && d != nil && !d.Traits().Readers {
-		s.table.Count(session.ErrReaders)
-		return nil, session.ErrReaders
+	if w.Mode == keytable.Shared {
+		if d := s.session.Dialect(); d != nil && !d.Traits().Readers {
+			s.table.Count(session.ErrReaders)
+			return nil, session.ErrReaders
+		}
 	}
 	if key.fingerprint != 0 {
 		if err := s.useSecrets(ctx, []Key{key}, w.Waits); err != nil {

@@ -18,6 +18,10 @@ const maxInDriver = 4
 // hangs is how long an attempt may take before another one begins beside it.
 const hangs = time.Second
 
+// maxInFull is how many attempts begin in a full pool, where each ends the one
+// before. The last one has the time that is left: the server may be slow.
+const maxInFull = 3
+
 // An outcome is what one attempt has brought.
 type outcome[T any] struct {
 	brought T
@@ -67,19 +71,21 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 	first, beside := begin(), func() {}
 	ticker := time.NewTicker(hangs)
 	defer ticker.Stop()
-	for running := 1; running > 0; {
+	for begun, running := 1, 1; running > 0; {
 		select {
 		case <-ctx.Done():
 			return brought, ctx.Err()
 		case <-ticker.C:
-			if sl.inDriver.Load() >= maxInDriver {
+			stats := sl.s.db.Stats()
+			full := stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 // it has no two connections for another one
+			if sl.inDriver.Load() >= maxInDriver || full && begun >= maxInFull {
 				continue
 			}
-			beside()
-			if stats := sl.s.db.Stats(); stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 {
-				first() // the pool has no two connections for another one
+			if beside(); full {
+				first()
 			}
 			beside = begin()
+			begun++
 			running++
 		case o := <-outcomes:
 			if !isContext(o.err) {

@@ -65,7 +65,7 @@ func (c *connection) limits(keys int) keytable.Limits {
 	if !s.options.Dialect.Traits().Readers {
 		limits.NoShared = ErrReaders
 	}
-	s.limit(&limits)
+	s.limit(&limits, c)
 	return limits
 }
 

@@ -36,9 +36,9 @@ const (
 // A room is what a Session knows of the room in the server's lock table.
 //
 // Invariant: between two looks the Session's locks grow by at most share and
-// again, and by one set. Such a set has at most a quarter of the keys that were
-// free. After it nothing more is requested before a look. Growth counts from the fewest locks that the Session had meanwhile,
-// because other clients may take what it releases.
+// again, or by one set right after a look. Such a set has at most a quarter of
+// the keys that were free. Growth counts from the fewest locks that the Session
+// had meanwhile, because other clients may take what it releases.
 type room struct {
 	known bool
 	at    time.Duration // of the last look
@@ -74,7 +74,7 @@ func (r *room) more(n int) int {
 
 // limit notes in l how many more keys c may request: one by one, and as one
 // stack. The others stay queued if a look may show more room.
-func (s *Session) limit(l *keytable.Limits) {
+func (s *Session) limit(l *keytable.Limits, c *connection) {
 	n := s.taken()
 	most, r := s.options.MaxHeld-n, &s.room
 	r.held = min(r.held, n+r.again)
@@ -82,8 +82,12 @@ func (s *Session) limit(l *keytable.Limits) {
 		l.Grants, l.Beyond = most, errMaxHeld
 		return
 	}
-	if l.Grants = r.more(n); l.Grants > 0 {
-		l.Stack, l.Large = min(most, max(l.Grants, r.free/4)), errFull
+	l.Grants = r.more(n)
+	if e := errandOf[*survey](c); e.fresh {
+		e.fresh = false
+		if l.Stack = min(most, max(l.Grants, r.free/4)); l.Stack > 0 {
+			l.Large = errFull
+		}
 	}
 	if r.share == 0 && Now()-r.at < lookPause {
 		l.Beyond = errFull
@@ -110,6 +114,7 @@ func (s *Session) lookFirst(c *connection) {
 // A survey is the errand that looks.
 type survey struct {
 	wanted bool // requests wait for it
+	fresh  bool // it has looked since the last batch
 	held   int  // locks held or requested when the look began
 	table  dialect.LockTable
 }
@@ -136,6 +141,7 @@ func (e *survey) send(c *connection) (err error) {
 // has room again. A server that does not show its table leaves the room unknown.
 func (e *survey) complete(c *connection, err error) (log func()) {
 	s, r, table := c.s, &c.s.room, e.table
+	e.fresh = true
 	switch {
 	case err == nil:
 		r.seen(table, e.held, Now())

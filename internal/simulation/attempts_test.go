@@ -39,6 +39,19 @@ func TestSlowAttemptWins(t *testing.T) {
 	})
 }
 
+// A server that is slow to connect is reached also through a pool that has no
+// connections for two attempts.
+func TestSlowServerAndSmallPool(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		st.db.SetMaxOpenConns(1) // the attempts here need none
+		st.onOpen(func(int) error { time.Sleep(1500 * time.Millisecond); return nil })
+		st.conn(0).hooks(fail(errGone), nil)
+		beginTry(background, s, sqllock.ID(1))
+		time.Sleep(10 * dialect.ConnectTimeout)
+		mustTry(t, s, sqllock.ID(2))
+	})
+}
+
 // A stuck driver costs a limited number of goroutines, however often the Session
 // needs another connection.
 func TestStuckGrowth(t *testing.T) {

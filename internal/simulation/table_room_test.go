@@ -207,6 +207,9 @@ func TestSetsAndTheRoom(t *testing.T) {
 		}
 		wantErr(t, "a set of a quarter of the room", all(0, 150), nil)
 		wantErr(t, "a larger set", all(1000, 200), sqllock.ErrCapacity)
+		table.change(func() { table.others = 550 }) // of another Session, which has looked after this one
+		wantErr(t, "a set of a quarter of the room that there was", all(0, 150), sqllock.ErrCapacity)
+		table.change(func() { table.others = 0 })
 		table.change(func() { table.onLook = fail(&dialect.Failure{Kind: dialect.Full, Reason: "full"}) })
 		time.Sleep(s.Stats().Heartbeat)
 		wantErr(t, "TryLock at a full server", second(s.TryLock(background, sqllock.ID(1))), sqllock.ErrCapacity)
