@@ -8,7 +8,6 @@
 package lockertest
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"sync"
@@ -71,7 +70,6 @@ func Run(t *testing.T, fleet Fleet) {
 		{"Exclusion", exclusion},
 		{"KeySpaces", keySpaces},
 		{"Unlock", unlock},
-		{"Ended", endedContext},
 		{"Waits", waits},
 		{"FirstComeFirstServed", firstComeFirstServed},
 		{"WaitEnds", waitEnds},
@@ -169,41 +167,29 @@ func exclusion(t *testing.T, fleet Fleet) {
 	release(t, other)
 }
 
+// keySpaces: keys that differ never exclude each other, and a name excludes its
+// number.
 func keySpaces(t *testing.T, fleet Fleet) {
-	a, b := fleet.New(t), fleet.New(t)
-	named := newKey(t)
-	pairs := []struct {
-		name        string
-		one, other  sqllock.Key
-		excludeEach bool
-	}{
-		{"a name and its number", named, sqllock.ID(named.Int64()), true},
-		{"a pair and the number with its bits", sqllock.Pair(0, 7), sqllock.ID(7), false},
-		{"a negative pair and its number", sqllock.Pair(-1, -1), sqllock.ID(-1), false},
-		{"pairs", sqllock.Pair(1, -2), sqllock.Pair(1, -2), true},
-		{"pairs of one class", sqllock.Pair(1, -2), sqllock.Pair(1, 2), false},
-		{"swapped pairs", sqllock.Pair(1, 2), sqllock.Pair(2, 1), false},
-		{"outermost pairs", sqllock.Pair(-1<<31, 1<<31-1), sqllock.Pair(-1<<31, 1<<31-1), true},
-		{"outermost numbers", sqllock.ID(-1 << 63), sqllock.ID(1<<63 - 1), false},
-		{"the smallest number", sqllock.ID(-1 << 63), sqllock.ID(-1 << 63), true},
-		{"zero", sqllock.ID(0), sqllock.ID(0), true},
+	both, named := []sqllock.Locker{fleet.New(t), fleet.New(t)}, newKey(t)
+	keys := []sqllock.Key{
+		named, sqllock.ID(0), sqllock.ID(7), sqllock.Pair(0, 7), sqllock.ID(-1), sqllock.Pair(-1, -1),
+		sqllock.Pair(1, -2), sqllock.Pair(1, 2), sqllock.Pair(2, 1), // swapped, and of one class
+		sqllock.ID(-1 << 63), sqllock.ID(1<<63 - 1), sqllock.Pair(-1<<31, 1<<31-1), // outermost
 	}
-	for _, p := range pairs {
-		for _, l := range []sqllock.Locker{a, b} {
-			lock := try(t, a, p.one)
-			if lock.Key() != p.one {
-				t.Errorf("%s: Key() = %v, want %v", p.name, lock.Key(), p.one)
-			}
-			other, err := l.TryLock(t.Context(), p.other)
-			if got := errors.Is(err, sqllock.ErrHeld); got != p.excludeEach {
-				t.Errorf("%s: TryLock: %v", p.name, err)
-			}
-			if err == nil {
-				release(t, other)
-			}
-			release(t, lock)
+	var locks sqllock.Locks
+	for i, key := range keys {
+		lock := try(t, both[i%2], key)
+		if lock.Key() != key {
+			t.Errorf("Key() = %v, want %v", lock.Key(), key)
+		}
+		locks = append(locks, lock)
+	}
+	for _, l := range both {
+		for _, key := range append(keys, sqllock.ID(named.Int64())) {
+			reject(t, l, key)
 		}
 	}
+	mustUnlockAll(t, locks)
 }
 
 // thousandRounds: of two lockers that try for a key, exactly one is granted, and
@@ -239,21 +225,4 @@ func unlock(t *testing.T, fleet Fleet) {
 	if err := lock.Err(); !errors.Is(err, sqllock.ErrReleased) {
 		t.Errorf("Err after Unlock: %v, want ErrReleased", err)
 	}
-}
-
-// endedContext: a call whose context has ended already does nothing.
-func endedContext(t *testing.T, fleet Fleet) {
-	a, b := fleet.New(t), fleet.New(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	key := newKey(t)
-	for range 100 {
-		if _, err := a.TryLock(ctx, key); !errors.Is(err, context.Canceled) {
-			t.Fatalf("TryLock: %v, want context.Canceled", err)
-		}
-		if _, err := a.Lock(ctx, key); !errors.Is(err, context.Canceled) {
-			t.Fatalf("Lock: %v, want context.Canceled", err)
-		}
-	}
-	release(t, try(t, b, key))
 }

@@ -92,10 +92,19 @@ func firstComeFirstServed(t *testing.T, fleet Fleet) {
 }
 
 // waitEnds: a call that waits returns when its context ends, and leaves nothing
-// behind.
+// behind. A call whose context has ended already does nothing.
 func waitEnds(t *testing.T, fleet Fleet) {
 	a, b := fleet.New(t), fleet.New(t)
 	key := newKey(t)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 100 {
+		for _, take := range []func(context.Context, sqllock.Key) (*sqllock.Lock, error){a.TryLock, a.Lock} {
+			if _, err := take(ended, key); !errors.Is(err, context.Canceled) {
+				t.Fatalf("a call with an ended context: %v, want context.Canceled", err)
+			}
+		}
+	}
 	lock := try(t, a, key)
 	for _, l := range []sqllock.Locker{a, b} {
 		ctx, cancel := context.WithCancel(t.Context())

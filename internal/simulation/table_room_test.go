@@ -111,6 +111,9 @@ func TestLookFails(t *testing.T) {
 			mustTry(t, s, sqllock.ID(n+10))
 		}
 		wantErr(t, "Err after looks that failed", lock.Err(), nil)
+		if got := s.Stats(); got.TableSize != 0 || got.TableUsed != 0 {
+			t.Errorf("%d of %d places after a look that failed, want none to be known", got.TableUsed, got.TableSize)
+		}
 	})
 }
 
@@ -217,25 +220,6 @@ func TestSetsAndTheRoom(t *testing.T) {
 	})
 }
 
-// The use of the lock table is as last measured. It is not known any more when
-// the server stops to tell.
-func TestTableFigures(t *testing.T) {
-	table := &lockTable{size: 640, peers: 1}
-	withTable(t, table, func(t *testing.T, s *sqllock.Session, _ *stage) {
-		mustTry(t, s, sqllock.ID(1))
-		table.change(func() { table.others = 99 })
-		time.Sleep(ticks)
-		if got := s.Stats(); got.TableSize != 640 || got.TableUsed != 100 {
-			t.Errorf("%d of %d places in use, want 100 of 640", got.TableUsed, got.TableSize)
-		}
-		table.change(func() { table.onLook = fail(failedStatement) })
-		time.Sleep(ticks)
-		if got := s.Stats(); got.TableSize != 0 || got.TableUsed != 0 {
-			t.Errorf("%d of %d places in use, want none to be known", got.TableUsed, got.TableSize)
-		}
-	})
-}
-
 // The room in the server's lock table is not known while a Session sleeps.
 func TestIdleCloseForgetsTheRoom(t *testing.T) {
 	table := &lockTable{size: 100, peers: 1}
@@ -243,6 +227,9 @@ func TestIdleCloseForgetsTheRoom(t *testing.T) {
 		table.change(func() { table.others = 70 })
 		time.Sleep(s.Stats().Heartbeat)
 		wantErr(t, "TryLock", second(s.TryLock(background, sqllock.ID(1))), sqllock.ErrCapacity)
+		if got := s.Stats(); got.TableSize != 100 || got.TableUsed != 70 {
+			t.Errorf("%d of %d places in use, want 70 of 100", got.TableUsed, got.TableSize)
+		}
 		time.Sleep(2 * idleTime)
 		asleep(t, s, st)
 		if got := s.Stats(); got.TableSize != 0 || got.TableUsed != 0 {
