@@ -71,27 +71,20 @@ func ExampleUnaryStackInterceptor() {
 func ExampleStreamStackInterceptor() {
 	locks := sqllock.NewMemory()
 	intercept := grpcmw.StreamStackInterceptor([]grpcmw.Level{
-		{Limiter: ratelimit.AtMost(4, locks, "uploads of a user"), Key: grpcmw.FromContext(authenticated)},
+		{Limiter: ratelimit.OneAtATime(locks, "uploads of a user"), Key: grpcmw.FromContext(authenticated)},
 		{Limiter: ratelimit.OneAtATime(locks, "document"), Key: grpcmw.Field("response_status.message")},
 	})
 	upload := func(_ any, stream grpc.ServerStream) error {
-		uploads := func() bool {
-			var places []sqllock.Key
-			for i := range 4 {
-				places = append(places, sqllock.Namespace("uploads of a user").SlotKey("alice", i))
-			}
-			_, ok := sqllock.FromContext(stream.Context(), places...)
-			return ok
-		}
-		fmt.Println("at the start, a place of the user:", uploads())
+		ofUser := sqllock.Namespace("uploads of a user").Key("alice")
+		fmt.Println("at the start, the place of the user:", sqllock.Held(stream.Context(), ofUser))
 		err := stream.RecvMsg(&pb.StreamingOutputCallRequest{})
-		fmt.Println("with the first message:", uploads())
+		fmt.Println("with the first message:", sqllock.Held(stream.Context(), ofUser))
 		return err
 	}
 	info := &grpc.StreamServerInfo{FullMethod: "/docs.Service/Upload", IsClientStream: true}
 	fmt.Println(intercept(nil, streamOf{oneMessage{"document-7"}, login("alice")}, info, upload))
 	// Output:
-	// at the start, a place of the user: false
+	// at the start, the place of the user: false
 	// with the first message: true
 	// <nil>
 }

@@ -176,42 +176,6 @@ func TestMessageAfterReturn(t *testing.T) {
 	}
 }
 
-// Messages go both ways at once, in a goroutine each.
-func TestMessagesBothWays(t *testing.T) {
-	const messages = 100
-	stream := openDuplex(t, ratelimit.OneAtATime(sqllock.NewMemory(), namespace), "alice", func(stream duplexServer) error {
-		sent := make(chan error, 1)
-		go func() {
-			for n := 0; n < messages; n++ {
-				err := stream.Send(&pb.StreamingOutputCallResponse{})
-				if status.Code(err) == codes.FailedPrecondition {
-					n-- // the other goroutine has not received the first message yet
-				} else if err != nil {
-					sent <- err
-					return
-				}
-			}
-			sent <- nil
-		}()
-		for {
-			if _, err := stream.Recv(); err != nil {
-				return errors.Join(<-sent, ignoreEOF(err))
-			}
-		}
-	})
-	for range messages {
-		if err := stream.Send(&pb.StreamingOutputCallRequest{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_ = stream.CloseSend()
-	for n := range messages + 1 {
-		if _, err := stream.Recv(); (err == io.EOF) != (n == messages) {
-			t.Fatalf("message %d: %v", n, err)
-		}
-	}
-}
-
 // silent is a stream whose client sends no message.
 type silent struct{ oneMessage }
 

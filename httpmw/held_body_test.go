@@ -138,54 +138,54 @@ func TestMaxHoldAfterBodyLeavesConnection(t *testing.T) {
 }
 
 // The end of the request's own context leaves the body to the server, as
-// without a lock.
-func TestBodyOutlivesRequestContext(t *testing.T) {
+// without a lock. A trailer that the client has not announced reaches the
+// handler. A handler may replace its request while a Read begins and ends.
+func TestBodyAsWithout(t *testing.T) {
 	t.Parallel()
-	m := limited(sqllock.NewMemory())
-	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancel(r.Context())
-		m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			first := make([]byte, 1)
-			_, _ = io.ReadFull(r.Body, first)
-			cancel()
-			rest, err := io.ReadAll(r.Body)
-			_, _ = fmt.Fprintf(w, "%s%s %v", first, rest, err)
-		})).ServeHTTP(w, r.WithContext(ctx))
-	}))
-	if r := response(t, dial(t, s, whole("body"))); r.Text != "body <nil>" {
-		t.Errorf("%q; want the whole body", r.Text)
+	readAll := func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		_, _ = fmt.Fprintf(w, "%s %s %v", text, r.Trailer.Get("X-Sum"), err)
 	}
-}
-
-// A trailer that the client has not announced reaches the handler.
-func TestUndeclaredTrailer(t *testing.T) {
-	t.Parallel()
-	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = io.WriteString(w, r.Trailer.Get("X-Sum"))
-	})))
-	for _, announced := range []string{"", "Trailer: X-Sum\r\n"} {
-		conn := dial(t, s, post(announced+"Transfer-Encoding: chunked")+"4\r\nbody\r\n0\r\nX-Sum: 7\r\n\r\n")
-		if r := response(t, conn); r.Text != "7" {
-			t.Errorf("announced by %q: trailer %q, want 7", announced, r.Text)
+	chunks := "Transfer-Encoding: chunked"
+	const body, trailer = "4\r\nbody\r\n0\r\n", "X-Sum: 7\r\n\r\n"
+	var end context.CancelFunc // of the context around
+	for name, tt := range map[string]struct {
+		request string
+		h       http.HandlerFunc
+		want    string
+	}{
+		"trailer":           {post(chunks) + body + trailer, readAll, "body 7 <nil>"},
+		"announced trailer": {post("Trailer: X-Sum\r\n"+chunks) + body + trailer, readAll, "body 7 <nil>"},
+		"context ended": {whole("body"), func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadFull(r.Body, make([]byte, 1))
+			end()
+			readAll(w, r)
+		}, "ody  <nil>"},
+		"request replaced": {whole("x"), func(w http.ResponseWriter, r *http.Request) {
+			body, read := r.Body, make(chan struct{})
+			go func() {
+				defer close(read)
+				_, _ = body.Read(make([]byte, 1))
+			}()
+			*r = *r.WithContext(t.Context())
+			<-read
+			readAll(w, r)
+		}, "  <nil>"},
+	} {
+		h := limited(sqllock.NewMemory()).Handler(tt.h)
+		if name == "context ended" {
+			m := h
+			h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ctx, cancel := context.WithCancel(r.Context())
+				end = cancel
+				m.ServeHTTP(w, r.WithContext(ctx))
+			})
+		}
+		s := httptesting.Serve(t, h)
+		if r := response(t, dial(t, s, tt.request)); r.Text != tt.want {
+			t.Errorf("%s: %q, want %q", name, r.Text, tt.want)
 		}
 	}
-}
-
-// A handler may replace its request while a Read begins and ends.
-func TestHandlerReplacesItsRequest(t *testing.T) {
-	t.Parallel()
-	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, read := r.Body, make(chan struct{})
-		go func() {
-			defer close(read)
-			_, _ = body.Read(make([]byte, 1))
-		}()
-		*r = *r.WithContext(t.Context())
-		<-read
-		_, _ = io.WriteString(w, "done")
-	})))
-	response(t, dial(t, s, whole("x"))).Want(t, http.StatusOK)
 }
 
 // A losingBody loses all locks in its second Read.

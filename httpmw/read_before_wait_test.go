@@ -113,6 +113,24 @@ func TestBodyAfterWaiting(t *testing.T) {
 	}
 }
 
+// A client that is slow with its body keeps its place in line, but others go
+// first.
+func TestSlowBodyLetsOthersGoFirst(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, bare, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	slow := dial(t, l.Server, post("Content-Length: 4")+"bo")
+	lockertest.Eventually(t, "the request waits", func() bool { return l.limiter.Stats().Queued == 1 })
+	quick := l.wait(t, whole("quick"))
+	close(l.leave)
+	if r := response(t, quick); r.Text != "quick" {
+		t.Errorf("got %q, want quick", r.Text)
+	}
+	transmit(t, slow, "dy")
+	if r := response(t, slow); r.Text != "body" {
+		t.Errorf("got %q, want body", r.Text)
+	}
+}
+
 // The end of the wait ends the Read of a body that never arrives. The
 // connection then ends. If the body has arrived, it stays, and the handler of
 // WithRejectHandler may read it.

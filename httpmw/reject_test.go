@@ -19,27 +19,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-func TestRetryAfterIsRoundedUp(t *testing.T) {
-	t.Parallel()
-	tests := map[time.Duration]string{
-		time.Nanosecond:               "1",
-		time.Second:                   "1",
-		time.Second + time.Nanosecond: "2",
-		90 * time.Second:              "90",
-		24 * time.Hour:                "86400",
-		math.MaxInt64:                 "9223372037", // 9223372036.85 s: for ever
-		-time.Hour:                    "1",
-	}
-	for d, want := range tests {
-		l := ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, "export",
-			ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d }))
-		w := serve(httpmw.New(l, httpmw.Header(user)).Handler(http.NotFoundHandler()), request("/", user+": ada"))
-		if got := w.Header().Get("Retry-After"); got != want {
-			t.Errorf("%v: Retry-After %q, want %q", d, got, want)
-		}
-	}
-}
-
 // Requests that are rejected at one moment get different times for Retry-After.
 func TestRetryAfterOutageIsSpread(t *testing.T) {
 	t.Parallel()
@@ -54,34 +33,42 @@ func TestRetryAfterOutageIsSpread(t *testing.T) {
 	}
 }
 
-// Reject accepts any error, and headers that were set for another response.
-func TestRejectAlwaysWrites(t *testing.T) {
+// Reject accepts any error, and headers that were set for another response. A
+// BusyError may name no level of the stack. WithBusyText stands for each.
+func TestReject(t *testing.T) {
 	t.Parallel()
-	tests := map[error]int{
-		nil:                         http.StatusServiceUnavailable,
-		errors.New("mine"):          http.StatusServiceUnavailable,
-		ratelimit.ErrBusy:           http.StatusTooManyRequests,
-		&ratelimit.BusyError{}:      http.StatusTooManyRequests,
-		httpmw.ErrNoKey:             http.StatusBadRequest,
-		ratelimit.ErrBadID:          http.StatusBadRequest,
-		ratelimit.ErrPolicy:         http.StatusInternalServerError,
-		sqllock.ErrLost:             http.StatusServiceUnavailable,
-		ratelimit.ErrMaxHold:        http.StatusServiceUnavailable,
-		sqllock.ErrReleased:         http.StatusServiceUnavailable,
-		context.DeadlineExceeded:    http.StatusServiceUnavailable,
-		errors.Join(io.EOF, io.EOF): http.StatusServiceUnavailable,
-
-		teapotError():                       http.StatusTeapot,
-		fmt.Errorf("db: %w", teapotError()): http.StatusServiceUnavailable, // an error inside chooses nothing
-	}
-	for err, want := range tests {
+	levels, _ := levelsWith(-1)
+	const busy, away, none = http.StatusTooManyRequests, http.StatusServiceUnavailable, "As many requests as the limits admit are in progress."
+	own := []httpmw.Option{httpmw.WithBusyText("Wait for your export.")}
+	for _, tt := range []struct {
+		err    error
+		opts   []httpmw.Option
+		status int
+		detail string // how it begins
+	}{
+		{&ratelimit.BusyError{Namespace: "tenant"}, nil, busy, `The limit "tenant" admits one request`},
+		{&ratelimit.BusyError{Namespace: "tenant"}, own, busy, "Wait for your export."},
+		{&ratelimit.BusyError{Namespace: "other"}, nil, busy, none},
+		{ratelimit.ErrBusy, nil, busy, none},
+		{ratelimit.ErrBusy, own, busy, "Wait for your export."},
+		{httpmw.ErrNoKey, nil, http.StatusBadRequest, ""},
+		{ratelimit.ErrPolicy, nil, http.StatusInternalServerError, ""},
+		{nil, nil, away, ""},
+		{errors.New("mine"), nil, away, ""},
+		{errors.Join(io.EOF, io.EOF), nil, away, ""},
+		{sqllock.ErrLost, nil, away, ""},
+		{ratelimit.ErrMaxHold, nil, away, ""},
+		{teapotError(), nil, http.StatusTeapot, "Use a cup."},
+		{fmt.Errorf("db: %w", teapotError()), nil, away, ""}, // an error inside chooses nothing
+	} {
 		w := httptest.NewRecorder()
 		w.Header().Set("Content-Length", "3")
-		limited(sqllock.NewMemory()).Reject(w, request("/"), err)
-		if w.Code != want || w.Header().Get("Content-Length") != "" {
-			t.Errorf("%v: status %d, Content-Length %q; want %d, none", err, w.Code, w.Header().Get("Content-Length"), want)
+		httpmw.NewStack(levels, append(tt.opts, httpmw.WithRateLimitHeaders())...).Reject(w, request("/"), tt.err)
+		p := httptesting.WantProblem(t, w.Header(), w.Body.String(), tt.status)
+		if w.Code != tt.status || w.Header().Get("Content-Length") != "" || !strings.HasPrefix(p.Detail, tt.detail) {
+			t.Errorf("%v: status %d, Content-Length %q, detail %s; want %d, none, %s",
+				tt.err, w.Code, w.Header().Get("Content-Length"), p.Detail, tt.status, tt.detail)
 		}
-		httptesting.WantProblem(t, w.Header(), w.Body.String(), want)
 	}
 }
 
@@ -89,22 +76,6 @@ func TestRejectAlwaysWrites(t *testing.T) {
 // idempotency makes them.
 func teapotError() error {
 	return &admission.Response{Err: io.EOF, Status: http.StatusTeapot, Detail: "Use a cup."}
-}
-
-// The fields of the rate limit are structured fields, whatever the namespace.
-func TestWithRateLimitHeaders(t *testing.T) {
-	t.Parallel()
-	for ns, want := range map[sqllock.Namespace]string{"export": `"export"`, `a"b\c`: `"a\"b\\c"`, "导出": `"default"`} {
-		l := ratelimit.AtMost(3, httptesting.Failing{Err: sqllock.ErrHeld}, ns)
-		m := httpmw.New(l, httpmw.Header(user), httpmw.WithRateLimitHeaders())
-		h := serve(m.Handler(http.NotFoundHandler()), request("/", user+": ada")).Header()
-		if got := h.Get("RateLimit-Policy"); got != want+`;q=3;qu="concurrent-requests"` {
-			t.Errorf("%s: RateLimit-Policy: %s", ns, got)
-		}
-		if got := h.Get("RateLimit"); got != want+";r=0;t="+h.Get("Retry-After") {
-			t.Errorf("%s: RateLimit: %s with Retry-After: %s", ns, got, h.Get("Retry-After"))
-		}
-	}
 }
 
 // What a reject handler writes is the response. If it has not begun one, the
@@ -168,14 +139,19 @@ func TestWithRejectHandler(t *testing.T) {
 	}
 }
 
-// The response says which limit is full, what to do, and when. It holds nothing
-// of the request.
+// The response says which limit is full, what to do, and when, in whole seconds.
+// It holds nothing of the request. The fields of the rate limit are structured
+// fields, whatever the namespace.
 func TestDetail(t *testing.T) {
 	t.Parallel()
 	one := func(err error, opts ...ratelimit.Option) *ratelimit.Limiter {
-		return ratelimit.OneAtATime(httptesting.Failing{Err: err}, `ex"port`, opts...)
+		return ratelimit.OneAtATime(httptesting.Failing{Err: err}, `ex"po\rt`, opts...)
 	}
-	longer := ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return 1500 * time.Millisecond })
+	names := map[string]string{`ex"po\rt`: `"ex\"po\\rt"`, "导出": `"default"`}
+	const busy = `The limit "ex\"po\\rt" admits one request at a time, and another request is in progress. Try again in `
+	after := func(d time.Duration) *ratelimit.Limiter {
+		return one(sqllock.ErrHeld, ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d }))
+	}
 	busyText := httpmw.WithBusyText("You can run one export at a time.")
 	tests := []struct {
 		name string
@@ -184,12 +160,13 @@ func TestDetail(t *testing.T) {
 		opts []httpmw.Option
 		want string
 	}{
-		{"busy", one(sqllock.ErrHeld), nil, nil,
-			`The limit "ex\"port" admits one request at a time, and another request is in progress. Try again in N.`},
-		{"busy for longer", one(sqllock.ErrHeld, longer), nil, nil,
-			`The limit "ex\"port" admits one request at a time, and another request is in progress. Try again in 2 seconds.`},
-		{"several at a time", ratelimit.AtMost(3, httptesting.Failing{Err: sqllock.ErrHeld}, "export"), nil, nil,
-			`The limit "export" admits 3 requests at a time, and 3 are in progress. Try again in N.`},
+		{"busy", one(sqllock.ErrHeld), nil, nil, busy + "N."},
+		{"busy for a second", after(time.Second), nil, nil, busy + "1 second."},
+		{"busy for a little longer", after(time.Second + 1), nil, nil, busy + "2 seconds."},
+		{"busy for ever", after(math.MaxInt64), nil, nil, busy + "9223372037 seconds."},
+		{"busy no longer", after(-time.Hour), nil, nil, busy + "1 second."},
+		{"several at a time", ratelimit.AtMost(3, httptesting.Failing{Err: sqllock.ErrHeld}, "导出"), nil, nil,
+			`The limit "导出" admits 3 requests at a time, and 3 are in progress. Try again in N.`},
 		{"busy, conflict", one(sqllock.ErrHeld), nil, []httpmw.Option{httpmw.WithConflict(), busyText},
 			"You can run one export at a time. Try again in N."},
 		{"away", one(sqllock.ErrUnavailable), nil, []httpmw.Option{busyText}, "The lock service is unavailable. Try again in N."},
@@ -214,41 +191,23 @@ func TestDetail(t *testing.T) {
 				tt.key = httpmw.Header(user)
 			}
 			r := request("/?q=%zz", user+": ada", "X-Twice: ada", "X-Twice: eve")
-			w := serve(httpmw.New(tt.l, tt.key, tt.opts...).Handler(http.NotFoundHandler()), r)
+			w := serve(httpmw.New(tt.l, tt.key, append(tt.opts, httpmw.WithRateLimitHeaders())...).Handler(http.NotFoundHandler()), r)
 			p := httptesting.WantProblem(t, w.Header(), w.Body.String(), w.Code)
-			after := w.Header().Get("Retry-After") + " seconds."
-			if after == "1 seconds." {
+			seconds := w.Header().Get("Retry-After")
+			after := seconds + " seconds."
+			if seconds == "1" {
 				after = "1 second."
 			}
-			if want := strings.Replace(tt.want, "N.", after, 1); p.Detail != want {
-				t.Errorf("detail %q, want %q", p.Detail, want)
+			if want := strings.Replace(tt.want, "N.", after, 1); p.Detail != want || seconds != "" && !strings.HasSuffix(want, " in "+after) {
+				t.Errorf("detail %q, Retry-After %q; want %q", p.Detail, seconds, want)
+			}
+			want, name := "", names[string(tt.l.Namespace())]
+			if w.Code == http.StatusTooManyRequests || w.Code == http.StatusConflict {
+				want = name + `;r=0;t=` + seconds
+			}
+			if got := w.Header().Get("RateLimit"); got != want || want != "" && !strings.HasPrefix(w.Header().Get("RateLimit-Policy"), name+";q=") {
+				t.Errorf("RateLimit %s, policy %s; want %s", got, w.Header().Get("RateLimit-Policy"), want)
 			}
 		})
-	}
-}
-
-// An error may name no level of the stack. WithBusyText stands for each.
-func TestDetailOfAStack(t *testing.T) {
-	t.Parallel()
-	levels, _ := levelsWith(-1)
-	none := "As many requests as the limits admit are in progress."
-	own := httpmw.WithBusyText("Wait for your export.")
-	for _, tt := range []struct {
-		err  error
-		opts []httpmw.Option
-		want string
-	}{
-		{&ratelimit.BusyError{Namespace: "tenant"}, nil, `The limit "tenant" admits one request`},
-		{&ratelimit.BusyError{Namespace: "other"}, nil, none},
-		{ratelimit.ErrBusy, nil, none},
-		{&ratelimit.BusyError{Namespace: "tenant"}, []httpmw.Option{own}, "Wait for your export."},
-		{ratelimit.ErrBusy, []httpmw.Option{own}, "Wait for your export."},
-	} {
-		w := httptest.NewRecorder()
-		httpmw.NewStack(levels, append(tt.opts, httpmw.WithRateLimitHeaders())...).Reject(w, request("/"), tt.err)
-		p := httptesting.WantProblem(t, w.Header(), w.Body.String(), http.StatusTooManyRequests)
-		if !strings.HasPrefix(p.Detail, tt.want) {
-			t.Errorf("%v: %s; want %s", tt.err, p.Detail, tt.want)
-		}
 	}
 }

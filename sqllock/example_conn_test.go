@@ -2,7 +2,6 @@ package sqllock_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"log"
 	"time"
@@ -60,32 +59,14 @@ func ExampleOnConn_incorrect() {
 	// Output: sqllock: key is held
 }
 
-// A lock that lasts as long as a transaction.
-func ExampleTryTx() {
-	ctx := context.Background()
-	db, done := exampleDatabase()
-	defer done()
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tx.Rollback() // ends the lock, as Commit does
-
-	if err := sqllock.TryTx(ctx, tx, sqllock.Namespace("account").Key("7")); err != nil {
-		log.Fatal(err) // ErrHeld: another transaction holds the key
-	}
-	fmt.Println("locked until", "commit:", tx.Commit())
-	// Output: locked until commit: <nil>
-}
-
-// A transaction waits at most 10 milliseconds for the key, and goes on without
-// it.
+// A lock that lasts as long as a transaction. Another transaction waits at most
+// 10 milliseconds for the key, and goes on without it.
 func ExampleLockTx() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
 	defer done()
 	first, _ := db.BeginTx(ctx, nil)
-	defer first.Rollback()
+	defer first.Rollback() // ends the lock, as Commit does
 	second, _ := db.BeginTx(ctx, nil)
 	defer second.Rollback()
 
@@ -118,24 +99,4 @@ func ExamplePerTx() {
 	}
 	fmt.Println("work and lock end together:", tx.Commit())
 	// Output: work and lock end together: <nil>
-}
-
-// Each lock has a transaction of its own, which reads one state of the database
-// from its first statement on.
-func ExamplePerTxFunc() {
-	ctx := context.Background()
-	db, done := exampleDatabase()
-	defer done()
-	locks := sqllock.PerTxFunc(func(ctx context.Context) (sqllock.Tx, error) {
-		return db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-	})
-	err := sqllock.Do(ctx, locks, sqllock.ID(1), func(ctx context.Context) error {
-		tx, _ := sqllock.TxFrom[*sql.Tx](ctx)
-		if _, err := tx.ExecContext(ctx, "CREATE TABLE done (id int)"); err != nil {
-			return err
-		}
-		return tx.Commit()
-	})
-	fmt.Println(err)
-	// Output: <nil>
 }

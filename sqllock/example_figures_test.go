@@ -52,26 +52,6 @@ func ExampleSession_Stats_readiness() {
 	// 503
 }
 
-// A Session on a serverless database closes its connection while it is idle. The
-// next call opens it again.
-func ExampleWithIdleClose() {
-	db, done := exampleDatabase()
-	defer done()
-	db.SetConnMaxIdleTime(time.Second) // the proof leaves a connection in the pool
-	locks, err := sqllock.Open(context.Background(), db, sqllock.WithIdleClose(time.Second))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-	for !locks.Stats().IdleClosed {
-		time.Sleep(10 * time.Millisecond)
-	}
-	lock, err := locks.TryLock(context.Background(), sqllock.ID(1))
-	fmt.Println(err, locks.Stats().Losses)
-	_ = lock.Unlock()
-	// Output: <nil> 0
-}
-
 // The registry tells how long another process has held a key. The first call has
 // it read in the background.
 func ExampleSession_HeldFor() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -55,20 +54,6 @@ func ExampleDoAll() {
 	// <nil>
 }
 
-// Err is a last check before a step that cannot be undone.
-func ExampleLock_Err() {
-	locks := sqllock.NewMemory()
-	lock, _ := locks.TryLock(context.Background(), sqllock.ID(1))
-	if err := lock.Err(); err == nil {
-		fmt.Println("still ours: send the payment")
-	}
-	_ = lock.Unlock()
-	fmt.Println(lock.Err())
-	// Output:
-	// still ours: send the payment
-	// sqllock: lock was released
-}
-
 // A function that needs the lock of a key may be called with it or without it.
 func ExampleHeld() {
 	locks := sqllock.NewMemory() // or a *Session
@@ -92,19 +77,27 @@ func ExampleHeld() {
 	// <nil>
 }
 
-// The context of a lock outlives the request that acquired it, and ends with
-// the lock.
-func ExampleLock_Context() {
+// The life of a lock. Its context outlives the request that acquired it. Cancel
+// asks the work to stop, and the lock stays held until Unlock. A hook learns why
+// the lock ended.
+func ExampleLock() {
 	locks := sqllock.NewMemory()
 	request, cancel := context.WithCancel(context.Background())
 	lock, _ := locks.TryLock(request, sqllock.ID(1))
+	lock.OnEnd(func(cause error) { fmt.Println("the hook:", cause) })
 	work := lock.Context()
 	cancel() // the client has gone; the work goes on
 	fmt.Println(work.Err())
-	_ = lock.Unlock()
+	lock.Cancel(errors.New("the work took too long"))
 	fmt.Println(context.Cause(work))
+	fmt.Println(lock.Err()) // held until the work has really stopped
+	_ = lock.Unlock()
+	fmt.Println(lock.Err())
 	// Output:
 	// <nil>
+	// the work took too long
+	// <nil>
+	// the hook: sqllock: lock was released
 	// sqllock: lock was released
 }
 
@@ -121,44 +114,6 @@ func ExampleLock_Bind() {
 	cancel()
 	fmt.Println(ok, ctx.Err())
 	// Output: true context canceled
-}
-
-// A hook learns when and why the lock ended.
-func ExampleLock_OnEnd() {
-	locks := sqllock.NewMemory()
-	lock, _ := locks.TryLock(context.Background(), sqllock.ID(1))
-	taken := time.Now()
-	lock.OnEnd(func(cause error) {
-		_ = time.Since(taken) // a measurement for a histogram
-		fmt.Println(cause)
-	})
-	_ = lock.Unlock()
-	// Output: sqllock: lock was released
-}
-
-// Cancel asks the work to stop. The lock stays held until Unlock.
-func ExampleLock_Cancel() {
-	locks := sqllock.NewMemory()
-	lock, _ := locks.TryLock(context.Background(), sqllock.ID(1))
-	work := lock.Context()
-	lock.Cancel(errors.New("the work took too long"))
-	fmt.Println(context.Cause(work))
-	fmt.Println(lock.Err()) // held until the work has really stopped
-	_ = lock.Unlock()
-	// Output:
-	// the work took too long
-	// <nil>
-}
-
-// Code deep in a handler finds the lock in its context.
-func ExampleFromContext() {
-	locks := sqllock.NewMemory()
-	_ = sqllock.Do(context.Background(), locks, sqllock.ID(1), func(ctx context.Context) error {
-		lock, ok := sqllock.FromContext(ctx)
-		fmt.Println(ok, lock.Err())
-		return nil
-	})
-	// Output: true <nil>
 }
 
 // A test loses a lock on purpose, to see what the code under test does.

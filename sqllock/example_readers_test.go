@@ -62,25 +62,6 @@ func ExampleSession_RLock_incorrect() {
 	// true
 }
 
-// Two transactions read the same report. Neither sees it while it is rebuilt.
-func ExampleTryRTx() {
-	db, remove := exampleDatabase()
-	defer remove()
-	report := sqllock.Namespace("report").Key("2026-11")
-	for range 2 {
-		tx, err := db.BeginTx(context.Background(), nil)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		defer func() { _ = tx.Rollback() }()
-		fmt.Println(sqllock.TryRTx(context.Background(), tx, report))
-	}
-	// Output:
-	// <nil>
-	// <nil>
-}
-
 // The registry shows people who holds which key. The database knows only the
 // key's number. A name is there only if the program has set it.
 func ExampleWithRegistry() {

@@ -75,17 +75,6 @@ func ExampleOption() {
 	// Output: true
 }
 
-// The tables of a feature, for the database that the locks are in.
-func ExampleSession_Dialect() {
-	locks, done := exampleSession()
-	defer done()
-	fmt.Println(locks.Dialect())
-	fmt.Println(len(sqllock.FenceSchema(locks.Dialect())), "statement")
-	// Output:
-	// postgres
-	// 1 statement
-}
-
 // Lock waits until the key is free or ctx ends.
 func ExampleSession_Lock() {
 	locks, done := exampleSession()
@@ -127,55 +116,12 @@ func ExampleSession_TryAny() {
 	// sqllock: key is held
 }
 
-// LockAny acquires the first free key, and waits if there is none.
-func ExampleSession_LockAny() {
-	locks := sqllock.NewMemory() // a Session has the same method
-	a, b := sqllock.ID(1), sqllock.ID(2)
-	held, _ := locks.TryLock(context.Background(), a)
-	free, err := locks.LockAny(context.Background(), a, b)
-	fmt.Println(free.Key() == b, err)
-	_ = free.Unlock()
-	_ = held.Unlock()
-	// Output: true <nil>
-}
-
-// Stats has what metrics need: what is held, what was asked for with which
-// result, what was lost, and how the database responds.
-func ExampleSession_Stats() {
-	locks, done := exampleSession()
-	defer done()
-	lock, err := locks.TryLock(context.Background(), sqllock.ID(1))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer lock.Unlock()
-	stats := locks.Stats()
-	fmt.Println(stats.Held, "lock on", stats.Connections, "connection")
-	fmt.Println(stats.Granted, "granted,", stats.Denied, "denied,", stats.LossesBy["connection"], "connections broke")
+// Two namespaces never share a key.
+func ExampleNamespace_Key() {
+	export, payout := sqllock.Namespace("export"), sqllock.Namespace("payout")
+	fmt.Println(export.Key("user-1") == payout.Key("user-1"))
+	fmt.Println(export.Key("user-1").Int64()) // in psql: SELECT pg_try_advisory_lock(…)
 	// Output:
-	// 1 lock on 1 connection
-	// 1 granted, 0 denied, 0 connections broke
-}
-
-// Close releases all locks, and their contexts end.
-func ExampleSession_Close() {
-	locks, done := exampleSession()
-	defer done()
-	lock, err := locks.TryLock(context.Background(), sqllock.ID(1))
-	if err != nil {
-		log.Fatal(err)
-	}
-	work := lock.Context()
-	_ = locks.Close()
-	fmt.Println(context.Cause(work))
-	// Output: sqllock: locker is closed
-}
-
-// Memory keeps its locks in this process. Tests use it in place of a Session.
-func ExampleNewMemory() {
-	var locks sqllock.Locker = sqllock.NewMemory() // or a *Session
-	lock, err := locks.TryLock(context.Background(), sqllock.ID(1))
-	fmt.Println(err)
-	_ = lock.Unlock()
-	// Output: <nil>
+	// false
+	// -1637517681989069423
 }

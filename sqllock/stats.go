@@ -87,9 +87,9 @@ func (s *Session) Stats() Stats {
 	}
 }
 
-// A Connection is what a [Session] believes of one of its connections. An audit
-// compares it with what the database has for that session. Each key of Held and
-// Shared must be there. Each other lock must be in Pending or be a secret check.
+// A Connection is what a [Session] believes of one of its connections. The
+// database has a lock for each key of Held and Shared. Each other lock there is
+// one of Pending, or a secret check.
 //
 // Invariant: no key is in two of the lists, or twice in one. The keys are
 // numbers, without a namespace: they equal those of [ID] and [Pair].

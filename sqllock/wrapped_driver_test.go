@@ -8,10 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/lib/pq"
-
-	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // wrappedConn passes every call on to another driver's connection, as tracing
@@ -89,17 +85,6 @@ func (w wrapper) Connect(ctx context.Context) (driver.Conn, error) {
 	return w.wrap(c), nil
 }
 
-// lib/pq with a hidden connection is not among them. It ignores its context
-// while the network is silent, and nothing else can stop it.
-var wrappedDrivers = []struct {
-	name, driver string
-	wrap         func(driver.Conn) driver.Conn
-}{
-	{"pgx", "pgx", wrapping},
-	{"pq", "postgres", wrapping},
-	{"pgx out of reach", "pgx", hides},
-}
-
 // connectorOf returns the Connector of a driver.
 func connectorOf(t *testing.T, name, dsn string) (connector driver.Connector) {
 	t.Helper()
@@ -122,30 +107,4 @@ func openWrapped(t *testing.T, name, dsn string, wrap func(driver.Conn) driver.C
 	db := sql.OpenDB(wrapper{connectorOf(t, name, dsn), wrap})
 	t.Cleanup(func() { _ = db.Close() })
 	return db
-}
-
-// A Session behind a wrapper serves again after a cut. Its pool has no spare
-// connection for those that stay silent.
-func TestLongWrappedDriverAfterCut(t *testing.T) {
-	for _, tt := range wrappedDrivers {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			w, dsn := startLossyProxy(t, pgtest.Database(t))
-			db := openWrapped(t, tt.driver, dsn, tt.wrap)
-			db.SetMaxOpenConns(2)
-			s := sessionOn(t, db, shortLease())
-			lock := take(t, s, 0, 1)[0]
-			cut := func(on bool) {
-				w.change(func(w *lossyProxy) { w.toServer, w.toClient, w.closesNew = on, on, on })
-			}
-			cut(true)
-			<-lock.Context().Done()
-			lockertest.Eventually(t, "attempts to connect fail", func() bool {
-				_, err := s.TryLock(t.Context(), sqllock.ID(0))
-				return err != nil
-			})
-			cut(false)
-			servesAgain(t, s, sqllock.ID(0))
-		})
-	}
 }

@@ -7,13 +7,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -21,165 +22,118 @@ import (
 type running struct {
 	*front
 
-	listener *listener
-	stop     context.CancelFunc
-	stopped  chan error
+	locks   *sqllock.Memory
+	stop    context.CancelFunc
+	stopped chan error
 }
 
-// A listener reports that it was closed.
-type listener struct {
-	net.Listener
-
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (l *listener) Close() error {
-	defer l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-// serving starts serve, whose shutdown waits for grace.
-func serving(t *testing.T, h http.Handler, grace time.Duration) *running {
+// serving starts serve in front of s. Its shutdown waits for grace.
+func serving(t *testing.T, s *service, grace time.Duration) *running {
 	t.Helper()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &listener{Listener: inner, closed: make(chan struct{})}
 	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
-	g := &running{&front{"http://" + l.Addr().String(), client}, l, stop, make(chan error, 1)}
-	go func() { g.stopped <- serve(ctx, l, h, grace) }()
-	t.Cleanup(stop)
+	g := &running{&front{"http://" + listener.Addr().String(), client}, sqllock.NewMemory(), stop, make(chan error, 1)}
+	h := handler(t, g.locks, s)
+	go func() { g.stopped <- serve(ctx, listener, h, grace) }()
 	return g
 }
 
-// held returns whether a lock of locks is held for k1.
-func held(t *testing.T, locks sqllock.Locker) bool {
+// wantStopped waits for the end of serve, after which no lock of k1 is held.
+func (g *running) wantStopped(t *testing.T) {
 	t.Helper()
-	lock, err := locks.TryLock(t.Context(), sqllock.Namespace("gateway-key").SlotKey("id-k1", 0))
-	if err != nil {
-		return true
+	err := httptesting.Receive(t, g.stopped, "the end of serve")
+	lock, lockErr := g.locks.TryLock(t.Context(), sqllock.Namespace("gateway-key").SlotKey("id-k1", 0))
+	if err != nil || lockErr != nil {
+		t.Errorf("it stops with %v, and TryLock: %v", err, lockErr)
 	}
 	_ = lock.Unlock()
-	return false
 }
 
-// An instance that stops lets streams end, and takes no new ones.
+// An instance that stops takes no new requests. Streams and WebSockets may go on
+// for the grace, though http.Server has given the WebSockets away.
 func TestShutdownWaits(t *testing.T) {
 	t.Parallel()
-	s, locks := newService(t), sqllock.NewMemory()
-	g := serving(t, handler(t, locks, s), time.Hour)
-	resp, e, _ := stream(t, g.front, s, "k1")
-	g.stop()
-	httptesting.Receive(t, g.listener.closed, "the end of the listener")
+	streams, sockets := newService(t), newEcho(t)
+	a, b := serving(t, streams, time.Hour), serving(t, sockets, time.Hour)
+	resp, e, _ := stream(t, a.front, streams, "k1")
+	conn := open(t, b.front)
+	for _, g := range []*running{a, b} {
+		g.stop()
+		lockertest.Eventually(t, "it takes no new requests", func() bool {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(g.URL, "http://"))
+			if err == nil {
+				_ = conn.Close()
+			}
+			return err != nil
+		})
+	}
 	e.send(t, "data: 2\n\n")
 	e.end()
 	if rest, err := io.ReadAll(resp.Body); string(rest) != "data: 2\n\n" || err != nil {
 		t.Errorf("the stream ends with %q, %v", rest, err)
 	}
-	g.wantStopped(t, locks)
-}
-
-// A WebSocket counts as a request in flight, though http.Server has given it away.
-func TestShutdownWaitsForWebSockets(t *testing.T) {
-	t.Parallel()
-	s, ended := newEcho(t)
-	locks := sqllock.NewMemory()
-	g := serving(t, handler(t, locks, s), time.Hour)
-	conn, _, err := dial(t, g.front)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.CloseNow()
-	g.stop()
-	for range 10 {
-		echoed(t, conn)
-	}
+	a.wantStopped(t)
+	echoed(t, conn)
 	_ = conn.Close(websocket.StatusNormalClosure, "")
-	httptesting.Receive(t, ended, "the end of the upstream's WebSocket")
-	g.wantStopped(t, locks)
+	b.wantStopped(t)
 }
 
-// wantStopped waits for the end of serve, after which no lock is held.
-func (g *running) wantStopped(t *testing.T, locks sqllock.Locker) {
-	t.Helper()
-	if err := httptesting.Receive(t, g.stopped, "the end of serve"); err != nil || held(t, locks) {
-		t.Errorf("it stops with %v, a lock is held: %v", err, held(t, locks))
-	}
-}
-
-// When the grace is over, what is still in flight is cut off: clients see that,
+// When the grace is over, what is still in flight is cut off. Clients see that,
 // upstreams too, and no lock is held when serve returns.
 func TestShutdownCuts(t *testing.T) {
 	t.Parallel()
-	t.Run("stream", func(t *testing.T) {
-		t.Parallel()
-		s, locks := newService(t), sqllock.NewMemory()
-		g := serving(t, handler(t, locks, s), time.Millisecond)
-		resp, e, _ := stream(t, g.front, s, "k1")
-		g.stop()
-		if rest, err := io.ReadAll(resp.Body); err == nil {
-			t.Errorf("the body ends cleanly after %q", rest)
-		}
-		httptesting.Receive(t, e.left, "the end of the upstream's request")
-		g.wantStopped(t, locks)
-	})
-	t.Run("before the response", func(t *testing.T) {
-		t.Parallel()
-		s, locks := newService(t), sqllock.NewMemory()
-		g := serving(t, handler(t, locks, s), time.Millisecond)
-		go func() {
-			<-s.requests
+	for name, tt := range map[string]struct {
+		upstream func(t *testing.T) *service
+		cut      func(t *testing.T, g *running, s *service)
+	}{
+		"stream": {newService, func(t *testing.T, g *running, s *service) {
+			resp, e, _ := stream(t, g.front, s, "k1")
 			g.stop()
-		}()
-		resp, _ := begin(t, g.front, "k1")
-		wantProblem(t, resp, http.StatusServiceUnavailable)
-		g.wantStopped(t, locks)
-	})
-	t.Run("WebSocket", func(t *testing.T) {
-		t.Parallel()
-		s, ended := newEcho(t)
-		locks := sqllock.NewMemory()
-		g := serving(t, handler(t, locks, s), time.Millisecond)
-		conn, _, err := dial(t, g.front)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.CloseNow()
-		g.stop()
-		if _, _, err := conn.Read(t.Context()); err == nil {
-			t.Error("the WebSocket lives on")
-		}
-		httptesting.Receive(t, ended, "the end of the upstream's WebSocket")
-		g.wantStopped(t, locks)
-	})
-}
-
-// A client of a WebSocket that does not read keeps no place, and delays no
-// shutdown, once its request has been cut off.
-func TestShutdownCutsClientsThatDoNotRead(t *testing.T) {
-	t.Parallel()
-	s, ended, flooded := newFlood(t)
-	locks := sqllock.NewMemory()
-	g := serving(t, handler(t, locks, s), time.Millisecond)
-	conn, _, err := dial(t, g.front)
-	if err != nil {
-		t.Fatal(err)
+			if rest, err := io.ReadAll(resp.Body); err == nil {
+				t.Errorf("the body ends cleanly after %q", rest)
+			}
+			httptesting.Receive(t, e.left, "the end of the upstream's request")
+		}},
+		"before the response": {newService, func(t *testing.T, g *running, s *service) {
+			go func() {
+				<-s.requests
+				g.stop()
+			}()
+			resp, _ := begin(t, g.front, "k1")
+			wantProblem(t, resp, http.StatusServiceUnavailable)
+		}},
+		"WebSocket": {newEcho, func(t *testing.T, g *running, s *service) {
+			conn := open(t, g.front)
+			g.stop()
+			if _, _, err := conn.Read(t.Context()); err == nil {
+				t.Error("the WebSocket lives on")
+			}
+			httptesting.Receive(t, s.ended, "the end of the upstream's WebSocket")
+		}},
+		"WebSocket whose client does not read": {newEcho, func(t *testing.T, g *running, s *service) {
+			write(t, open(t, g.front), "flood")
+			for last := int64(-1); s.flooded.Load() == 0 || s.flooded.Load() != last; { // until nothing moves any more
+				last = s.flooded.Load()
+				time.Sleep(100 * time.Millisecond) // a slow machine may seem full too early, which is the easier case
+			}
+			g.stop()
+			httptesting.Receive(t, s.ended, "the end of the upstream's WebSocket")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := tt.upstream(t)
+			g := serving(t, s, time.Millisecond)
+			tt.cut(t, g, s)
+			g.wantStopped(t)
+		})
 	}
-	defer conn.CloseNow()
-	if err := conn.Write(t.Context(), websocket.MessageText, []byte("flood")); err != nil {
-		t.Fatal(err)
-	}
-	for last := int64(-1); flooded.Load() == 0 || flooded.Load() != last; { // until nothing moves any more
-		last = flooded.Load()
-		time.Sleep(100 * time.Millisecond) // a slow machine may seem full too early, which is the easier case
-	}
-	g.stop()
-	httptesting.Receive(t, ended, "the end of the upstream's WebSocket")
-	g.wantStopped(t, locks)
 }
 
 // An upstream that is down is 502, and its requests hold no place. A connection
@@ -187,7 +141,7 @@ func TestShutdownCutsClientsThatDoNotRead(t *testing.T) {
 func TestUpstreamDown(t *testing.T) {
 	t.Parallel()
 	down := &service{Server: &httptest.Server{URL: "http://127.0.0.1:1"}}
-	g := serving(t, handler(t, sqllock.NewMemory(), down), time.Hour)
+	g := serving(t, down, time.Hour)
 	for n := range perKey + 1 {
 		r, _ := request(t, http.MethodPost, g.URL, "k1", `{"prompt":"hello"}`)
 		reused := false
@@ -203,7 +157,5 @@ func TestUpstreamDown(t *testing.T) {
 		}
 	}
 	g.stop()
-	if err := httptesting.Receive(t, g.stopped, "the end of serve"); err != nil {
-		t.Error(err)
-	}
+	g.wantStopped(t)
 }

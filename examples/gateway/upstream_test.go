@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +23,10 @@ import (
 // given it what to do.
 type service struct {
 	*httptest.Server
+
 	requests chan *exchange
+	ended    chan struct{} // one for each WebSocket that has ended
+	flooded  atomic.Int64  // the megabytes that were written to clients that have sent "flood"
 }
 
 // An exchange is a request that the upstream has got.

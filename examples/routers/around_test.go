@@ -46,15 +46,8 @@ var around = map[string]func(m *httpmw.Middleware, h http.HandlerFunc) http.Hand
 	},
 }
 
-func serve(t *testing.T, h http.Handler) *httptest.Server {
-	t.Helper()
-	s := httptest.NewServer(authenticate(h))
-	t.Cleanup(s.Close)
-	return s
-}
-
-// request sends a GET of ada's and reads the whole response.
-func request(t *testing.T, s *httptest.Server) (status int, text string) {
+// send sends a GET of ada's.
+func send(t *testing.T, s *httptest.Server) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/export", nil)
 	if err != nil {
@@ -65,104 +58,88 @@ func request(t *testing.T, s *httptest.Server) (status int, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// What the middleware promises for net/http holds in every framework.
+func TestAround(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		opts    []ratelimit.Option
+		handler func(t *testing.T, w http.ResponseWriter, r *http.Request)
+		client  func(t *testing.T, s *httptest.Server)
+	}{
+		{"an interrupted handler is no success", []ratelimit.Option{ratelimit.WithMaxHold(time.Millisecond)}, waitsForMaxHold, wantsProblem},
+		{"events arrive while the handler runs", nil, sendsEvent, readsEvent},
+		{"the lock covers a WebSocket", nil, greets, isGreeted},
+	} {
+		for how, limit := range around {
+			t.Run(tt.name+"/"+how, func(t *testing.T) {
+				m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export", tt.opts...), httpmw.FromContext(userID))
+				s := httptest.NewServer(authenticate(limit(m, func(w http.ResponseWriter, r *http.Request) { tt.handler(t, w, r) })))
+				t.Cleanup(s.Close)
+				tt.client(t, s)
+			})
+		}
+	}
+}
+
+func waitsForMaxHold(t *testing.T, _ http.ResponseWriter, r *http.Request) {
+	<-r.Context().Done()
+	if cause := context.Cause(r.Context()); !errors.Is(cause, ratelimit.ErrMaxHold) {
+		t.Errorf("cause %v, want ErrMaxHold", cause)
+	}
+}
+
+func wantsProblem(t *testing.T, s *httptest.Server) {
+	resp := send(t, s)
 	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusServiceUnavailable || strings.Count(string(body), "{") != 1 {
+		t.Errorf("status %d, %v: %s", resp.StatusCode, err, body)
+	}
+}
+
+func sendsEvent(t *testing.T, w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, "data: 1\n\n")
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		t.Error(err)
+	}
+	<-r.Context().Done() // until the client leaves
+}
+
+func readsEvent(t *testing.T, s *httptest.Server) {
+	event := make([]byte, len("data: 1\n\n"))
+	if _, err := io.ReadFull(send(t, s).Body, event); err != nil || string(event) != "data: 1\n\n" {
+		t.Errorf("event %q, %v", event, err)
+	}
+}
+
+func greets(t *testing.T, w http.ResponseWriter, r *http.Request) {
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.CloseNow()
+	_ = conn.Write(r.Context(), websocket.MessageText, []byte("hello"))
+	_, _, _ = conn.Read(r.Context()) // until the client closes
+}
+
+func isGreeted(t *testing.T, s *httptest.Server) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	header := http.Header{"Authorization": {"Basic YWRhOg=="}} // ada
+	conn, _, err := websocket.Dial(ctx, s.URL+"/export", &websocket.DialOptions{HTTPHeader: header})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp.StatusCode, string(body)
-}
-
-// A handler that is interrupted without a response is no success, in every
-// framework.
-func TestInterrupted(t *testing.T) {
-	for how, limit := range around {
-		t.Run(how, func(t *testing.T) {
-			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(time.Millisecond))
-			s := serve(t, limit(httpmw.New(l, httpmw.FromContext(userID)), func(_ http.ResponseWriter, r *http.Request) {
-				<-r.Context().Done()
-				if !errors.Is(context.Cause(r.Context()), ratelimit.ErrMaxHold) {
-					t.Errorf("cause %v, want ErrMaxHold", context.Cause(r.Context()))
-				}
-			}))
-			if status, text := request(t, s); status != http.StatusServiceUnavailable || strings.Count(text, "{") != 1 {
-				t.Errorf("status %d: %s", status, text)
-			}
-		})
+	defer conn.CloseNow()
+	if _, text, err := conn.Read(ctx); err != nil || string(text) != "hello" {
+		t.Errorf("greeted %q, %v", text, err)
 	}
-}
-
-// A WebSocket works, and the lock covers it, in every framework.
-func TestWebSocket(t *testing.T) {
-	for how, limit := range around {
-		t.Run(how, func(t *testing.T) {
-			s := serve(t, limit(newLimit(), func(w http.ResponseWriter, r *http.Request) {
-				conn, err := websocket.Accept(w, r, nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer conn.CloseNow()
-				kind, text, err := conn.Read(r.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_ = conn.Write(r.Context(), kind, text)
-				_, _, _ = conn.Read(r.Context()) // until the client closes
-			}))
-			header := http.Header{}
-			header.Set("Authorization", "Basic YWRhOg==") // ada
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
-			conn, resp, err := websocket.Dial(ctx, s.URL+"/export", &websocket.DialOptions{HTTPHeader: header})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.CloseNow()
-			_ = resp
-			if err := conn.Write(ctx, websocket.MessageText, []byte("hello")); err != nil {
-				t.Fatal(err)
-			}
-			if _, text, err := conn.Read(ctx); err != nil || string(text) != "hello" {
-				t.Errorf("echo %q, %v", text, err)
-			}
-			if status, _ := request(t, s); status != http.StatusTooManyRequests {
-				t.Errorf("status %d while the WebSocket is open, want 429", status)
-			}
-			_ = conn.Close(websocket.StatusNormalClosure, "")
-		})
-	}
-}
-
-// Events arrive while the handler runs, in every framework.
-func TestEvents(t *testing.T) {
-	for how, limit := range around {
-		t.Run(how, func(t *testing.T) {
-			leave := make(chan struct{})
-			s := serve(t, limit(newLimit(), func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "text/event-stream")
-				_, _ = io.WriteString(w, "data: 1\n\n")
-				if err := http.NewResponseController(w).Flush(); err != nil {
-					t.Error(err)
-				}
-				<-leave
-			}))
-			defer close(leave)
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/export", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.SetBasicAuth("ada", "")
-			resp, err := s.Client().Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			event := make([]byte, len("data: 1\n\n"))
-			if _, err := io.ReadFull(resp.Body, event); err != nil || string(event) != "data: 1\n\n" {
-				t.Errorf("event %q, %v", event, err)
-			}
-		})
+	if status := send(t, s).StatusCode; status != http.StatusTooManyRequests {
+		t.Errorf("status %d while the WebSocket is open, want 429", status)
 	}
 }

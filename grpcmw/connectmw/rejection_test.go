@@ -61,8 +61,7 @@ func fails(err error) connectmw.KeyFunc {
 	return func(context.Context, connectmw.Call) (string, error) { return "", err }
 }
 
-// Each rejection has its code, its text and its details, and the usual ones on
-// every road. With a RetryInfo comes Retry-After in the metadata. What the
+// Each rejection has its code, its text and its details on every road. With a RetryInfo comes Retry-After in the metadata. What the
 // operators should correct is in the log once, without the key. Tests of package
 // grpcmw show more of what both packages share.
 func TestRejections(t *testing.T) {
@@ -91,11 +90,7 @@ func TestRejections(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			run := eachKind
-			if tt.name == "busy" || tt.name == "database away" {
-				run = each
-			}
-			run(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
+			each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
 				if tt.key != nil {
 					key = tt.key
 				}

@@ -195,21 +195,4 @@ func each(t *testing.T, f func(t *testing.T, road int, call call, key connectmw.
 	}
 }
 
-// eachKind runs f for each kind of call on one of its roads, with both sources
-// of its key. It is for tests with many rows.
-func eachKind(t *testing.T, f func(t *testing.T, road int, call call, key connectmw.KeyFunc)) {
-	for i, kind := range kinds {
-		for j, source := range sources {
-			road := []int{i, 3}[j] // 3 is gRPC; for the first kinds another protocol
-			if kind.name == "bidi" {
-				road = []int{1, 3}[j]
-			}
-			t.Run(kind.name+"/"+source.name, func(t *testing.T) {
-				t.Parallel()
-				f(t, road, kind.call, source.key)
-			})
-		}
-	}
-}
-
 func nothing(context.Context) error { return nil }

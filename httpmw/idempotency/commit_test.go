@@ -89,47 +89,35 @@ func (tx meddledTx) Commit() error {
 }
 
 // When the outcome of the commit is unknown, the response is 503 with
-// Retry-After, and a retry finds out.
-func TestCommitUnknown(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		m := b.meddle()
-		i := b.once(b.locks())
-		for _, tt := range []struct {
-			key      string
-			fault    commitFault
-			status   int // of the handler
-			replayed bool
-			runs     int32
-		}{
-			{"reply-lost", lostReply, http.StatusCreated, true, 1},
-			{"question-lost", lostQuestion, http.StatusCreated, false, 2},
-		} {
-			b.do("DELETE FROM ledger")
-			b.runs.Store(0)
-			s, d := b.serve(i, b.pay(tt.status)), demand{key: tt.key}
-			m.next.Store(int32(tt.fault))
-			wantLater(t, mustAsk(t, s, d), http.StatusServiceUnavailable)
-			b.wantLog("unavailable")
-			r := b.retry(s, d)
-			if r.Want(t, tt.status); isReplay(r) != tt.replayed || b.runs.Load() != tt.runs {
-				t.Errorf("%s: replayed %v in %d runs, want %v in %d", tt.key, isReplay(r), b.runs.Load(), tt.replayed, tt.runs)
-			}
-			b.wantEffects(map[int]int{http.StatusCreated: 1}[tt.status])
-		}
-	})
-}
-
-// A connection that is gone when the key's row is inserted leaves its place in
-// the pool, which is the only one.
-func TestConnectionLostInClaim(t *testing.T) {
+// Retry-After, and a retry finds out. So it is when the connection is gone
+// before. A lost connection leaves its place in the pool, which is the only one.
+func TestConnectionLost(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		m := b.meddle()
 		b.db.SetMaxOpenConns(2)
-		s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
-		m.next.Store(int32(lostInsert))
-		wantLater(t, mustAsk(t, s, demand{key: "k-1"}), http.StatusServiceUnavailable)
-		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusCreated)
-		b.wantEffects(1)
+		s := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
+		for _, tt := range []struct {
+			key      string
+			fault    commitFault
+			replayed bool
+			runs     int32
+		}{
+			{"reply-lost", lostReply, true, 1},
+			{"question-lost", lostQuestion, false, 2},
+			{"insert-lost", lostInsert, false, 1},
+		} {
+			b.do("DELETE FROM ledger")
+			b.runs.Store(0)
+			m.next.Store(int32(tt.fault))
+			d := demand{key: tt.key}
+			wantLater(t, mustAsk(t, s, d), http.StatusServiceUnavailable)
+			r := b.retry(s, d)
+			if r.Want(t, http.StatusCreated); isReplay(r) != tt.replayed || b.runs.Load() != tt.runs {
+				t.Errorf("%s: replayed %v in %d runs, want %v in %d", tt.key, isReplay(r), b.runs.Load(), tt.replayed, tt.runs)
+			}
+			b.wantEffects(1)
+		}
+		b.wantLog("unavailable")
 	})
 }
 

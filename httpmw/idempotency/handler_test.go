@@ -1,6 +1,8 @@
 package idempotency_test
 
 import (
+	"cmp"
+	"context"
 	"database/sql"
 	"errors"
 	"io"
@@ -190,14 +192,40 @@ func TestMisusePanics(t *testing.T) {
 	}
 }
 
-// A handler cannot switch protocols. Its effect is not committed, and its
-// client does not read 200.
-func TestSwitchingProtocols(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	i := b.once(b.locks())
-	mustAsk(t, b.serve(i, b.pay(http.StatusSwitchingProtocols)), demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
-	b.wantLog("cannot switch protocols")
-	b.wantEffects(0)
-	mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusCreated)
+// A mistake of the service is 500 without Retry-After, and has no effect. The
+// log says what to change. Each is corrected in the second request.
+func TestServiceMistakes(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		locks := sqllock.NewMemory()
+		for name, tt := range map[string]struct {
+			policy ratelimit.Option
+			opt    idempotency.Option
+			status int    // of the handler
+			log    string // a part of it
+		}{
+			"short-ids":           {policy: ratelimit.WithMaxIDLen(63), log: "WithMaxIDLen"},
+			"no-limit":            {policy: ratelimit.WithLimit(func(context.Context, string) int { return 0 }), log: "WithLimit"},
+			"unknown-isolation":   {opt: idempotency.WithTxOptions(sql.TxOptions{Isolation: sql.LevelLinearizable}), log: "WithTxOptions"},
+			"no-route":            {opt: idempotency.WithRoute(func(*http.Request) (string, error) { return "", nil }), log: "WithRoute"},
+			"switching-protocols": {status: http.StatusSwitchingProtocols, log: "cannot switch protocols"},
+		} {
+			policy, opts := []ratelimit.Option{ratelimit.WithMaxIDLen(64)}, []idempotency.Option{}
+			if tt.policy != nil {
+				policy = append(policy, tt.policy)
+			}
+			if tt.opt != nil {
+				opts = append(opts, tt.opt)
+			}
+			bad := b.serve(b.onceBy(ratelimit.OneAtATime(locks, "pay", policy...), opts...), b.pay(cmp.Or(tt.status, http.StatusCreated)))
+			b.do("DELETE FROM ledger")
+			r := mustAsk(t, bad, demand{key: name})
+			if r.StatusCode != http.StatusInternalServerError || r.Header.Get("Retry-After") != "" {
+				t.Errorf("%s: %d, Retry-After %q; want 500 without", name, r.StatusCode, r.Header.Get("Retry-After"))
+			}
+			b.wantLog(tt.log)
+			b.wantEffects(0)
+			good := b.serve(b.onceBy(ratelimit.OneAtATime(locks, "pay", policy[0])), b.pay(http.StatusCreated))
+			mustAsk(t, good, demand{key: name}).Want(t, http.StatusCreated)
+		}
+	})
 }

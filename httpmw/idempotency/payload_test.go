@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -9,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
-	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -100,19 +98,4 @@ func TestFingerprintHeaders(t *testing.T) {
 	// without such a field.
 	first := mustAsk(t, usual, demand{key: "k-2"})
 	wantReplay(t, mustAsk(t, more, demand{key: "k-2"}), first)
-}
-
-// A limiter that accepts no ids of 64 bytes, or whose policy fails, is a fault
-// of the server.
-func TestLimiterAtFault(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(63))
-	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
-	b.wantLog("WithMaxIDLen")
-	l = ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithLimit(func(context.Context, string) int { return 0 }))
-	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
-	b.wantLog("WithLimit")
-	l = ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(64))
-	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusCreated)
 }

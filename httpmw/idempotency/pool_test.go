@@ -32,17 +32,17 @@ func (b *bank) askMany(n int, servers ...*httptest.Server) {
 	b.wantEffects(n)
 }
 
-// querying returns a handler that pays and queries the pool again, as soon as n
-// requests are in their transactions.
-func (b *bank) querying(n int32, query func(context.Context) error) http.Handler {
+// querying returns a handler that pays and queries the pool again, as soon as
+// three requests are in their transactions.
+func (b *bank) querying(query func(context.Context) error) http.Handler {
 	var inside atomic.Int32
-	most := make(chan struct{})
+	three := make(chan struct{})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.record(r)
-		if inside.Add(1) == n {
-			close(most)
+		if inside.Add(1) == 3 {
+			close(three)
 		}
-		httptesting.Stay(r.Context(), most)
+		httptesting.Stay(r.Context(), three)
 		if query(r.Context()) != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
@@ -51,25 +51,53 @@ func (b *bank) querying(n int32, query func(context.Context) error) http.Handler
 	})
 }
 
-// Handlers that query the pool again do not use it up together with their own
-// transactions. One connection is left, and the handlers go on one by one. Two
-// Middlewares on one pool share it.
-func TestPoolOfHandlers(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	b.db.SetMaxOpenConns(4)
-	h := b.querying(3, b.db.PingContext)
-	locks := sqllock.NewMemory()
-	b.askMany(16, b.serve(b.once(locks), h), b.serve(b.once(locks), h))
+// usePgx gives b the connections of a pgxpool.Pool, which it returns.
+func (b *bank) usePgx(size int) *pgxpool.Pool {
+	b.t.Helper()
+	config, err := pgxpool.ParseConfig(b.dsn)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	config.MaxConns = int32(size) //nolint:gosec // 4 and 10
+	pool, err := pgxpool.NewWithConfig(b.t.Context(), config)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(pool.Close)
+	b.db = stdlib.OpenDBFromPool(pool)
+	b.t.Cleanup(func() { _ = b.db.Close() })
+	return pool
 }
 
+// Handlers that query the pool again do not use it up together with their own
+// transactions. One connection is left, and the handlers go on one by one. That
+// also holds for a pgxpool.Pool, which does not show its size to database/sql.
 // A pool of one connection carries one transaction at a time, if its handler
-// needs no other connection.
-func TestPoolOfOne(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		b.db.SetMaxOpenConns(1)
-		b.askMany(8, b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated)))
-	})
+// needs no other connection. Two Middlewares on one pool share it.
+func TestPool(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		size     int
+		pgx      bool
+		requests int
+	}{{1, false, 8}, {4, false, 16}, {4, true, 40}, {10, true, 40}} {
+		t.Run(fmt.Sprint(tt.size, " connections, pgx ", tt.pgx), func(t *testing.T) {
+			t.Parallel()
+			b := oneBank(t)
+			h := b.querying(b.db.PingContext)
+			switch {
+			case tt.pgx:
+				h = b.querying(b.usePgx(tt.size).Ping)
+			case tt.size == 1:
+				h = b.pay(http.StatusCreated)
+				fallthrough
+			default:
+				b.db.SetMaxOpenConns(tt.size)
+			}
+			locks := sqllock.NewMemory()
+			b.askMany(tt.requests, b.serve(b.once(locks), h), b.serve(b.once(locks), h))
+		})
+	}
 }
 
 // A request that finds the pool's share in use does not wait for ever: it is
@@ -94,34 +122,6 @@ func TestPoolShareInUse(t *testing.T) {
 			close(g.Leave)
 			httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
 			mustAsk(t, b.serve(b.once(locks), b.pay(http.StatusCreated)), demand{key: "k-2"}).Want(t, http.StatusCreated)
-		})
-	}
-}
-
-// A pgxpool.Pool does not show its size to database/sql. Handlers that query it
-// do not use it up either, with pgx's smallest default and with more.
-func TestPoolOfPgx(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int32{4, 10} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			t.Parallel()
-			b := oneBank(t)
-			config, err := pgxpool.ParseConfig(b.dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			config.MaxConns = size
-			pool, err := pgxpool.NewWithConfig(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
-			b.db = stdlib.OpenDBFromPool(pool)
-			t.Cleanup(func() { _ = b.db.Close() })
-			b.askMany(40, b.serve(b.once(sqllock.NewMemory()), b.querying(3, func(ctx context.Context) error {
-				_, err := pool.Exec(ctx, "SELECT 1")
-				return err
-			})))
 		})
 	}
 }

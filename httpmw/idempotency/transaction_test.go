@@ -81,17 +81,3 @@ func TestConstraintAtCommit(t *testing.T) {
 		b.wantEffects(1)
 	})
 }
-
-// Options that the driver does not know are a mistake of the setup. The
-// database is not away.
-func TestUnknownIsolation(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		s := b.serve(b.once(b.locks(), idempotency.WithTxOptions(sql.TxOptions{Isolation: sql.LevelLinearizable})), b.pay(http.StatusCreated))
-		r := mustAsk(t, s, demand{key: "k-1"})
-		r.Want(t, http.StatusInternalServerError)
-		if r.Header.Get("Retry-After") != "" {
-			t.Error("500 with Retry-After")
-		}
-		b.wantLog("WithTxOptions")
-	})
-}

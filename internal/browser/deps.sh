@@ -8,7 +8,7 @@ set -eu
 
 axe=4.14.1 # the version of axe-core; programs_test.go reads this line
 
-# The same list is in programs_test.go; a test compares the two.
+# The same list is in programs_test.go.
 have_chromium() {
 	for program in chromium chromium-browser google-chrome-stable google-chrome; do
 		command -v "$program" >/dev/null && return

@@ -36,13 +36,9 @@ func TestLongHarnessNotices(t *testing.T) {
 	for _, tt := range []struct{ name, body, want string }{
 		{"dialog", `<script nonce=n>setTimeout(() => alert("hello"))</script>`, "dialog: hello"},
 		{"inline script", `<script>document.title = "run"</script>`, "policy violated: script-src"},
-		{"inline handler", `<img src=/none alt="" onerror="document.title = 'run'">`, "policy violated: script-src"},
-		{"inline style", `<p style="color: red">x</p>`, "policy violated: style-src"},
 		{"image of another origin", fmt.Sprintf(`<img alt="" src="%s/pixel">`, elsewhere.URL), "policy violated: img-src"},
-		{"script of another origin", fmt.Sprintf(`<script nonce=n src="%s/x.js"></script>`, elsewhere.URL), "request to another origin"},
 		{"exception", `<script nonce=n>throw new Error("oops")</script>`, "exception: "},
 		{"console", `<script nonce=n>console.error("oops")</script>`, "console: oops"},
-		{"window", `<script nonce=n>window.open("/other")</script>`, "window: "},
 		{"nothing", `<p>hello</p>`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

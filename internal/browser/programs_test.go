@@ -7,8 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -68,21 +66,4 @@ func needPrograms(t *testing.T) programs {
 		t.Skipf("%v: make browser installs what is missing, and runs this test", err)
 	}
 	return p
-}
-
-// deps.sh accepts what these tests accept.
-func TestLongDeps(t *testing.T) {
-	t.Parallel()
-	var places []string
-	for _, line := range strings.Split(depsScript, "\n") {
-		if list, ok := strings.CutPrefix(strings.TrimSpace(line), "for program in "); ok {
-			places = append(places, strings.Fields(strings.TrimSuffix(list, "; do"))...)
-		}
-		if found := regexp.MustCompile(`-x "(/Applications/[^"]*)"`).FindStringSubmatch(line); found != nil {
-			places = append(places, found[1])
-		}
-	}
-	if !slices.Equal(places, chromiumPlaces) {
-		t.Errorf("deps.sh looks for %q, the tests look for %q", places, chromiumPlaces)
-	}
 }

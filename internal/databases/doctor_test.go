@@ -94,7 +94,6 @@ func TestDoctorPlanted(t *testing.T) {
 			return open(t, "mysql", mariadbtest.Database(t)+"?max_statement_time=0.5"), nil
 		}},
 		{"MariaDB: a fence without transactions", "tables", lockdoctor.Error, "ENGINE = InnoDB", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_fence ENGINE = Aria")},
-		{"MariaDB: a column of another type", "tables", lockdoctor.Error, "watermark.Schema", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_watermarks MODIFY mark INT")},
 		{"MariaDB: no column", "tables", lockdoctor.Error, "FenceSchema", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_fence DROP lsn")},
 		{"MariaDB: more instances than connections", "connections", lockdoctor.Warning, "Raise max_connections", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
 			return on(mariadb(t), lockdoctor.WithFleet(100, 1))(t)

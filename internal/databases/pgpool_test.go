@@ -35,7 +35,7 @@ func TestLongPgpool(t *testing.T) {
 	})
 }
 
-// How many attempts of TestPgpoolInFrontOfStandby are rejected.
+// How many attempts of TestLongPgpoolInFrontOfStandby are rejected.
 func someOf(rejected, _ int) bool { return rejected > 0 }
 func allOf(rejected, of int) bool { return rejected == of }
 func noneOf(rejected, _ int) bool { return rejected == 0 }

@@ -87,34 +87,18 @@ func results(t *testing.T, start func(*testing.T) Subject) {
 	})
 }
 
-// A lock that is held is active. When it is released or lost it has a duration.
-func hold(t *testing.T, start func(*testing.T) Subject) {
-	const active, durations = "latchkey_limiter_active_leases", "latchkey_limiter_lease_duration_seconds_count"
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		s := start(t)
-		locks := dbtest.Session(t, driver, dsn)
-		l := limit(s, locks, "export")
-		released, lost := acquire(t, l, "ada"), acquire(t, l, "bob")
-		want(t, s, figures{of(active, "export"): 2})
-		dbtest.Unlock(t, released)
-		want(t, s, figures{of(active, "export"): 1, of(durations, "export"): 1})
-		httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
-		<-lost.Context().Done()
-		eventually(t, s, of(durations, "export"), 2)
-		want(t, s, figures{of(active, "export"): 0, requests("export", "admitted"): 2})
-		if sum := read(t, s)[of("latchkey_limiter_lease_duration_seconds_sum", "export")]; sum <= 0 {
-			t.Errorf("both locks were held for %v s", sum)
-		}
-	})
-}
-
-// A request that waits is queued, and has a time in the queue at its end.
-func queue(t *testing.T, start func(*testing.T) Subject) {
-	const queued, times = "latchkey_limiter_queued_requests", "latchkey_limiter_request_time_in_queue_seconds_count"
+// A lock that is held is active, and a request that waits is queued. At its end
+// each has a duration.
+func holdAndQueue(t *testing.T, start func(*testing.T) Subject) {
+	const (
+		active, durations = "latchkey_limiter_active_leases", "latchkey_limiter_lease_duration_seconds"
+		queued, times     = "latchkey_limiter_queued_requests", "latchkey_limiter_request_time_in_queue_seconds"
+	)
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		s := start(t)
 		l := limit(s, dbtest.Session(t, driver, dsn), "export", ratelimit.WithWait(time.Hour, 2))
-		held := acquire(t, l, "ada")
+		released, lost := acquire(t, l, "ada"), acquire(t, l, "bob")
+		want(t, s, figures{of(active, "export"): 2})
 		ctx, cancel := context.WithCancel(t.Context())
 		wait := func(ctx context.Context) <-chan error {
 			done := make(chan error, 1)
@@ -129,14 +113,23 @@ func queue(t *testing.T, start func(*testing.T) Subject) {
 		if err := <-canceled; !errors.Is(err, context.Canceled) {
 			t.Fatalf("Acquire: %v", err)
 		}
-		want(t, s, figures{of(queued, "export"): 1, requests("export", "canceled"): 1, of(times, "export"): 1})
-		dbtest.Unlock(t, held)
+		want(t, s, figures{of(queued, "export"): 1, requests("export", "canceled"): 1, of(times+"_count", "export"): 1})
+		dbtest.Unlock(t, released)
 		if err := <-admitted; err != nil {
 			t.Fatalf("Acquire: %v", err)
 		}
-		want(t, s, figures{of(queued, "export"): 0, requests("export", "admitted"): 2, of(times, "export"): 2})
-		if sum := read(t, s)[of("latchkey_limiter_request_time_in_queue_seconds_sum", "export")]; sum <= 0 {
-			t.Errorf("both waited for %v s", sum)
+		want(t, s, figures{
+			of(queued, "export"): 0, requests("export", "admitted"): 3, of(times+"_count", "export"): 2,
+			of(active, "export"): 2, of(durations+"_count", "export"): 1,
+		})
+		httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
+		<-lost.Context().Done()
+		eventually(t, s, of(durations+"_count", "export"), 3)
+		want(t, s, figures{of(active, "export"): 0})
+		for _, name := range []string{durations, times} {
+			if sum := read(t, s)[of(name+"_sum", "export")]; sum <= 0 {
+				t.Errorf("%s has the sum %v", name, sum)
+			}
 		}
 	})
 }

@@ -42,8 +42,7 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		run  func(*testing.T, func(*testing.T) Subject)
 	}{
 		{"Results", results},
-		{"Hold", hold},
-		{"Queue", queue},
+		{"HoldAndQueue", holdAndQueue},
 		{"SameNamespace", sameNamespace},
 		{"Session", session},
 		{"Findings", findings},

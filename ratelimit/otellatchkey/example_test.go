@@ -12,8 +12,6 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/ratelimit/otellatchkey"
 	"github.com/latchkey-go/latchkey/sqllock"
-	"github.com/latchkey-go/latchkey/sqllock/election"
-	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // One user's second request is rejected while the first one runs.
@@ -70,31 +68,4 @@ func requests(collected metricdata.ResourceMetrics, result string) (n int64) {
 		}
 	}
 	return n
-}
-
-// Leaders and findings need no observer.
-func ExampleMetrics_Finding() {
-	ctx, cancel := context.WithCancel(context.Background())
-	db, done := dbtest.ExampleDatabase()
-	defer done()
-	locks, err := sqllock.Open(ctx, db)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-	metrics, err := otellatchkey.New()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer metrics.Close()
-
-	nightly := election.New(locks, sqllock.Namespace("job").Key("nightly"))
-	metrics.Campaign("nightly", nightly)
-
-	watched := make(chan error, 1)
-	go func() { watched <- lockwatch.Watch(ctx, db, metrics.Finding) }()
-
-	cancel()
-	fmt.Println(<-watched)
-	// Output: context canceled
 }

@@ -3,7 +3,7 @@ package otellatchkey_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +14,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/ratelimit/otellatchkey"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -52,14 +50,6 @@ func observed(t *testing.T) ratelimit.Option {
 	return ratelimit.WithObserver(m.Observe)
 }
 
-// events are the events of a span, each with its attributes.
-func events(s sdk.ReadOnlySpan) (all []string) {
-	for _, e := range s.Events() {
-		all = append(all, e.Name+" "+words(e.Attributes))
-	}
-	return all
-}
-
 func words(attributes []attribute.KeyValue) string {
 	var all []string
 	for _, a := range attributes {
@@ -68,10 +58,14 @@ func words(attributes []attribute.KeyValue) string {
 	return strings.Join(all, " ")
 }
 
-// wantEvents checks the events of a span.
+// wantEvents checks the events of a span, each with its attributes.
 func wantEvents(t *testing.T, s sdk.ReadOnlySpan, want ...string) {
 	t.Helper()
-	if got := events(s); fmt.Sprint(got) != fmt.Sprint(want) {
+	var got []string
+	for _, e := range s.Events() {
+		got = append(got, e.Name+" "+words(e.Attributes))
+	}
+	if !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
 	}
 }
@@ -102,7 +96,11 @@ func TestDecisionEvents(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l := ratelimit.OneAtATime(broken{sqllock.NewMemory(), tt.err}, "export", append(tt.opts, observed(t))...)
+			var locks sqllock.Locker = sqllock.NewMemory()
+			if tt.err != nil {
+				locks = httptesting.Failing{Err: tt.err}
+			}
+			l := ratelimit.OneAtATime(locks, "export", append(tt.opts, observed(t))...)
 			request, others := traced(t, func(ctx context.Context) {
 				lock, _ := l.Acquire(ctx, id)
 				_ = lock.Unlock()
@@ -113,19 +111,6 @@ func TestDecisionEvents(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A broken locker returns err, unless that is nil.
-type broken struct {
-	*sqllock.Memory
-	err error
-}
-
-func (b broken) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-	if b.err != nil {
-		return nil, b.err
-	}
-	return b.Memory.TryLock(ctx, key)
 }
 
 // A wait is a span below the caller's span, and as long as the wait.
@@ -172,16 +157,13 @@ func TestWaitSpan(t *testing.T) {
 // none.
 func TestLossEvent(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.Database(t)
-	l := ratelimit.OneAtATime(dbtest.Session(t, "pgx", dsn), "export", observed(t))
+	locks := sqllock.NewMemory()
+	l := ratelimit.OneAtATime(locks, "export", observed(t))
 	request, _ := traced(t, func(ctx context.Context) {
-		lock, err := l.Acquire(ctx, id)
-		if err != nil {
+		if _, err := l.Acquire(ctx, id); err != nil {
 			t.Fatal(err)
 		}
-		httptesting.Terminate(t, dbtest.Open(t, "pgx", dsn))
-		lockertest.Eventually(t, "the loss is counted", func() bool { return l.Stats().Requests[ratelimit.Lost] == 1 })
-		<-lock.Context().Done()
+		locks.Lose()
 		lockertest.Eventually(t, "the loss is told", func() bool {
 			return len(trace.SpanFromContext(ctx).(sdk.ReadOnlySpan).Events()) == 2
 		})

@@ -19,9 +19,8 @@ const questionTimeout = 5 * time.Second
 // given, and reports each finding with the reason and the fix.
 //
 // Check changes nothing in the database. It uses two connections of the pool at a
-// time. It takes advisory locks with
-// random keys for some milliseconds, as sqllock.Open does, to see whether they
-// exclude. A database that is away, or a pool that is full, is a Result too.
+// time. It takes advisory locks with random keys for some milliseconds, as
+// sqllock.Open does, to see whether they exclude. A database that is away, or a pool that is full, is a Result too.
 //
 // The error is that of ctx if ctx ends before the report is complete, even if
 // the driver is stuck. Otherwise it is nil. Check may be called at any time,
@@ -61,7 +60,7 @@ type subject struct {
 	findings []Result        // of the check under way
 
 	server postgresServer // once learn has been called
-	tables []foundTable   // of our names, once find has been called
+	tables []table        // of this version, once find has been called
 }
 
 // A check is one examination. What the later ones of a list ask makes sense only

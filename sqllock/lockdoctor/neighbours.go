@@ -13,9 +13,9 @@ import (
 // service counts on. Locks themselves do not outlive a crash.
 func postgresDurability(ctx context.Context, s *subject) (fine string, err error) {
 	lasting := ""
-	for _, t := range s.pairs() {
-		if t.found && t.want.lasting {
-			lasting = t.want.table
+	for _, t := range s.tables {
+		if t.found && t.lasting {
+			lasting = t.table
 		}
 	}
 	if lasting == "" {
@@ -37,8 +37,8 @@ func postgresDurability(ctx context.Context, s *subject) (fine string, err error
 func postgresRegistry(ctx context.Context, s *subject) (fine string, err error) {
 	const many = 1000
 	var names []string
-	for _, t := range s.pairs() {
-		if t.want.registry && slices.Contains(t.is.rights, "SELECT") && slices.Equal(t.is.flaws, []string{""}) {
+	for _, t := range s.tables {
+		if t.registry && slices.Contains(t.is.rights, "SELECT") && t.is.flaws == "" {
 			names = append(names, t.is.inSQL)
 		}
 	}
@@ -80,15 +80,27 @@ func postgresNeighbours(ctx context.Context, s *subject) (fine string, err error
 		pid int64
 		key string
 	}
-	stayed, err := stays(ctx, looks, pause, func() (map[lock]bool, error) {
+	var stayed map[lock]bool
+	for n := range looks {
 		seen := map[lock]bool{}
-		return seen, s.each(ctx, query, func(scan func(...any) error) error {
+		err := s.each(ctx, query, func(scan func(...any) error) error {
 			var l lock
 			err := scan(&l.pid, &l.key)
-			seen[l] = true
+			if n == 0 || stayed[l] {
+				seen[l] = true
+			}
 			return err
 		})
-	})
+		if err != nil {
+			return "", err
+		}
+		if stayed = seen; len(stayed) == 0 {
+			break
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return "", err
+		}
+	}
 	var pids []int64
 	for l := range stayed {
 		if !slices.Contains(pids, l.pid) {
@@ -100,5 +112,5 @@ func postgresNeighbours(ctx context.Context, s *subject) (fine string, err error
 			processes(pids), counted(len(stayed), "advisory lock")),
 			"Find the program by its process in pg_stat_activity. Move it to a database of its own, or make sure that its numbers are not those of sqllock.ID and Pair.")
 	}
-	return "no other program holds advisory locks of its session here", err
+	return "no other program holds advisory locks of its session here", nil
 }

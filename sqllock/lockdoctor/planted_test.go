@@ -164,7 +164,6 @@ var plantings = []planting{
 			dbtest.ExecuteOn(t, dbtest.Conn(t, p.admin), "BEGIN; SELECT pg_advisory_lock(1)")
 		}},
 	{name: "a column of the registry is missing", check: "tables", state: lockdoctor.Warning, fix: "lockwatch.Schema", plant: statement("ALTER TABLE latchkey_heartbeats DROP COLUMN shared")},
-	{name: "a column of the fence has another type", check: "tables", state: lockdoctor.Error, fix: "sqllock.FenceSchema", plant: statement("ALTER TABLE latchkey_fence ALTER lsn TYPE text")},
 	{name: "the fence has no constraint", check: "tables", state: lockdoctor.Error, fix: "ADD CONSTRAINT latchkey_fence_stale",
 		plant: statement("ALTER TABLE latchkey_fence DROP CONSTRAINT latchkey_fence_stale"), mender: bySuperuser},
 	{name: "the watermarks have no primary key", check: "tables", state: lockdoctor.Error, fix: "watermark.Schema",

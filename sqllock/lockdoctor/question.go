@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"maps"
-	"math/rand/v2"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -135,23 +133,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// stays returns what is the same in so many looks at something that changes. The
-// pauses between them are random.
-func stays[T comparable](ctx context.Context, looks int, pause time.Duration, look func() (map[T]bool, error)) (stayed map[T]bool, err error) {
-	for n := range looks {
-		seen, err := look()
-		if err != nil {
-			return nil, err
-		}
-		maps.DeleteFunc(seen, func(t T, _ bool) bool { return n > 0 && !stayed[t] })
-		if stayed = seen; len(stayed) == 0 {
-			break
-		}
-		if err := sleep(ctx, pause/2+rand.N(pause/2)); err != nil { //nolint:gosec // to be out of step with others
-			return nil, err
-		}
-	}
-	return stayed, nil
 }

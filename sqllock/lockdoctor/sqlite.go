@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 )
 
 // sqliteChecks are the checks of SQLite. They read the file, and set nothing.
@@ -53,7 +54,7 @@ func sqliteJournal(ctx context.Context, s *subject) (fine string, err error) {
 	switch {
 	case err != nil || mode == "wal":
 		return "the journal is write-ahead, so readers keep no Session from renewing", err
-	case len(s.tables) == 0:
+	case !slices.ContainsFunc(s.tables, func(t table) bool { return t.found }):
 		return "no Session has used the file yet: Open sets its journal to write-ahead", nil
 	}
 	s.warn("the journal of the file is "+mode+" and not write-ahead, so a reader keeps Sessions from renewing",

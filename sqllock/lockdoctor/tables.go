@@ -3,61 +3,129 @@ package lockdoctor
 import (
 	"context"
 	"fmt"
-	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
+
+// A feature has tables of its own.
+type feature struct {
+	name   string
+	schema func(sqllock.Dialect) []string
+	source string // the function that returns the statements, as callers write it
+	rights []string
+
+	registry bool // read and written for people: no lock depends on it
+	lasting  bool // what is lost in a crash of the server is missed
+}
+
+// The rights that statements on a table need.
+var (
+	readAndWrite = []string{"SELECT", "INSERT", "UPDATE"}
+	allRights    = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
+)
+
+// Names of features that are treated apart.
+const leases, fences = "leases", "fences"
+
+// features are those of which a table may exist.
+var features = []feature{
+	{name: leases, schema: sqllock.Schema, source: "sqllock.Schema", rights: allRights},
+	{name: fences, schema: sqllock.FenceSchema, source: "sqllock.FenceSchema", rights: readAndWrite},
+	{name: "watermarks", schema: watermark.Schema, source: "watermark.Schema", rights: readAndWrite, lasting: true},
+	{name: "registry", schema: lockwatch.Schema, source: "lockwatch.Schema", rights: allRights, registry: true},
+	{name: "responses", schema: responses, source: "idempotency.Schema", rights: allRights, lasting: true},
+}
+
+// responses returns the columns of the table of httpmw/idempotency, which this
+// package may not import. A test compares them with its Schema.
+func responses(sqllock.Dialect) []string {
+	return []string{"CREATE TABLE latchkey_responses (\nkey _\nfingerprint _\nstatus _\nheader _\nbody _\ncreated_at _"}
+}
+
+// A table is one that this version makes, and what the database has under its name.
+type table struct {
+	feature
+	table   string
+	columns []string
+
+	found bool
+	is    foundTable
+}
 
 // A foundTable is a table of our names as it is in the database.
 type foundTable struct {
-	name, schema string
-	inSQL        string // the name for a statement of a fix
-	columns      []column
-	rights       []string // those of allRights that this role has on each column
-	flaws        []string // keys of flaws
+	schema  string
+	inSQL   string // the name for a statement of a fix
+	columns []string
+	rights  []string // those of allRights that this role has on all of it
+	flaws   string   // keys of flaws, with commas between
 }
 
-// The queries for tables of our names have a row for each column. Its fields are
-// the table, its schema, its name in SQL, the column and its type, the rights
-// that this role has, and the flaws.
+// A statement of one of our schemas has a line for each column.
+var (
+	tableLine  = regexp.MustCompile(`^CREATE TABLE (?:IF NOT EXISTS )?(\w+) \(`)
+	columnLine = regexp.MustCompile("\n\\s*`?(\\w+)`?[ \\t]")
+)
+
+// tablesOf returns the tables of a feature in a database of kind d.
+func tablesOf(d sqllock.Dialect, f feature) (all []table) {
+	for _, statement := range f.schema(d) {
+		head := tableLine.FindStringSubmatch(statement)
+		if head == nil {
+			continue
+		}
+		t := table{feature: f, table: head[1]}
+		for _, words := range columnLine.FindAllStringSubmatch(statement, -1) {
+			if !slices.Contains([]string{"PRIMARY", "CONSTRAINT", "KEY"}, words[1]) {
+				t.columns = append(t.columns, words[1])
+			}
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// The queries for tables of our names have a row for each. Its fields are the
+// table, its schema, its name in SQL, its columns, the rights that this role has,
+// and the flaws. A view has no primary key.
 //
 // On PostgreSQL they are those that the search_path finds, or the registry's in
 // the schema of WithSchema. The owner of a table is trusted as lockwatch trusts
 // it. MySQL does not show the right to delete. SQLite has no rights.
 const (
 	postgresTablesQuery = `SELECT c.relname, n.nspname, CASE WHEN t.named THEN pg_catalog.format('%%I.%%I', n.nspname, c.relname) ELSE c.relname END,
-	a.attname, pg_catalog.format_type(a.atttypid, NULL),
+	coalesce((SELECT pg_catalog.string_agg(attname::text, ',') FROM pg_catalog.pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped), ''),
 	coalesce((SELECT pg_catalog.string_agg(r, ',') FROM pg_catalog.unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r
 		WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, r)), ''),
-	pg_catalog.concat_ws(',', CASE WHEN c.relkind <> 'r' THEN 'kind' END,
-		CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = c.oid AND contype = 'p') THEN 'key' END,
+	pg_catalog.concat_ws(',', CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = c.oid AND contype = 'p') THEN 'key' END,
 		CASE WHEN c.relname = 'latchkey_fence' AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint
 			WHERE conrelid = c.oid AND contype = 'c' AND convalidated AND conname = 'latchkey_fence_stale') THEN 'constraint' END,
-		CASE WHEN c.relpersistence = 'u' THEN 'unlogged' END,
+		CASE WHEN c.relpersistence = 'u' AND NOT t.registry THEN 'unlogged' END,
 		CASE WHEN pg_catalog.row_security_active(c.oid) THEN 'hidden' END,
-		CASE WHEN NOT (t.named OR pg_catalog.pg_get_userbyid(c.relowner) = current_user
+		CASE WHEN t.registry AND NOT (t.named OR pg_catalog.pg_get_userbyid(c.relowner) = current_user
 			OR c.relowner = (SELECT datdba FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
 			OR (SELECT rolsuper FROM pg_catalog.pg_roles WHERE oid = c.relowner)) THEN 'stranger' END)
-	FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-	JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped,
-	LATERAL (SELECT %[1]s <> '' AND c.relname IN ('latchkey_heartbeats', 'latchkey_waits') AS named) AS t
+	FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace,
+	LATERAL (SELECT c.relname IN ('latchkey_heartbeats', 'latchkey_waits') AS registry,
+		%[1]s <> '' AND c.relname IN ('latchkey_heartbeats', 'latchkey_waits') AS named) AS t
 	WHERE c.relname LIKE 'latchkey%%' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-	AND CASE WHEN t.named THEN n.nspname = %[1]s ELSE pg_catalog.pg_table_is_visible(c.oid) END
-	ORDER BY n.nspname, c.relname, a.attnum`
+	AND CASE WHEN t.named THEN n.nspname = %[1]s ELSE pg_catalog.pg_table_is_visible(c.oid) END`
 
-	mysqlTablesQuery = `SELECT t.table_name, '', t.table_name, c.column_name, LOWER(c.data_type), CONCAT('DELETE,', UPPER(c.privileges)),
-	CONCAT_WS(',', IF(t.table_type <> 'BASE TABLE', 'kind', NULL), IF(t.engine <> 'InnoDB', 'engine', NULL),
-		IF((SELECT COUNT(*) FROM information_schema.columns AS k WHERE k.table_schema = t.table_schema AND k.table_name = t.table_name AND k.column_key = 'PRI') = 0, 'key', NULL))
+	mysqlTablesQuery = `SELECT t.table_name, '', t.table_name, GROUP_CONCAT(c.column_name), CONCAT_WS(',', 'DELETE',
+		IF(MIN(c.privileges LIKE '%select%'), 'SELECT', NULL), IF(MIN(c.privileges LIKE '%insert%'), 'INSERT', NULL), IF(MIN(c.privileges LIKE '%update%'), 'UPDATE', NULL)),
+	CONCAT_WS(',', IF(MAX(t.engine) <> 'InnoDB', 'engine', NULL), IF(MAX(c.column_key = 'PRI'), NULL, 'key'))
 	FROM information_schema.tables AS t JOIN information_schema.columns AS c ON c.table_schema = t.table_schema AND c.table_name = t.table_name
-	WHERE t.table_schema = DATABASE() AND t.table_name LIKE 'latchkey%' ORDER BY t.table_name, c.ordinal_position`
+	WHERE t.table_schema = DATABASE() AND t.table_name LIKE 'latchkey%' GROUP BY t.table_name`
 
-	sqliteTablesQuery = `SELECT t.name, '', t.name, c.name, '', 'SELECT,INSERT,UPDATE,DELETE', CASE WHEN t.type = 'view' THEN 'kind'
-		WHEN NOT EXISTS (SELECT 1 FROM pragma_table_info(t.name, 'main') AS k WHERE k.pk > 0) THEN 'key' ELSE '' END
-	FROM main.sqlite_master AS t, pragma_table_info(t.name, 'main') AS c
-	WHERE t.type IN ('table', 'view') AND t.name LIKE 'latchkey%' ORDER BY t.name, c.cid`
+	sqliteTablesQuery = `SELECT name, '', name, (SELECT group_concat(c.name) FROM pragma_table_info(t.name, 'main') AS c), 'SELECT,INSERT,UPDATE,DELETE',
+		CASE WHEN EXISTS (SELECT 1 FROM pragma_table_info(t.name, 'main') AS k WHERE k.pk > 0) THEN '' ELSE 'key' END
+	FROM main.sqlite_master AS t WHERE type IN ('table', 'view') AND name LIKE 'latchkey%'`
 )
 
 // find looks for the tables of our names. It asks once.
@@ -70,72 +138,63 @@ func (s *subject) find(ctx context.Context) error {
 		sqllock.MySQL:      mysqlTablesQuery,
 		sqllock.SQLite:     sqliteTablesQuery,
 	}[s.dialect]
-	found := []foundTable{}
+	found := map[string]foundTable{}
 	err := s.each(ctx, query, func(scan func(...any) error) error {
-		var (
-			t             foundTable
-			c             column
-			rights, flaws string
-		)
-		if err := scan(&t.name, &t.schema, &t.inSQL, &c.Name, &c.Type, &rights, &flaws); err != nil {
-			return err
-		}
-		if last := len(found) - 1; last < 0 || found[last].name != t.name || found[last].schema != t.schema {
-			t.rights, t.flaws = allRights, strings.Split(flaws, ",")
-			found = append(found, t)
-		}
-		is := &found[len(found)-1]
-		is.columns = append(is.columns, c)
-		is.rights = slices.DeleteFunc(slices.Clone(is.rights), func(r string) bool { return !strings.Contains(rights, r) })
-		return nil
+		var name, columns, rights string
+		var is foundTable
+		err := scan(&name, &is.schema, &is.inSQL, &columns, &rights, &is.flaws)
+		is.columns, is.rights = strings.Split(columns, ","), strings.Split(rights, ",")
+		found[name] = is
+		return err
 	})
-	if err == nil {
-		s.tables = found
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// pairs returns the tables of this version, each with the one that was found. It
-// has no name if there is none.
-func (s *subject) pairs() (pairs []pair) {
-	for _, want := range tablesOf(s.dialect) {
-		p := pair{want: want}
-		if i := slices.IndexFunc(s.tables, func(is foundTable) bool { return is.name == want.table }); i >= 0 {
-			p.is, p.found = s.tables[i], true
+	for _, f := range features {
+		for _, t := range tablesOf(s.dialect, f) {
+			t.is, t.found = found[t.table]
+			s.tables = append(s.tables, t)
 		}
-		pairs = append(pairs, p)
 	}
-	return pairs
+	return nil
 }
 
-// A pair is a table of this version, and what is in the database.
-type pair struct {
-	want  table
-	is    foundTable
-	found bool
+// lacking lists what is wanted and not there.
+func lacking(want, has []string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(want), func(w string) bool { return slices.Contains(has, w) }), ", ")
+}
+
+// note returns warn for a table of the registry, and wrong for any other.
+func (s *subject) note(t table) func(reason, fix string) {
+	if t.registry {
+		return s.warn
+	}
+	return s.wrong
 }
 
 // tables compares the tables with those that this version makes. Lease tables in
 // two schemas would be two sets of locks.
 func tables(_ context.Context, s *subject) (fine string, err error) {
 	count := 0
-	features, schemas := map[string]bool{}, map[string]bool{} // the latter of lease tables
-	for _, t := range s.pairs() {
-		if t.found {
-			count++
-			features[t.want.name] = true
-			schemas[t.is.schema] = schemas[t.is.schema] || t.want.name == leases
-			s.compare(t.want, t.is)
+	used, schemas := map[string]bool{}, map[string]bool{} // features, and schemas of lease tables
+	for _, t := range s.tables {
+		if !t.found {
+			continue
 		}
+		count++
+		used[t.name] = true
+		if t.name == leases {
+			schemas[t.is.schema] = true
+		}
+		s.compare(t)
 	}
-	for _, t := range s.pairs() {
+	for _, t := range s.tables {
 		// A Session makes the lease tables itself, and Fence does on other systems than PostgreSQL.
-		made := t.want.name == leases || t.want.name == fences && s.dialect != sqllock.PostgreSQL
-		if features[t.want.name] && !t.found && !made {
-			s.warn("there is no "+t.want.table, "Run the statements of "+t.want.source+".")
+		made := t.name == leases || t.name == fences && s.dialect != sqllock.PostgreSQL
+		if used[t.name] && !t.found && !made {
+			s.warn("there is no "+t.table, "Run the statements of "+t.source+".")
 		}
 	}
-	maps.DeleteFunc(schemas, func(_ string, ofLeases bool) bool { return !ofLeases })
 	if len(schemas) > 1 {
 		s.wrong("the lease tables are in more than one schema of the search_path", "Leave those of one schema, and give all services the same search_path.")
 	}
@@ -148,59 +207,41 @@ func tables(_ context.Context, s *subject) (fine string, err error) {
 	return "no feature that has tables is set up", nil
 }
 
-// flaws are what may be wrong with a table as a whole. TABLE stands for its name,
+// flaws are what may be wrong with a table as a whole. NAME stands for its name,
 // and AGAIN for how to make it anew.
 var flaws = map[string]struct{ reason, fix string }{
-	"kind":       {"is not a plain table", "AGAIN"},
-	"key":        {"has no primary key", "AGAIN"},
-	"constraint": {"lacks the constraint latchkey_fence_stale, so no stale lock is rejected", "ALTER TABLE TABLE ADD CONSTRAINT latchkey_fence_stale CHECK (NOT stale);"},
-	"engine":     {"has an engine without transactions", "ALTER TABLE TABLE ENGINE = InnoDB;"},
-	"unlogged":   {"is UNLOGGED, so a crash of the server empties it while holders believe in their locks", "ALTER TABLE TABLE SET LOGGED;"},
-	"hidden":     {"has row security, which hides rows from this role", "ALTER TABLE TABLE DISABLE ROW LEVEL SECURITY;"},
+	"key":        {"is a view, or has no primary key", "AGAIN"},
+	"constraint": {"lacks the constraint latchkey_fence_stale, so no stale lock is rejected", "ALTER TABLE NAME ADD CONSTRAINT latchkey_fence_stale CHECK (NOT stale);"},
+	"engine":     {"has an engine without transactions", "ALTER TABLE NAME ENGINE = InnoDB;"},
+	"unlogged":   {"is UNLOGGED, so a crash of the server empties it while holders believe in their locks", "ALTER TABLE NAME SET LOGGED;"},
+	"hidden":     {"has row security, which hides rows from this role", "ALTER TABLE NAME DISABLE ROW LEVEL SECURITY;"},
 	"stranger": {"belongs to neither this role nor the database's owner nor a superuser, so it is not read",
-		"ALTER TABLE TABLE OWNER TO CURRENT_USER; as a superuser, or pass WithSchema if you trust the owner."},
+		"ALTER TABLE NAME OWNER TO CURRENT_USER; as a superuser, or pass WithSchema if you trust the owner."},
 }
 
 // compare notes what is wrong with one table. No lock depends on the registry,
 // which may be UNLOGGED, and is the only one whose owner matters.
-func (s *subject) compare(want table, is foundTable) {
-	again := fmt.Sprintf("Rename or drop %s, then run the statements of %s.", is.inSQL, want.source)
-	note := s.wrong
-	if want.registry {
-		note = s.warn
+func (s *subject) compare(t table) {
+	note := s.note(t)
+	again := fmt.Sprintf("Rename or drop %s, then run the statements of %s.", t.is.inSQL, t.source)
+	if lacks := lacking(t.columns, t.is.columns); lacks != "" {
+		note(t.table+" is older or foreign: it lacks "+lacks, again)
 	}
-	isTable := !slices.Contains(is.flaws, "kind")
-	var lacks []string
-	for _, c := range want.columns {
-		if !slices.ContainsFunc(is.columns, func(has column) bool {
-			return has.Name == c.Name && (has.Type == c.Type || s.dialect == sqllock.SQLite) // which does not enforce types
-		}) {
-			lacks = append(lacks, c.Name+" "+c.Type)
-		}
-	}
-	if isTable && len(lacks) > 0 {
-		note(want.table+" is older or foreign: it lacks "+strings.Join(lacks, ", "), again)
-	}
-	for _, name := range is.flaws {
-		flaw, known := flaws[name]
-		if known && (isTable || name == "kind") && (name != "unlogged" || !want.registry) && (name != "stranger" || want.registry) {
-			note(want.table+" "+flaw.reason, strings.NewReplacer("TABLE TABLE", "TABLE "+is.inSQL, "AGAIN", again).Replace(flaw.fix))
+	for name := range strings.SplitSeq(t.is.flaws, ",") {
+		if flaw, known := flaws[name]; known {
+			note(t.table+" "+flaw.reason, strings.NewReplacer("NAME", t.is.inSQL, "AGAIN", again).Replace(flaw.fix))
 		}
 	}
 }
 
 // lackRights notes the rights that this role lacks on the tables that are there.
 func (s *subject) lackRights() {
-	for _, t := range s.pairs() {
-		lacks := slices.DeleteFunc(slices.Clone(t.want.rights), func(r string) bool { return slices.Contains(t.is.rights, r) })
-		if !t.found || len(lacks) == 0 || t.want.name == leases && s.dialect == sqllock.PostgreSQL && !s.leaseTable {
+	for _, t := range s.tables {
+		rights := lacking(t.rights, t.is.rights)
+		if !t.found || rights == "" || t.name == leases && s.dialect == sqllock.PostgreSQL && !s.leaseTable {
 			continue
 		}
-		rights, note := strings.Join(lacks, ", "), s.wrong
-		if t.want.registry {
-			note = s.warn
-		}
-		note("the role lacks "+rights+" on "+t.want.table, "GRANT "+rights+" ON "+t.is.inSQL+" TO …; with this role, which also needs USAGE on a schema of PostgreSQL")
+		s.note(t)("the role lacks "+rights+" on "+t.table, "GRANT "+rights+" ON "+t.is.inSQL+" TO …; with this role, which also needs USAGE on a schema of PostgreSQL")
 	}
 }
 
@@ -233,12 +274,12 @@ func postgresRights(ctx context.Context, s *subject) (fine string, err error) {
 		}
 	}
 	s.lackRights()
-	for _, t := range s.pairs() {
+	for _, t := range s.tables {
 		switch {
-		case t.want.name == fences && t.found && !mayDraw:
+		case t.name == fences && t.found && !mayDraw:
 			s.wrong("the role may not draw the tokens of Fence",
 				"GRANT EXECUTE ON FUNCTION pg_control_system, pg_logical_emit_message(boolean, text, text) TO …; with this role (PostgreSQL 17 and newer: and a further boolean)")
-		case t.want.name == leases && !t.found && s.leaseTable && !mayCreate:
+		case t.name == leases && !t.found && s.leaseTable && !mayCreate:
 			s.wrong("the lease tables are missing, and the role may not create them",
 				"Run the statements of sqllock.Schema(sqllock.PostgreSQL) in a migration, and grant the role SELECT, INSERT, UPDATE and DELETE.")
 		}

@@ -11,8 +11,8 @@
 // no name, holder or address without [WithNames].
 //
 // Every view is HTML that works without JavaScript. With it an open page asks for
-// its changing part once a second. The same address returns JSON
-// to a request with "Accept: application/json" or "?format=json".
+// its changing part once a second. The same address returns JSON to a request with
+// "Accept: application/json" or "?format=json".
 //
 // One poller serves all viewers. It looks at the database at most once a second,
 // and only while the page is viewed.

@@ -37,7 +37,8 @@ type namedCampaign struct {
 	campaign *election.Campaign
 }
 
-// WithSession shows s under name. It may be given several times. The page shows name to every viewer.
+// WithSession shows s under name. It may be given several times. The page shows
+// name to every viewer.
 //
 // s should be on the database of the page, which the doctor examines.
 //

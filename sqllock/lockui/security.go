@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// policy allows the page's own script and style sheet, and nothing inline. So markup that got past the templates would still run nothing.
+// policy allows the page's own script and style sheet, and nothing inline. So
+// markup that got past the templates would still run nothing.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 

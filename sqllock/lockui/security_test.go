@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"regexp"
 	"strings"
@@ -207,69 +206,6 @@ func TestCrossSitePost(t *testing.T) {
 	}
 }
 
-// The page works wherever it is mounted: all its links are relative.
-func TestMounting(t *testing.T) {
-	t.Parallel()
-	yes := lockui.WithAuthorize(func(*http.Request) bool { return true })
-	page := unopened(t, yes)
-	backend := httptest.NewServer(page)
-	t.Cleanup(backend.Close)
-	target, err := url.Parse(backend.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := http.StripPrefix("/p", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.SetXForwarded() }})
-	tests := []struct {
-		name, prefix string
-		mount        func(*http.ServeMux)
-	}{
-		{"at the root", "/", func(m *http.ServeMux) { m.Handle("/", page) }},
-		{"below a pattern", "/debug/locks/", func(m *http.ServeMux) { m.Handle("/debug/locks/", page) }},
-		{"below a pattern with a method and a host", "/locks/", func(m *http.ServeMux) { m.Handle("GET /locks/", page) }},
-		{"with StripPrefix", "/debug/locks/", func(m *http.ServeMux) { m.Handle("/debug/locks/", http.StripPrefix("/debug/locks", page)) }},
-		{"with StripPrefix that takes the slash", "/debug/locks/", func(m *http.ServeMux) { m.Handle("/debug/locks/", http.StripPrefix("/debug/locks/", page)) }},
-		{"with StripPrefix in front of a mux", "/a/locks/", func(m *http.ServeMux) {
-			inner := http.NewServeMux()
-			inner.Handle("/locks/", page)
-			m.Handle("/a/", http.StripPrefix("/a", inner))
-		}},
-		{"behind a reverse proxy", "/p/", func(m *http.ServeMux) { m.Handle("/p/", proxy) }},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			mux := http.NewServeMux()
-			tt.mount(mux)
-			server := httptest.NewServer(mux)
-			t.Cleanup(server.Close)
-			base, err := url.Parse(server.URL + tt.prefix)
-			if err != nil {
-				t.Fatal(err)
-			}
-			seen := map[string]bool{}
-			for queue := []string{""}; len(queue) > 0; queue = queue[1:] {
-				address := base.ResolveReference(&url.URL{Path: queue[0]}).String()
-				if seen[queue[0]] {
-					continue
-				}
-				seen[queue[0]] = true
-				response, body := get(t, address)
-				if response.StatusCode != http.StatusOK {
-					t.Errorf("%s is %d", address, response.StatusCode)
-				}
-				for _, link := range linksOf(body) {
-					if strings.HasPrefix(link, "/") || strings.Contains(link, "..") {
-						t.Errorf("%s has the link %q", address, link)
-					}
-					queue = append(queue, strings.TrimPrefix(link, "./"))
-				}
-			}
-			if len(seen) < 6 {
-				t.Errorf("only %v was found", seen)
-			}
-		})
-	}
-}
-
 // Misuse panics at construction, and says of which option.
 func TestMisuse(t *testing.T) {
 	t.Parallel()
@@ -295,16 +231,4 @@ func TestMisuse(t *testing.T) {
 			misuse()
 		})
 	}
-}
-
-// linksOf returns the addresses of links, scripts and style sheets in body.
-func linksOf(body string) (links []string) {
-	for _, attribute := range []string{`href="`, `src="`} {
-		for _, part := range strings.Split(body, attribute)[1:] {
-			if link, _, _ := strings.Cut(part, `"`); link != "" && link[0] != '#' {
-				links = append(links, link)
-			}
-		}
-	}
-	return links
 }

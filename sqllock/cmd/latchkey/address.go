@@ -114,40 +114,36 @@ func pathIn(address string) string {
 	return u.Path + path // one of them is empty
 }
 
-const badEscape = "it has a % that two hexadecimal digits do not follow; write %25 for a % of the password"
-
 const knownAddresses = "it may be postgres://user:password@host:port/database, " +
 	"mysql://user:password@host:port/database or sqlite:/path/to/file"
+
+const badCertificate = "sslrootcert, sslcert or sslkey names no file that can be read; sslcert and sslkey go together"
+
+const badCharacter = "the user, the password, the host or a parameter has a character that a URL may not have, such as a space or a %: " +
+	"write it as % and two hexadecimal digits, which are %20 and %25 for these two"
 
 // complaints have a part of what a parser says of an address, and what a person
 // has to correct. The first that fits counts.
 var complaints = []struct{ said, advice string }{
-	{"spaces", "it has a space, for which to write %20"},
-	{"percent-encoded", badEscape},
-	{"URL escape", badEscape},
-	{"separator", "a parameter has no = and value, or two of them"},
 	{"port", "the port is no number from 1 to 65535; or the user or the password has one of / ? # : @, for which to write %2F, %3F, %23, %3A or %40"},
-	{"userinfo", "the user or the password has a character that a URL may not have: write it as % and two hexadecimal digits"},
-	{"in host", "the host has a character that a host may not have"},
-	{"in UR", "it has a character that a URL may not have there: write it as % and two hexadecimal digits"},
+	{"spaces", badCharacter},
+	{"percent-encoded", badCharacter},
 	{"sslmode", "sslmode is none of disable, allow, prefer, require, verify-ca and verify-full"},
-	{"CA", "sslrootcert names no file with certificates that can be read"},
-	{"ssl", "sslkey and sslcert go together, and name files that can be read"},
-	{"cert", "sslcert names no file with a certificate that can be read and fits to sslkey"},
 	{"unknown config name", "tls is none of true, false, skip-verify and preferred"},
 	{"target_session_attrs", "target_session_attrs is none of any, read-write, read-only, primary, standby and prefer-standby"},
-	{"connect_timeout", "connect_timeout is no number of seconds"},
 	{"service", "the service, or the file of services, cannot be read"},
-	{"keyword/value", "it is no list of keyword=value"},
+	{"CA", badCertificate},
+	{"ssl", badCertificate},
+	{"cert", badCertificate},
 }
 
 // complaint says what is wrong with an address that a parser has rejected with
 // err. Its words are its own, since those of err may quote the address.
 func complaint(err error) string {
 	var parse *url.Error
-	said := err.Error()
+	said, advice := err.Error(), "a parameter has a wrong value or none, or a part is missing: "+knownAddresses
 	if errors.As(err, &parse) {
-		said = parse.Err.Error()
+		said, advice = parse.Err.Error(), badCharacter
 	} else if i := strings.LastIndex(said, "`: "); i >= 0 { // pgx quotes the address before that
 		said = said[i:]
 	}
@@ -156,5 +152,5 @@ func complaint(err error) string {
 			return c.advice
 		}
 	}
-	return "a parameter has a wrong value, or a part is missing: " + knownAddresses
+	return advice
 }
