@@ -103,8 +103,8 @@ func Misconfigured(reason string) error { return &Failure{Kind: Gone, Reason: re
 //
 // The severity decides that, but drivers show it in no common way. So Gone is
 // for the classes that the server raises as FATAL on an established session.
-// After Statement or Full the engine calls Held, which also finds a session
-// that is gone.
+// After Statement or Full of a batch the engine calls Held, and of another
+// statement it sends a heartbeat. Both find a session that is gone.
 func kindOf(state string) Kind {
 	switch {
 	case state == "53200":

@@ -29,6 +29,11 @@ func TestContextEnds(t *testing.T) {
 			func(ctx context.Context) error { <-ctx.Done(); return errFlush },
 			[]error{context.Canceled, errFlush}, 1,
 		},
+		{
+			"while leading, and it fails because of that", false,
+			func(ctx context.Context) error { <-ctx.Done(); return errors.Join(errFlush, context.Cause(ctx)) },
+			[]error{context.Canceled, errFlush}, 1,
+		},
 		{"in a pause", false, func(context.Context) error { return errBroken }, []error{context.Canceled}, 1},
 	}
 	for _, tt := range tests {
@@ -60,6 +65,30 @@ func TestContextEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Goroutines that a leader has left behind stop before the key is free.
+func TestContextEndsBeforeRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		terms := 0
+		_ = election.New(sqllock.NewMemory(), office).Run(ctx, func(term context.Context) error {
+			if terms++; terms == 2 {
+				cancel()
+			} else {
+				lock, _ := sqllock.FromContext(term)
+				lock.OnEnd(func(error) {
+					if term.Err() == nil {
+						t.Error("the leader's context outlives its lock")
+					}
+				})
+			}
+			return nil
+		})
+		if terms != 2 {
+			t.Errorf("%d terms, want 2", terms)
+		}
+	})
 }
 
 func TestPanic(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -58,12 +59,16 @@ func (c *Campaign) runTerm(ctx context.Context, now term, lead func(context.Cont
 		if errors.Is(now.lock.Unlock(), sqllock.ErrLost) && cause == nil {
 			cause = sqllock.ErrLost
 		}
-		if errors.Is(err, cause) || errors.Is(err, ended) { // it only repeats what the context says
+		if same(err, cause) || same(err, ended) {
 			err = nil
 		}
 	}()
 	return nil, lead(bound)
 }
+
+// same reports whether a and b are one error, and not only one of several that a
+// has. Errors of a type that cannot be compared never are.
+func same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
 // together returns both errors as one. Either may be nil.
 func together(a, b error) error {
