@@ -15,6 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/ratelimit/promlatchkey"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // One user's second request is rejected while the first one runs.
@@ -52,4 +54,27 @@ func ExampleNew() {
 	// Output:
 	// latchkey_limiter_requests_total{limiter="export",result="admitted"} 1
 	// latchkey_limiter_requests_total{limiter="export",result="busy"} 1
+}
+
+// Leaders and findings.
+func ExampleCollector_Finding() {
+	ctx, cancel := context.WithCancel(context.Background())
+	db, done := dbtest.ExampleDatabase()
+	defer done()
+	locks, err := sqllock.Open(ctx, db)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	metrics := promlatchkey.New()
+
+	nightly := election.New(locks, sqllock.Namespace("job").Key("nightly"))
+	metrics.Campaign("nightly", nightly)
+
+	watched := make(chan error, 1)
+	go func() { watched <- lockwatch.Watch(ctx, db, metrics.Finding) }()
+
+	cancel()
+	fmt.Println(<-watched)
+	// Output: context canceled
 }
