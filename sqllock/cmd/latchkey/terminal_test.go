@@ -191,7 +191,11 @@ func TestForeground(t *testing.T) {
 				s.wait("Stopped")
 			}
 			s.press("fg\n")
-			s.wait("LATCHKEY run") // printed by fg
+			s.wait("LATCHKEY run") // printed by fg, before it gives the terminal away
+			lockertest.Eventually(t, "the job has the terminal", func() bool {
+				group, err := unix.IoctlGetInt(int(s.person.Fd()), unix.TIOCGPGRP)
+				return err == nil && group != s.program.Process.Pid
+			})
 			if err := os.WriteFile(end, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
