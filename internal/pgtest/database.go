@@ -3,45 +3,30 @@ package pgtest
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // CreateDatabase creates a database with a random name and returns its DSN,
 // over TCP. It is removed with the cluster.
 func (c *Cluster) CreateDatabase(ctx context.Context) (dsn string, err error) {
-	name, err := createDatabase(ctx, c.DSN(""))
-	if err != nil {
+	name, create := newDatabase()
+	if err := execute(ctx, c.DSN(""), create); err != nil {
 		return "", err
 	}
 	return c.DSN(name), nil
 }
 
-// createDatabase creates a database on the server at dsn and returns its name.
-func createDatabase(ctx context.Context, dsn string) (name string, err error) {
+// newDatabase returns a random name, and the statement that creates a database
+// of this name.
+func newDatabase() (name, create string) {
 	name = "latchkey_" + strings.ToLower(rand.Text())
 	// The template is template0, to which no client connects: a connection to
 	// the template makes CREATE DATABASE fail.
-	if err := execute(ctx, dsn, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
-		return "", err
-	}
-	return name, nil
-}
-
-// dropDatabase drops a database and ends the connections to it.
-func dropDatabase(ctx context.Context, dsn, name string) error {
-	return poll(20*time.Second, "database "+name+" to be free", func() (bool, error) {
-		err := execute(ctx, dsn, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
-		if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == "55006" {
-			return false, nil // in use: one of the ended sessions takes its time
-		}
-		return err == nil, err
-	})
+	return name, "CREATE DATABASE " + name + " TEMPLATE template0"
 }
 
 // execute runs one statement on a connection of its own. It uses pgx directly,
@@ -52,6 +37,10 @@ func execute(ctx context.Context, dsn, query string) error {
 		return err
 	}
 	defer closeConn(ctx, conn)
+	return executeOn(ctx, conn, query)
+}
+
+func executeOn(ctx context.Context, conn *pgx.Conn, query string) error {
 	if _, err := conn.Exec(ctx, query); err != nil {
 		return fmt.Errorf("pgtest: %s: %w", query, err)
 	}

@@ -2,11 +2,16 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // shared is the server that all tests of a binary use for their databases,
@@ -14,6 +19,61 @@ import (
 var shared struct {
 	mu      sync.Mutex // held while it is started or closed, so that it happens once
 	cluster *Cluster
+
+	adminMu sync.Mutex // protects admin
+	admin   []idleConn
+}
+
+// An idleConn created or dropped a database, and waits for the next one: a
+// connection takes longer than the statement.
+type idleConn struct {
+	server string // its DSN
+	*pgx.Conn
+}
+
+// administrate executes a statement on the server at dsn, on an idle connection
+// if there is one.
+func administrate(ctx context.Context, dsn, query string) error {
+	conn := idle(dsn)
+	if conn == nil || conn.Ping(ctx) != nil {
+		var err error
+		if conn, err = pgx.Connect(ctx, dsn); err != nil {
+			return err
+		}
+	}
+	if err := executeOn(ctx, conn, query); err != nil {
+		closeConn(ctx, conn)
+		return err
+	}
+	shared.adminMu.Lock()
+	defer shared.adminMu.Unlock()
+	shared.admin = append(shared.admin, idleConn{dsn, conn})
+	return nil
+}
+
+// idle takes an idle connection to the server at dsn, or returns nil.
+func idle(dsn string) *pgx.Conn {
+	shared.adminMu.Lock()
+	defer shared.adminMu.Unlock()
+	for i, c := range shared.admin {
+		if c.server == dsn {
+			shared.admin = slices.Delete(shared.admin, i, i+1)
+			return c.Conn
+		}
+	}
+	return nil
+}
+
+// dropDatabase drops a database of the server at dsn, and ends the connections
+// to it.
+func dropDatabase(ctx context.Context, dsn, name string) error {
+	return poll(20*time.Second, "database "+name+" to be free", func() (bool, error) {
+		err := administrate(ctx, dsn, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+		if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == "55006" {
+			return false, nil // in use: one of the ended sessions takes its time
+		}
+		return err == nil, err
+	})
 }
 
 // sharedDSN returns the DSN of the shared server. The first call starts it.
@@ -34,6 +94,12 @@ func sharedDSN() (string, error) {
 }
 
 func closeShared() error {
+	shared.adminMu.Lock()
+	for _, c := range shared.admin {
+		closeConn(context.Background(), c.Conn)
+	}
+	shared.admin = nil
+	shared.adminMu.Unlock()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.cluster == nil {
@@ -53,8 +119,8 @@ func Temporary(ctx context.Context) (dsn string, drop func() error, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	name, err := createDatabase(ctx, server)
-	if err != nil {
+	name, create := newDatabase()
+	if err := administrate(ctx, server, create); err != nil {
 		return "", nil, err
 	}
 	drop = func() error {
