@@ -100,8 +100,9 @@ func (n Namespace) SlotKey(id string, i int) Key {
 // The Session returns ErrNotExclusive for the keys of n while another Session on
 // the same database uses n with another secret. A Session uses a secret from its
 // first key under it until it is closed or its process ends, with traffic or
-// without. Lease tables, MariaDB, MySQL and SQLite have no such check. To change
-// a secret, or to introduce one, stop all processes first.
+// without. With lease tables, MariaDB, MySQL and SQLite only
+// lockdoctor.WithKeyedNamespace compares secrets. To change a secret, or to
+// introduce one, stop all processes first.
 //
 // Keyed keeps a copy of secret. It panics if secret is empty.
 func (n Namespace) Keyed(secret []byte) KeyedNamespace {

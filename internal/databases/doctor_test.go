@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,10 +54,61 @@ func TestDoctorHealthy(t *testing.T) {
 		mustLock(t, s, sqllock.ID(1))
 		keyed := sqllock.Namespace("export").Keyed([]byte("a secret of sixteen"))
 		mustLock(t, s, keyed.Key("user"))
-		opts = append(opts, lockdoctor.WithSession(s))
+		opts = append(opts, lockdoctor.WithSession(s), lockdoctor.WithKeyedNamespace(keyed))
 		healthy(t, db, opts...)
 		if r := doctor(t, db, opts...); r.Dialect != s.Dialect() {
 			t.Errorf("dialect %q, want %q", r.Dialect, s.Dialect())
+		}
+	})
+}
+
+// The doctor compares the key secrets of the processes that it has examined. A
+// process counts while its Session lives, and holds one lock for that.
+func TestDoctorSecrets(t *testing.T) {
+	ours, theirs := sqllock.Namespace("export").Keyed([]byte("ours")), sqllock.Namespace("export").Keyed([]byte("theirs"))
+	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
+		db := pool(t, o)
+		var opts []lockdoctor.Option
+		if o.LeaseTable {
+			opts = append(opts, lockdoctor.WithLeaseTable())
+		}
+		secrets := func(more ...lockdoctor.Option) lockdoctor.Result {
+			t.Helper()
+			c, _ := doctor(t, db, slices.Concat(opts, more)...).Find("secrets")
+			return c
+		}
+		expect := func(want lockdoctor.State, more ...lockdoctor.Option) {
+			t.Helper()
+			if c := secrets(more...); c.State != want || strings.Contains(c.Fix, "the same secret") != (want == lockdoctor.Error) {
+				t.Errorf("%+v, want %q", c, want)
+			}
+		}
+		first, second, third := process(t, o), process(t, o), process(t, o)
+		expect(lockdoctor.Skipped, lockdoctor.WithSession(first))
+		expect(lockdoctor.Skipped, lockdoctor.WithKeyedNamespace(ours))
+		for range 3 {
+			expect(lockdoctor.OK, lockdoctor.WithSession(first), lockdoctor.WithKeyedNamespace(ours), lockdoctor.WithKeyedNamespace(sqllock.Namespace("mail").Keyed([]byte("theirs"))))
+		}
+		expect(lockdoctor.OK, lockdoctor.WithSession(second), lockdoctor.WithKeyedNamespace(ours))
+		if n := len(first.Connections()[0].Held); n != 2 {
+			t.Errorf("the Session holds %d locks for two namespaces", n)
+		}
+		must(t, first.Close()) // the second has a note of its own
+		for _, n := range []sqllock.KeyedNamespace{theirs, ours, theirs} {
+			s := third
+			if n == ours {
+				s = second
+			}
+			expect(lockdoctor.Error, lockdoctor.WithSession(s), lockdoctor.WithKeyedNamespace(n))
+		}
+		must(t, second.Close())
+		lockertest.Eventually(t, "a Session that has ended does not count", func() bool {
+			return secrets(lockdoctor.WithSession(third), lockdoctor.WithKeyedNamespace(theirs)).State == lockdoctor.OK
+		})
+		var notes int
+		must(t, db.QueryRow("SELECT count(*) FROM latchkey_secret_checks").Scan(&notes))
+		if notes != 2 { // of the third Session, and of mail, which no Check has looked at since
+			t.Errorf("%d notes are left", notes)
 		}
 	})
 }
@@ -129,9 +181,9 @@ func TestDoctorPlantedServers(t *testing.T) {
 	dsn := server.Database(t)
 	db := open(t, "mysql", dsn)
 	create(t, db, sqllock.FenceSchema(sqllock.MySQL))
-	find := func(db *sql.DB, check string, state lockdoctor.State, fix string) {
+	find := func(db *sql.DB, check string, state lockdoctor.State, fix string, opts ...lockdoctor.Option) {
 		t.Helper()
-		r := doctor(t, db)
+		r := doctor(t, db, opts...)
 		if c, _ := r.Find(check); c.State != state || !strings.Contains(c.Fix, fix) {
 			t.Errorf("%s is %q with the fix %q, want %q with %q in:\n%v", check, c.State, c.Fix, state, fix, r)
 		}
@@ -150,6 +202,9 @@ func TestDoctorPlantedServers(t *testing.T) {
 	find(clerk, "connections", lockdoctor.Error, "MAX_USER_CONNECTIONS")
 	execute(t, db, "ALTER USER clerk WITH MAX_USER_CONNECTIONS 0") // the server may end a connection later than its client
 	find(clerk, "rights", lockdoctor.Error, "GRANT INSERT, UPDATE ON latchkey_fence")
+
+	find(clerk, "secrets", lockdoctor.Error, "Grant the user SELECT, INSERT", lockdoctor.WithSession(session(t, clerk)),
+		lockdoctor.WithKeyedNamespace(sqllock.Namespace("export").Keyed([]byte("a secret"))))
 
 	execute(t, db, "SET GLOBAL read_only = ON")
 	find(db, "primary", lockdoctor.Error, "SET GLOBAL read_only = OFF")

@@ -18,9 +18,10 @@ const questionTimeout = 5 * time.Second
 // Check examines the database of db, the pool itself and the Sessions that are
 // given, and reports each finding with the reason and the fix.
 //
-// Check changes nothing in the database. It uses two connections of the pool at a
-// time. It takes advisory locks with random keys for some milliseconds, as
-// sqllock.Open does, to see whether they exclude. A database that is away, or a pool that is full, is a Result too.
+// Check changes nothing in the database, apart from [WithKeyedNamespace]. It uses
+// two connections of the pool at a time. It takes advisory locks with random keys
+// for some milliseconds, as sqllock.Open does, to see whether they exclude. A
+// database that is away, or a pool that is full, is a Result too.
 //
 // The error is that of ctx if ctx ends before the report is complete, even if
 // the driver is stuck. Otherwise it is nil. Check may be called at any time,

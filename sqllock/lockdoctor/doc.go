@@ -8,10 +8,10 @@
 //	fmt.Print(report) // state, check, reason and fix, one check after the other
 //	os.Exit(report.ExitCode())
 //
-// [Check] changes nothing in the database. It asks which pooler is between,
-// whether the server is the primary, how much room is left, and whether the
-// tables of latchkey are complete. With [WithSession] it also compares the locks
-// that the server knows with those that the Session believes to hold.
+// [Check] changes nothing in the database, apart from [WithKeyedNamespace]. It
+// asks which pooler is between, whether the server is the primary, how much room
+// is left, and whether the tables of latchkey are complete. With [WithSession] it
+// also reports whether a Session is connected and how much of its lease is left.
 //
 // A [Result] holds no key, id, host, user or connection string, so a report may
 // be logged and shown.

@@ -71,7 +71,7 @@ func TestHealthy(t *testing.T) {
 		if _, err := s.TryRLock(t.Context(), sqllock.Pair(4, 5)); err != nil {
 			t.Fatal(err)
 		}
-		r := examine(t, db, lockdoctor.WithSession(s), lockdoctor.WithFleet(10, 1000))
+		r := examine(t, db, lockdoctor.WithSession(s), lockdoctor.WithKeyedNamespace(keyed), lockdoctor.WithFleet(10, 1000))
 		mustBeHealthy(t, r)
 		if r.Dialect != sqllock.PostgreSQL {
 			t.Errorf("dialect %q", r.Dialect)

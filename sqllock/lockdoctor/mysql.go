@@ -23,6 +23,7 @@ var mysqlChecks = []check{
 	{name: "clock", examine: clock("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)")},
 	{name: "tables", examine: tables, needs: (*subject).find},
 	{name: "rights", examine: mysqlRights, needs: (*subject).find},
+	{name: "secrets", examine: secrets, needs: (*subject).find},
 }
 
 // mysqlExclusion makes the proof that Open makes. Its refusals name the version,

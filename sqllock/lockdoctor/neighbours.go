@@ -9,6 +9,9 @@ import (
 
 // The checks of what others leave in the database, which no lock depends on.
 
+// What may last for a moment is looked at several times.
+const looks, pause = 3, 40 * time.Millisecond
+
 // postgresDurability checks that a crash of the server loses nothing that the
 // service counts on. Locks themselves do not outlive a crash.
 func postgresDurability(ctx context.Context, s *subject) (fine string, err error) {
@@ -64,15 +67,11 @@ func postgresRegistry(ctx context.Context, s *subject) (fine string, err error) 
 // It looks several times: a Session that connects has such a lock for some
 // milliseconds.
 func postgresNeighbours(ctx context.Context, s *subject) (fine string, err error) {
-	const (
-		looks = 3
-		pause = 40 * time.Millisecond
-		query = `WITH here AS (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))
+	const query = `WITH here AS (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))
 			SELECT l.pid, pg_catalog.concat_ws(' ', l.objsubid, l.classid, l.objid)
 			FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_get_activity(NULL) AS a USING (pid)
 			WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT datid FROM here)
 			AND a.application_name NOT LIKE '%latchkey' AND a.backend_start IS NOT NULL AND a.xact_start IS NULL`
-	)
 	if s.leaseTable {
 		return "", skip("the rows of a lease table share no key space with advisory locks")
 	}

@@ -7,6 +7,7 @@ type Option func(*options)
 
 type options struct {
 	sessions   []*sqllock.Session
+	namespaces []sqllock.KeyedNamespace
 	schema     string // of the registry's tables; empty: the search_path finds them
 	leaseTable bool
 	instances  int // of the fleet; 0: not known
@@ -57,4 +58,22 @@ func WithFleet(instances, locks int) Option {
 		panic("lockdoctor: WithFleet needs a positive number of instances and a number of locks")
 	}
 	return func(o *options) { o.instances, o.locks = instances, locks }
+}
+
+// WithKeyedNamespace makes Check find out whether another Session on the
+// database uses the namespace of n with another secret. It needs WithSession,
+// and may be given several times.
+//
+// Sessions with PostgreSQL's advisory locks notice that themselves. Elsewhere
+// Check compares the Sessions that were examined with this option: let each
+// process call Check, and again after its Session has lost a connection. Check
+// writes a row into latchkey_secret_checks, a table that it creates on MySQL. The
+// Session holds a lock from then on, so sqllock.WithIdleClose does not close it.
+//
+// WithKeyedNamespace panics if n is not of Keyed.
+func WithKeyedNamespace(n sqllock.KeyedNamespace) Option {
+	if n == (sqllock.KeyedNamespace{}) {
+		panic("lockdoctor: WithKeyedNamespace needs a namespace of sqllock.Namespace.Keyed")
+	}
+	return func(o *options) { o.namespaces = append(o.namespaces, n) }
 }

@@ -189,6 +189,13 @@ var plantings = []planting{
 	{name: "a registry in a schema is full of dead processes", check: "registry", state: lockdoctor.Warning, fix: "DELETE FROM", plant: inSchema(deadProcesses), mender: byRole},
 	{name: "row security hides a registry in a schema", check: "tables", state: lockdoctor.Warning, fix: "DISABLE ROW LEVEL SECURITY",
 		plant: inSchema("ALTER TABLE latchkey_waits ENABLE ROW LEVEL SECURITY"), mender: bySuperuser},
+	{name: "another process has another key secret", check: "secrets", state: lockdoctor.Error, fix: "the same secret",
+		plant: func(t *testing.T, p *place) {
+			theirs, ours := sqllock.Namespace("export").Keyed([]byte("theirs")), sqllock.Namespace("export").Keyed([]byte("ours"))
+			dbtest.Lock(t, dbtest.Session(t, p.driver, p.dsn), theirs.Key("user"))
+			p.session(t)
+			p.opts = append(p.opts, lockdoctor.WithKeyedNamespace(ours))
+		}},
 	{name: "the socket is not found", check: "socket", state: lockdoctor.Warning, fix: "sqllock.WithSocket",
 		plant: func(t *testing.T, p *place) {
 			p.session(t, sqllock.WithSocket(func(any) net.Conn { return nil }))

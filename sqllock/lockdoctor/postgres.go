@@ -29,6 +29,7 @@ var postgresChecks = []check{
 	{name: "rights", examine: postgresRights, needs: (*subject).find},
 	{name: "durability", examine: postgresDurability, needs: (*subject).find},
 	{name: "registry", examine: postgresRegistry, needs: (*subject).find},
+	{name: "secrets", examine: secrets, needs: (*subject).find},
 	{name: "neighbours", examine: postgresNeighbours},
 }
 

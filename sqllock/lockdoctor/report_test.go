@@ -74,11 +74,12 @@ func TestReportJSON(t *testing.T) {
 // Misuse panics where it is written.
 func TestMisuse(t *testing.T) {
 	for name, misuse := range map[string]func(){
-		"Check without a pool":         func() { _, _ = lockdoctor.Check(t.Context(), nil) },
-		"WithSession(nil)":             func() { lockdoctor.WithSession(nil) },
-		`WithSchema("")`:               func() { lockdoctor.WithSchema("") },
-		"WithFleet without instances":  func() { lockdoctor.WithFleet(0, 1) },
-		"WithFleet with too few locks": func() { lockdoctor.WithFleet(1, -1) },
+		"Check without a pool":          func() { _, _ = lockdoctor.Check(t.Context(), nil) },
+		"WithSession(nil)":              func() { lockdoctor.WithSession(nil) },
+		`WithSchema("")`:                func() { lockdoctor.WithSchema("") },
+		"WithFleet without instances":   func() { lockdoctor.WithFleet(0, 1) },
+		"WithFleet with too few locks":  func() { lockdoctor.WithFleet(1, -1) },
+		"a namespace without its Keyed": func() { lockdoctor.WithKeyedNamespace(sqllock.KeyedNamespace{}) },
 	} {
 		func() {
 			defer func() {

@@ -14,6 +14,7 @@ var sqliteChecks = []check{
 	{name: "journal", examine: sqliteJournal, needs: (*subject).find},
 	{name: "timeouts", examine: sqliteTimeouts},
 	{name: "tables", examine: tables, needs: (*subject).find},
+	{name: "secrets", examine: secrets, needs: (*subject).find},
 }
 
 // sqliteVersion checks that the library below the driver has what leases need.

@@ -117,11 +117,12 @@ const (
 // fixes are what to do about failures with an SQLSTATE, or with a reason that
 // begins so.
 var fixes = []struct{ state, reason, fix string }{
-	{state: errcode.Forbidden, fix: "Grant the role the right to the functions and views of pg_catalog that the check reads."},
+	{state: errcode.Forbidden, fix: "Grant the role the right to the functions and views of pg_catalog, and to the tables of latchkey, that the check uses."},
 	{state: "53200", fix: "End the session that holds the most locks, then raise max_locks_per_transaction and restart the server."},
 	{state: tooManyConnections, fix: "Close connections of other clients, or raise the limit: max_connections of the server, or the CONNECTION LIMIT of the role or the database."},
 	{reason: dialect.Crowded, fix: "Close connections of other clients, or raise the limit: max_connections or max_user_connections of the server, " +
 		"or that of the account (MAX_USER_CONNECTIONS, or one for each hour)."},
+	{reason: "the user may not do this with latchkey's tables", fix: "Grant the user SELECT, INSERT, UPDATE and DELETE on the tables of latchkey, which sqllock.Schema(sqllock.MySQL) makes."},
 	{reason: dbconn.ErrNoConnection.Error(), fix: "Check that the server responds. If it does, give the locks a pool of their own, which no request uses."},
 	{reason: dbconn.ErrNoServer.Error(), fix: "Check that the server responds, and that the scheme, the host and the port of the connection string lead to it."},
 	{reason: dialect.NoCertificate, fix: "Name the authority that has signed it with sslrootcert, and the host that it was issued for."},

@@ -58,6 +58,7 @@ var commandWords = strings.NewReplacer(
 	", or pass WithSchema if you trust the owner", ", or pass --schema if you trust the owner",
 	"pass it with WithSchema", "pass it with --schema",
 	"no Session was given (WithSession)", "a Session is examined by its own process",
+	"no namespace was given (WithKeyedNamespace)", "only a process that has the secret can ask",
 	"Run lockwatch.Watch in one process, which removes them, or:", "Let one process of the service remove them (lockwatch.Watch), or:",
 	", or use sqllock.NewMemory for one process", "",
 )
