@@ -23,8 +23,8 @@ func SQLiteSchema() []string { return leaseTables(sqliteTypes) }
 
 // leaseTables returns the statements that create missing lease tables.
 //
-// No session uses latchkey_secret_checks. It is there for processes of an
-// earlier release in the same fleet, which check secrets in it.
+// No session uses latchkey_secret_checks. It is there for lockdoctor, and for
+// processes of an earlier release in the same fleet, which check secrets in it.
 func leaseTables(t types) []string {
 	statements := strings.Split(leaseDDL, ";\n")
 	words := strings.NewReplacer("SMALL", t.small, "NUMBER", t.number, "MOMENT", t.moment, "STRING", t.text, "RANDOM", t.random, " BYKEY", t.byKey)

@@ -1,7 +1,8 @@
 package mysql
 
 // secretsTable is the table of secret checks. No session uses it. It is there for
-// processes of an earlier release in the same fleet, which check secrets in it.
+// lockdoctor, and for processes of an earlier release in the same fleet, which
+// check secrets in it.
 const secretsTable = `CREATE TABLE IF NOT EXISTS latchkey_secret_checks (
 	class   INT NOT NULL, -- of a namespace
 	fingerprint INT NOT NULL, -- of the secret that its keys are made with
