@@ -43,6 +43,7 @@ var (
 	goMark     = regexp.MustCompile(`^<!--\s*go:\s*(.*?)\s*-->$`)
 	otherFence = regexp.MustCompile("^(?:\\s+```|\\s*~~~|````|```\\s*(?:Go|GO|golang)\\b)")
 	heading    = regexp.MustCompile(`^#{1,6}\s+(.*?)\s*#*$`)
+	conflict   = regexp.MustCompile(`^(<{7}|>{7})( |$)`) // of a merge
 )
 
 // parse reads a page. It knows the Markdown that the project's pages use:
@@ -54,6 +55,9 @@ func parse(text string) page {
 	for i := 0; i < len(lines); i++ {
 		line := lines[i]
 		switch {
+		case conflict.MatchString(line):
+			p.problem = "a merge has left a conflict on line " + strconv.Itoa(i+1)
+			return p
 		case strings.HasPrefix(line, "```") && !otherFence.MatchString(line):
 			end := i + 1
 			for end < len(lines) && strings.TrimRight(lines[end], " ") != "```" {
