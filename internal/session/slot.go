@@ -19,9 +19,10 @@ type slot struct {
 	wake     chan struct{} // holds a token when there may be something to send
 	inDriver *atomic.Int32 // attempts in progress in the driver, those that nobody waits for included: of the first slot, or of all others
 
-	conn    *connection // nil: none
-	away    error       // why requests have no chance here: no response, or no connection
-	wasLost bool        // there was a connection and it was lost, or an attempt at one failed
+	conn    *connection   // nil: none
+	away    error         // why requests have no chance here: no response, or no connection
+	failAt  time.Duration // when that is so, if sl has no connection then
+	wasLost bool          // there was a connection and it was lost, or an attempt at one failed
 	asleep  bool
 	retired bool // not needed any more
 }
@@ -134,13 +135,15 @@ func (sl *slot) lost() {
 }
 
 // failLater starts the time after which callers fail at once, if sl is not
-// connected then.
+// connected then. It begins anew with each loss.
 func (sl *slot) failLater() {
 	s := sl.s
+	at := Now() + s.options.timeout
+	sl.failAt = at
 	time.AfterFunc(s.options.timeout, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if sl.conn == nil && sl.away == nil && !sl.asleep && !s.closed {
+		if sl.failAt == at && sl.conn == nil && sl.away == nil && !sl.asleep && !s.closed {
 			sl.setAway(errNoConnection)
 		}
 	})

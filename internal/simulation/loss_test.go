@@ -104,6 +104,28 @@ func TestCallsDuringReconnect(t *testing.T) {
 	}
 }
 
+// Callers have their full time after each loss, also if the one before was
+// shortly before it.
+func TestCallsAfterTwoLosses(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		lose := func(n int) {
+			st.conn(n).hooks(nil, fail(errGone))
+			wantErr(t, "TryLock", second(s.TryLock(background, sqllock.ID(1))), sqllock.ErrUnavailable)
+		}
+		lose(0)
+		mustUnlock(t, mustTry(t, s, sqllock.ID(1)))
+		time.Sleep(responseBound - 100*time.Millisecond)
+		hook, resume := hold(t)
+		st.onOpen(func(int) error { return hook() })
+		lose(1)
+		call := beginTry(background, s, sqllock.ID(2))
+		time.Sleep(responseBound - time.Millisecond)
+		pending(t, "TryLock before its time", call)
+		resume()
+		granted(t, "TryLock", call)
+	})
+}
+
 // A call that only tries fails 0.9 s after it came, also if a statement before it
 // took some of that time. Then the connection is doubtful: other calls fail at
 // once. A response ends that, and a new call has its full time.

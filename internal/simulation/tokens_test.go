@@ -71,6 +71,7 @@ func TestTokenWithoutResponse(t *testing.T) {
 }
 
 // A statement for a token that fails costs the lock only if the session is lost.
+// Otherwise a heartbeat follows, which reports whether it is.
 func TestTokenOfLostLock(t *testing.T) {
 	for name, test := range map[string]struct {
 		failure error
@@ -85,6 +86,7 @@ func TestTokenOfLostLock(t *testing.T) {
 			scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
 				lock := mustTry(t, s, sqllock.ID(1))
 				st.conn(0).tokenHook(fail(test.failure))
+				before := st.conn(0).statements()
 				_, err := lock.Token(background)
 				if err == nil {
 					t.Fatal("a token came of an error")
@@ -94,7 +96,11 @@ func TestTokenOfLostLock(t *testing.T) {
 					wantErr(t, "Err", lock.Err(), sqllock.ErrLost)
 					return
 				}
+				synctest.Wait()
 				wantErr(t, "Err", lock.Err(), nil)
+				if n := st.conn(0).statements() - before; n != 1 {
+					t.Errorf("%d batches after the rejection, want a heartbeat", n)
+				}
 				st.conn(0).tokenHook(nil)
 				mustToken(t, lock)
 				mustUnlock(t, lock)
