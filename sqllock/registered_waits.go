@@ -50,10 +50,13 @@ func heldBy(ctx context.Context, s *session.Session, oneOf bool) *session.Wait {
 
 // noteTxWait notes that a caller waits in tx for key, until end is called. The
 // Session with a registry whose lock ctx carries writes it down, if the lock is
-// in the database of tx. Short waits are not worth the statements.
+// held in the database of tx. Short waits are not worth the statements.
 func noteTxWait(ctx context.Context, tx Tx, key Key, wait time.Duration) (end func()) {
+	registered := func(l *Lock) bool {
+		return l.hold.Ended() == keytable.NotEnded && l.home.session != nil && l.home.session.Registers()
+	}
 	c := carrier(ctx)
-	for c != nil && (c.lock.home.session == nil || !c.lock.home.session.Registers()) {
+	for c != nil && !registered(c.lock) {
 		c = carrier(c.parent)
 	}
 	if c == nil || wait <= c.lock.home.session.NoteAfter() {

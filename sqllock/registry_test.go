@@ -169,7 +169,8 @@ func TestRegistryShowsCyclesOfPollers(t *testing.T) {
 
 // LockTx under a Session's lock waits for that very lock. PostgreSQL does not see
 // that, and the registry does. In a transaction of another database the key is
-// another lock. After the wait the transaction can be used.
+// another lock. A lock inside that has ended changes nothing. After the wait the
+// transaction can be used.
 func TestRegistryShowsLockTx(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := registry(t, driver, dsn)
@@ -177,16 +178,21 @@ func TestRegistryShowsLockTx(t *testing.T) {
 		a := sqllock.Pair(4, -2)
 		lock := mustLock(t, s, a)
 		other := pgtest.Database(t)
-		elsewhere := open(t, driver, other)
+		elsewhere := registry(t, driver, other)
 		mustLock(t, session(t, driver, other), a)
 		bound, unbind := lock.Bind(t.Context())
 		defer unbind()
+		ended := mustLock(t, registering(t, driver, other), sqllock.ID(9))
+		inside, unbindInside := ended.Bind(bound)
+		defer unbindInside()
+		unlock(t, ended)
 		for _, tt := range []struct {
+			under context.Context
 			db    *sql.DB
 			waits int
-		}{{elsewhere, 0}, {db, 1}} {
+		}{{bound, elsewhere, 0}, {bound, db, 1}, {inside, db, 1}} {
 			tx := transaction(t, tt.db)
-			ctx, cancel := context.WithCancel(bound)
+			ctx, cancel := context.WithCancel(tt.under)
 			done := make(chan error)
 			go func() { done <- sqllock.LockTx(ctx, tx, a, time.Hour) }()
 			lockertest.Eventually(t, "LockTx waits", func() bool { return waitForLocks(t, tt.db) == 1 })
