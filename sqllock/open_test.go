@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,28 @@ func (c *stuckConnector) Connect(context.Context) (driver.Conn, error) {
 }
 
 func (c *stuckConnector) Driver() driver.Driver { return nil }
+
+// A driver may give up an attempt to connect before the Session does, by a bound
+// of its own. So the error names no time.
+func TestDriverGivesUp(t *testing.T) {
+	t.Parallel()
+	db := sql.OpenDB(impatientConnector{})
+	defer db.Close()
+	_, err := sqllock.Open(t.Context(), db)
+	if !errors.Is(err, sqllock.ErrUnavailable) || !strings.HasSuffix(fmt.Sprint(err), "the server did not answer in time") {
+		t.Errorf("Open: %v", err)
+	}
+}
+
+// impatientConnector is a driver that has no time for an attempt.
+type impatientConnector struct{}
+
+func (impatientConnector) Connect(context.Context) (driver.Conn, error) {
+	_, err := (&net.Dialer{Deadline: time.Now().Add(-time.Hour)}).Dial("tcp", "127.0.0.1:1")
+	return nil, err
+}
+
+func (impatientConnector) Driver() driver.Driver { return nil }
 
 // Open rejects a pooler in transaction mode, and leaves no lock and no setting on
 // its connections. In session mode locks exclude. OnConn proves nothing, but

@@ -142,8 +142,9 @@ func WithObserver(o Observer) Option {
 // time. They get no key.
 type Observer struct {
 	// Exchanged: the database has answered a statement, which took so long and
-	// requested or released so many keys. A heartbeat has none. These are the
-	// statements of [Stats].Exchanges.
+	// requested or released so many keys. A heartbeat has none. A batch that the
+	// server has rejected takes until the Session knows what it still holds. These
+	// are the statements of [Stats].Exchanges.
 	Exchanged func(took time.Duration, keys int)
 
 	// Connected: a connection is open, and takes locks from now on.

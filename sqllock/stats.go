@@ -16,7 +16,7 @@ type Stats struct {
 	Waiting     int    // calls of Lock, LockAny and LockAll that wait
 	Connections int    // database connections in use; 0 while the database is away, or closed while idle
 	IdleClosed  bool   // Connections is 0 because no lock was needed (WithIdleClose), and the next call opens one
-	Exchanges   uint64 // statements answered on the connections that hold locks, heartbeats included
+	Exchanges   uint64 // statements answered on the connections that hold locks, with heartbeats and rejected batches
 	Losses      uint64 // connections lost, with every lock on them
 	Watched     bool   // a closed connection is noticed at once, not by the next heartbeat; of several, the one opened last
 
@@ -88,11 +88,11 @@ func (s *Session) Stats() Stats {
 }
 
 // A Connection is what a [Session] believes of one of its connections. The
-// database has a lock for each key of Held and Shared. Each other lock there is
-// one of Pending, or a secret check.
+// database has a lock for each key of Held and Shared. It may have more: of keys
+// that a statement requests or releases, and of the checks of key secrets.
 //
-// Invariant: no key is in two of the lists, or twice in one. The keys are
-// numbers, without a namespace: they equal those of [ID] and [Pair].
+// Invariant: no key is in both lists, or twice in one. The keys are numbers,
+// without a namespace: they equal those of [ID] and [Pair].
 type Connection struct {
 	// The server process: its number, and when it started by the server's clock.
 	// On MySQL and MariaDB it is the connection's id, without a start. PID is 0
@@ -102,14 +102,8 @@ type Connection struct {
 
 	LeaseRemaining time.Duration // how long the locks are certainly held without another response; 0 at the end
 
-	Held    []Key // exclusively; no statement is under way for them, or about to be
-	Shared  []Key // the same, by readers
-	Pending []Key // the server may have them or not: a statement requests or releases them, or is about to release them
-
-	// SecretChecks counts the shared locks on Pairs for which no caller asked.
-	// They stand for key secrets (see [Namespace.Keyed]). While they change, the
-	// server may have more.
-	SecretChecks int
+	Held   []Key // exclusively; no statement is under way for them, or about to be
+	Shared []Key // the same, by readers
 }
 
 // Connections returns what the Session believes of each of its connections, all
@@ -119,8 +113,7 @@ type Connection struct {
 func (s *Session) Connections() (list []Connection) {
 	for _, c := range s.session.Connections() {
 		d := Connection{
-			PID: c.Process.PID, LeaseRemaining: c.LeaseRemaining, SecretChecks: c.SecretChecks,
-			Held: keysOf(c.Held), Shared: keysOf(c.Shared), Pending: keysOf(c.Pending),
+			PID: c.Process.PID, LeaseRemaining: c.LeaseRemaining, Held: keysOf(c.Held), Shared: keysOf(c.Shared),
 		}
 		if c.Process.Start != 0 {
 			d.Start = time.UnixMicro(c.Process.Start)

@@ -10,6 +10,13 @@ func Len(t *Table) int {
 // Size returns how many keys the batch carries.
 func (b *Batch) Size() int {
 	n := len(b.Releases)
-	b.EachRequested(func(ID) { n++ })
+	for i := range b.Looks {
+		n += len(b.Looks[i].Keys)
+	}
+	for i := range b.Stacks {
+		for _, keys := range b.Stacks[i].Levels {
+			n += len(keys)
+		}
+	}
 	return n
 }

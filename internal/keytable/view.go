@@ -113,22 +113,6 @@ func (t *Table) Each(o *Owner, f func(View)) {
 	}
 }
 
-// EachRequested calls f for each key that b tries. b must be under way.
-func (b *Batch) EachRequested(f func(ID)) {
-	for i := range b.Looks {
-		for _, k := range b.Looks[i].Keys {
-			f(k.id)
-		}
-	}
-	for i := range b.Stacks {
-		for _, keys := range b.Stacks[i].Levels {
-			for _, k := range keys {
-				f(k.id)
-			}
-		}
-	}
-}
-
 // EachWait calls f, with the table locked, for each key of each request that
 // waits and has an Info.
 func (t *Table) EachWait(f func(id ID, info any)) {

@@ -126,7 +126,7 @@ func once[T any](ctx context.Context, sl *slot, do func(context.Context) (T, err
 // context must not look like the end of a caller's.
 func InTime(err error) error {
 	if isContext(err) {
-		return &dialect.Failure{Kind: dialect.Gone, Reason: "no answer within " + dialect.ConnectTimeout.String()}
+		return &dialect.Failure{Kind: dialect.Gone, Reason: "the server did not answer in time"}
 	}
 	return err
 }

@@ -55,8 +55,6 @@ type Connection struct {
 	LeaseRemaining time.Duration
 	Held           []keytable.ID
 	Shared         []keytable.ID
-	Pending        []keytable.ID
-	SecretChecks   int
 }
 
 // Connections returns what the Session believes, all of one moment.
@@ -72,20 +70,18 @@ func (s *Session) Connections() (list []Connection) {
 }
 
 func (c *connection) describe() Connection {
-	d := Connection{LeaseRemaining: c.remaining(), SecretChecks: len(c.uses)}
+	d := Connection{LeaseRemaining: c.remaining()}
 	if b, ok := c.session.(dialect.Backend); ok {
 		d.Process = b.Process()
 	}
 	c.s.Table.Each(&c.owner, func(v keytable.View) {
 		switch {
 		case !v.Settled:
-			d.Pending = append(d.Pending, v.ID)
 		case v.Mode == keytable.Shared:
 			d.Shared = append(d.Shared, v.ID)
 		default:
 			d.Held = append(d.Held, v.ID)
 		}
 	})
-	c.batch.EachRequested(func(id keytable.ID) { d.Pending = append(d.Pending, id) })
 	return d
 }

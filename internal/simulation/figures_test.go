@@ -249,10 +249,11 @@ func TestCallsByResult(t *testing.T) {
 	}
 }
 
-// A batch counts the keys that it requests and releases.
+// A batch counts the keys that it requests and releases, also if the server
+// rejects it.
 func TestExchangeKeys(t *testing.T) {
 	var told figures
-	scripted(t, func(t *testing.T, s *sqllock.Session, _ *stage) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
 		lock := mustTry(t, s, sqllock.ID(1))                  // 1
 		set, err := s.TryLockAll(background, ids(2, 3)...)    // 2
 		wantErr(t, "TryLockAll", err, nil)                    //
@@ -261,16 +262,19 @@ func TestExchangeKeys(t *testing.T) {
 		mustUnlock(t, lock)                                   // 1
 		mustUnlock(t, several)                                // 1
 		wantErr(t, "Unlock of the set", set.Unlock(), nil)    // 2
+		st.conn(0).hooks(fail(failedStatement), nil)
+		wantErr(t, "TryLock", second(s.TryLock(background, sqllock.ID(7))), sqllock.ErrUnavailable) // 1
+		st.conn(0).hooks(nil, nil)
 		synctest.Wait()
 		stats := s.Stats()
-		if stats.ExchangeKeys.Sum != 10 {
-			t.Errorf("%v keys in %d exchanges, want 10", stats.ExchangeKeys.Sum, stats.Exchanges)
+		if stats.ExchangeKeys.Sum != 11 {
+			t.Errorf("%v keys in %d exchanges, want 11", stats.ExchangeKeys.Sum, stats.Exchanges)
 		}
 		told.agree(t, stats)
 		time.Sleep(time.Minute) // heartbeats
 		idle := s.Stats()
-		if idle.Exchanges == stats.Exchanges || idle.ExchangeKeys.Sum != 10 || idle.ExchangeKeys.Counts[0] == stats.ExchangeKeys.Counts[0] {
-			t.Errorf("after an idle minute %d exchanges with %v keys, before %d with 10", idle.Exchanges, idle.ExchangeKeys.Sum, stats.Exchanges)
+		if idle.Exchanges == stats.Exchanges || idle.ExchangeKeys.Sum != 11 || idle.ExchangeKeys.Counts[0] == stats.ExchangeKeys.Counts[0] {
+			t.Errorf("after an idle minute %d exchanges with %v keys, before %d with 11", idle.Exchanges, idle.ExchangeKeys.Sum, stats.Exchanges)
 		}
 		told.agree(t, idle)
 	}, sqllock.WithObserver(told.observer()))
