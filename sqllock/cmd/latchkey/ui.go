@@ -91,7 +91,11 @@ func inWords(page http.Handler) http.Handler {
 type wordWriter struct{ http.ResponseWriter }
 
 // Write writes what the page has written in one call: a whole view or part of one.
+// A response that declares its length is a file, and stays as it is.
 func (w wordWriter) Write(text []byte) (int, error) {
+	if w.Header().Get("Content-Length") != "" {
+		return w.ResponseWriter.Write(text)
+	}
 	_, err := w.ResponseWriter.Write([]byte(forCommand(string(text))))
 	return len(text), err
 }
