@@ -43,7 +43,8 @@ type child struct {
 
 // startChild starts the guard, which starts the command while the lock is held.
 // It gives the guard the connection with the lock. A lock that is a row of a
-// table has none that matters.
+// table has none that matters. The error is errGuard if the guard has not started
+// the command within a lease.
 func startChild(w *watchedLock, from *sockets, args, env []string) (*child, error) {
 	path, err := exec.LookPath(args[0])
 	if err != nil {

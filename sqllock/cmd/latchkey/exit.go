@@ -16,7 +16,7 @@ const (
 	exitNoDatabase = 66 // EX_NOINPUT: the database does not respond, as a lock file that cannot be opened
 	exitNotRun     = 69 // EX_UNAVAILABLE: the command cannot be executed
 	exitSystem     = 71 // EX_OSERR: no process can be started, or the lock table is full
-	exitLost       = 75 // EX_TEMPFAIL: the lock was lost while the command ran
+	exitLost       = 75 // EX_TEMPFAIL: the lock was lost, or the guard did not respond
 	exitConfig     = 78 // EX_CONFIG: a person must correct the database or its address
 )
 

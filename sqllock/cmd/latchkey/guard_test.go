@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -115,10 +113,11 @@ func TestGuardWithoutTheConnection(t *testing.T) {
 // begins.
 func TestGuardFrozenAtTheStart(t *testing.T) {
 	t.Parallel()
-	w := &watchedLock{lease: 100 * time.Millisecond, giveUpAt: bootTime() + time.Hour, rows: true}
-	_, err := startChild(w, new(sockets), []string{"true"}, append(os.Environ(), freezeGuard+"=1"))
-	if !errors.Is(err, errGuard) {
-		t.Errorf("startChild returns %v, want %v, which latchkey run ends with %d for", err, errGuard, exitLost)
+	p := startProgram(t, []string{databaseVariable + "=" + pgtest.Database(t), freezeGuard + "=1"}, latchkeyPath,
+		"run", "--lease", "2s", "a:b", "echo", "it runs")
+	p.wantCode(exitLost)
+	if said := p.said(); !strings.Contains(said, "the command did not begin: the guard process") || p.rest() != "" {
+		t.Errorf("it said %q", said)
 	}
 }
 

@@ -45,7 +45,7 @@ func runCommand() *cli.Command {
 		Description: "KEY is NAMESPACE:ID, as a service names it with sqllock.Namespace, or a decimal number.\n" +
 			"The exit code is that of COMMAND, or 128+n if signal n has ended it. Other codes:\n" +
 			"1 (or -E) the lock is held (-n, -w), 64 usage, 66 the database is away, 69 COMMAND cannot be executed,\n" +
-			"71 no process or no lock is left, 75 the lock was lost while COMMAND ran, 78 wrong configuration.\n" +
+			"71 no process or no lock is left, 75 the lock or its guard was lost, 78 wrong configuration.\n" +
 			"The environment of COMMAND has the fencing token of the lock in " + tokenVariable + ".",
 		StopOnNthArg: &one,
 		Flags: []cli.Flag{

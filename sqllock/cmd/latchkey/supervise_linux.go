@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -44,7 +45,7 @@ func runUnderLock(parent context.Context, db *database, r *runConfig) error {
 	c, err := startChild(w, db.sockets, r.command, env)
 	switch {
 	case errors.Is(err, errGuard):
-		return exit(exitLost, "the lock was lost before the command began: %w", err)
+		return exit(exitLost, "the command did not begin: %w", cmp.Or(lock.Err(), err))
 	case err != nil:
 		return notRun(r.command[0], err)
 	}
