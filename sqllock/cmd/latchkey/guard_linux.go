@@ -26,7 +26,9 @@ import (
 //   - the connection with the lock was closed a while ago.
 //
 // It also has that connection open. So the server frees the lock of a process
-// that was killed only after the guard has ended the command.
+// that was killed only after the guard has ended the command. It may have others
+// that were about to close when it got them, such as that of an attempt to
+// connect. So the lock's counts as closed when all are.
 //
 // Both ends of a socket connect it with latchkey run: orders arrive there, and
 // its end is the end of latchkey run. Its notices go the other way.
@@ -92,7 +94,7 @@ func receive(socket int, numbers ...*int64) bool {
 type guarding struct {
 	orders  orders
 	socket  int
-	sockets []unix.PollFd // the first is that of latchkey run, the others those of the lock
+	sockets []unix.PollFd // the first is that of latchkey run, the others those of the lock's database
 	closed  bool          // the server has closed the connection with the lock
 	command *exec.Cmd     // with a process once it has begun
 }
@@ -150,12 +152,19 @@ func (g *guarding) watch() error {
 		if _, err := unix.Poll(g.sockets, int(timeout/time.Millisecond)+1); err != nil && err != unix.EINTR {
 			return err
 		}
+		open := 0
 		for i := 1; i < len(g.sockets); i++ {
-			if s := &g.sockets[i]; s.Fd >= 0 && s.Revents != 0 {
+			s := &g.sockets[i]
+			if s.Revents != 0 {
 				s.Fd, s.Revents = -1, 0 // poll passes it over
-				g.closed = true
-				g.orders.killAt = min(g.orders.killAt, bootTime()+g.orders.sudden)
 			}
+			if s.Fd >= 0 {
+				open++
+			}
+		}
+		if open == 0 && len(g.sockets) > 1 && !g.closed {
+			g.closed = true
+			g.orders.killAt = min(g.orders.killAt, bootTime()+g.orders.sudden)
 		}
 		switch events := g.sockets[0].Revents; {
 		case events&unix.POLLHUP != 0:

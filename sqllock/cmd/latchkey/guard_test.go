@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -107,6 +108,44 @@ func TestGuardWithoutTheConnection(t *testing.T) {
 	if _, err := startChild(new(watchedLock), &sockets{all: []net.Conn{here}}, []string{"true"}, nil); err == nil {
 		t.Error("the guard is said to have a connection")
 	}
+}
+
+// A connection that was about to close when the guard got it is not that of the
+// lock, and the command begins. When no connection is open any more, the command
+// ends.
+func TestGuardWithAConnectionThatCloses(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "server"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var clients, servers []net.Conn
+	for range 2 {
+		client, err := net.Dial("unix", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		server, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		clients, servers = append(clients, client), append(servers, server)
+	}
+	_ = servers[1].Close()
+	w := &watchedLock{lease: time.Minute, giveUpAt: bootTime() + time.Hour}
+	c, err := startChild(w, &sockets{all: clients}, []string{"sleep", "3600"}, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = servers[0].Close()
+	<-c.gone
+	if lives(c.pid) {
+		t.Error("the command lives without a connection")
+	}
+	c.release()
 }
 
 // A guard that is frozen at its start is given up after a lease, and no command
