@@ -37,7 +37,7 @@ func TestEarlyUnlockSendsTheLastByte(t *testing.T) {
 				t.Errorf("body %q, %v; want done while the handler runs", body, err)
 			}
 			s.Client().CloseIdleConnections() // a request on the same one would wait for the handler
-			get(t, s).Want(t, http.StatusOK)  // beside it
+			get(t, s).Want(t, http.StatusOK)  // at the same time
 		})
 	}
 }

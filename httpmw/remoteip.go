@@ -38,7 +38,7 @@ var (
 //   - An IPv6 address gives its /64.
 //   - An IPv4-mapped address, or one of 64:ff9b::/96 (NAT64), gives the IPv4
 //     address in it. So a client has one id, with or without a translator.
-//   - An address of 64:ff9b:1::/48 (NAT64 for local use) gives all of itself.
+//   - An address of 64:ff9b:1::/48 (NAT64 for local use) is the id as it is.
 //
 // Forwarding headers count only if the peer is one of the trusted proxies. The
 // id is then the right-most address in X-Forwarded-For that is not a proxy's.

@@ -76,7 +76,7 @@ func TestLimitChanges(t *testing.T) {
 	unlock(t, held[3])
 	mustBeBusy(t, l, "ada") // the two places below the limit are held
 	unlock(t, held[0])
-	one := must(t, l, "ada") // beside the place above the limit that is still held
+	one := must(t, l, "ada") // next to the place above the limit that is still held
 	mustBeBusy(t, l, "ada")
 	p.n.Store(4)
 	four := must(t, l, "ada")

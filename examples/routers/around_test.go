@@ -79,6 +79,7 @@ func TestAround(t *testing.T) {
 				m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export", tt.opts...), httpmw.FromContext(userID))
 				s := httptest.NewServer(authenticate(limit(m, func(w http.ResponseWriter, r *http.Request) { tt.handler(t, w, r) })))
 				t.Cleanup(s.Close)
+				s.Client().Timeout = 30 * time.Second
 				tt.client(t, s)
 			})
 		}

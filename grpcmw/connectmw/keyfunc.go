@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// A Call is what a KeyFunc may look at besides its context. It must not change
+// A Call is what a KeyFunc may look at in addition to its context. It must not change
 // any of it.
 type Call struct {
 	Spec    connect.Spec // its Procedure is such as "/export.v1.ExportService/Export"

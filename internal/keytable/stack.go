@@ -147,8 +147,8 @@ func (t *Table) denyStack(r *Request, err error) {
 	}
 }
 
-// share returns how many keys of g are for r, beside the other stacks: one at
-// least.
+// share returns how many keys of g are for r, and leaves the others to other
+// stacks. It is at least one.
 func (p *preparation) share(g *Group, r *Request) int {
 	usable := 0
 	for _, k := range g.keys {

@@ -4,7 +4,7 @@ import "time"
 
 // What a table tells of its keys, for metrics, audits and the registry.
 
-// Figures are what a table reports of itself.
+// Figures are what a table reports about itself.
 type Figures struct {
 	Tally
 	Held    int  // keys that the source has granted and not got back

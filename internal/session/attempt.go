@@ -15,7 +15,7 @@ import (
 // driver can cost. Beyond it no attempt is made.
 const maxInDriver = 4
 
-// hangs is how long an attempt may take before another one begins beside it.
+// hangs is how long an attempt may take before another one begins while it goes on.
 const hangs = time.Second
 
 // maxInFull is how many attempts begin in a full pool, where each ends the one
@@ -32,9 +32,9 @@ type outcome[T any] struct {
 // if the driver is stuck. What the driver brings later is undone.
 //
 // An attempt may hang though the server is reachable again, because its bytes
-// were lost while the network was cut. So another one begins beside the first
-// each second, in place of the one before. The first response counts, also an
-// error.
+// were lost while the network was cut. So while the first goes on, another one
+// begins each second, in place of the one before. The first response counts, also
+// an error.
 func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
 	if sl.inDriver.Load() >= maxInDriver {
 		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
@@ -68,7 +68,7 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 		}()
 		return giveUp
 	}
-	first, beside := begin(), func() {}
+	first, other := begin(), func() {}
 	ticker := time.NewTicker(hangs)
 	defer ticker.Stop()
 	for begun, running := 1, 1; running > 0; {
@@ -81,10 +81,10 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 			if sl.inDriver.Load() >= maxInDriver || full && begun >= maxInFull {
 				continue
 			}
-			if beside(); full {
+			if other(); full {
 				first()
 			}
-			beside = begin()
+			other = begin()
 			begun++
 			running++
 		case o := <-outcomes:

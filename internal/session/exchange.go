@@ -198,7 +198,7 @@ func (c *codec) decode(st *dialect.Batch, b *keytable.Batch) {
 type batchStats struct {
 	roundTrip time.Duration // of the last statement
 	answered  int           // callers whom it answered
-	perCaller time.Duration // for a caller to get its response and come again, beside all others; smoothed
+	perCaller time.Duration // for a caller to get its response and come again, while all others do; smoothed
 }
 
 // observe notes that so many callers took so long to make their next requests.

@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A server may be slow to connect. The first attempt goes on beside those that
-// begin later, one at a time. The connections that come too late are destroyed.
+// A server may be slow to connect. The first attempt goes on while others begin,
+// one at a time. The connections that come too late are destroyed.
 func TestSlowAttemptWins(t *testing.T) {
 	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
 		const slow, most = 2500 * time.Millisecond, 3

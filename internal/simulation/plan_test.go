@@ -33,7 +33,7 @@ type profile struct {
 	harmless bool            // no fault may cost a lock
 	delays   []time.Duration // of requests, statements and replies
 	ends     []outcome       // of statements
-	faults   []drawEvent     // beside those of statements
+	faults   []drawEvent     // other than those of statements
 }
 
 // A drawEvent draws an event of one kind.

@@ -118,7 +118,7 @@ func TestPlantedReservedConnections(t *testing.T) {
 			if err := cluster.Restart(false); err != nil {
 				t.Fatal(err)
 			}
-			p.db.SetMaxOpenConns(2) // beside that of the test
+			p.db.SetMaxOpenConns(2) // in addition to that of the test
 			mustFind(t, examine(t, p.db), "connections", lockdoctor.Error, "Raise max_connections")
 		})
 	}

@@ -76,7 +76,7 @@ func postgresExclusion(ctx context.Context, s *subject) (fine string, err error)
 	return "locks on one connection exclude another one", err
 }
 
-// A postgresServer is what a server says of itself.
+// A postgresServer is what a server says about itself.
 type postgresServer struct {
 	version                string
 	number                 int

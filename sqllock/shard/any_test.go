@@ -214,7 +214,7 @@ func TestLockAnyErrors(t *testing.T) {
 	tests := []struct {
 		name  string
 		first sqllock.Locker // the other is held
-		also  error          // beside ctx's error
+		also  error          // in addition to ctx's error
 	}{
 		{"all held", nil, nil},
 		{"one away", newAnyShard(sqllock.ErrUnavailable), sqllock.ErrUnavailable},

@@ -61,7 +61,7 @@ func WithClock(now func() time.Time) Option { return func(t *Ticks) { t.now = no
 //   - debug for a tick that another instance runs.
 func WithLogger(log *slog.Logger) Option { return func(t *Ticks) { t.log = log } }
 
-// Errors of Do, besides those of package sqllock.
+// Errors of Do, in addition to those of package sqllock.
 var (
 	// ErrClockAhead reports that this instance's clock is more than a minute ahead
 	// of the database's. Its mark would silence all other instances until their

@@ -57,7 +57,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// onDatabase is a database of the test's own. The test runs beside others.
+// onDatabase is a database of the test's own. The test runs next to others.
 func onDatabase(t *testing.T) *place {
 	t.Parallel()
 	return newPlace(t, "pgx", pgtest.Database(t))

@@ -44,7 +44,7 @@ func newFixture(t *testing.T, driver, dsn string) *fixture {
 	return f
 }
 
-// onDatabase is a database of the test's own. The test runs beside others.
+// onDatabase is a database of the test's own. The test runs next to others.
 func onDatabase(t *testing.T) *fixture {
 	t.Parallel()
 	return newFixture(t, "pgx", pgtest.Database(t))

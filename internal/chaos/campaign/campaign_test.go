@@ -56,7 +56,7 @@ func safe(t *testing.T, result *Result, err error) {
 }
 
 // A minute's campaign for each store: the faults that take a moment, and some
-// that take a lease, beside all kinds of callers.
+// that take a lease, next to all kinds of callers.
 func TestLongCampaign(t *testing.T) {
 	for _, store := range fleet.Stores() {
 		t.Run(string(store), func(t *testing.T) {

@@ -14,7 +14,7 @@ type Grant struct {
 	Granted history.Moment
 }
 
-// Facts are what a check knows of the system beside its history. The zero value
+// Facts are what a check knows of the system in addition to its history. The zero value
 // of a bound demands nothing.
 type Facts struct {
 	// Excuse reports whether two locks of a key may have been valid at once, and
@@ -79,7 +79,7 @@ type Report struct {
 	Losses     int
 	ToldAwake  int // losses told after the next grant by a process that had been frozen
 
-	Beside int // readers that were granted beside a reader
+	Beside int // readers that were granted while another reader held the key
 	Full   int // admissions that took the last place of a limit
 
 	Calls   map[history.Kind]map[history.Result]int

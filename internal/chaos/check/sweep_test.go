@@ -27,7 +27,7 @@ func with(change func(*Facts)) Facts {
 	return facts
 }
 
-// Each rule has a history that breaks it and one beside it that does not.
+// Each rule has a history that breaks it and a similar one that does not.
 func TestSweep(t *testing.T) {
 	frozen := func(process int, begin, end float64) []history.Event { return list(fault(freeze, process, begin, end)) }
 	slowed := list(fault(slow, 1, 2, 3))

@@ -53,7 +53,7 @@ type Settings struct {
 	Processes int
 	Callers   int // in each process
 	Keys      int // that they want
-	Mixed     int // callers in each process beside them, of readers, sets, limits and stacks
+	Mixed     int // further callers in each process, of readers, sets, limits and stacks
 	Lease     time.Duration
 	Dir       string // for histories
 	Seed      uint64
@@ -97,7 +97,7 @@ type backend struct {
 	locks     string                            // lists the keys of all locks in force
 	session   string                            // finds the number of the Session of a role; empty: it is that of the process
 	locksOf   string                            // counts the locks, or the rows, of the Session with a number
-	remains   string                            // counts what a process that has ended should not leave behind, besides locks
+	remains   string                            // counts what a process that has ended should not leave behind, other than locks
 }
 
 // Start starts a fleet and waits until every process serves.

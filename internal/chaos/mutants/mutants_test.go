@@ -89,7 +89,7 @@ func git(t *testing.T, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// plantAll plants bugs one at a time, two of them beside each other. When the
+// plantAll plants bugs one at a time, two of them at the same time. When the
 // time is over it leaves out the rest; 0 is without end.
 func plantAll(t *testing.T, all []Mutant, within time.Duration) {
 	t.Helper()

@@ -80,7 +80,7 @@ func (t tree) caught(ctx context.Context, m Mutant) (string, error) {
 		if !failed {
 			continue
 		}
-		what, again := "the package", level // for a hang, or a failure beside the tests
+		what, again := "the package", level // for a hang, or a failure outside the tests
 		if name := failedTest.FindStringSubmatch(out); name != nil {
 			what, again = name[1], "-run=^"+name[1]+"$"
 		}

@@ -57,7 +57,7 @@ func runChild(stdin io.Reader, config Config) error {
 	return nil
 }
 
-// orders are what a process is told to do beside draining.
+// orders are what a process is told to do in addition to draining.
 type orders struct {
 	rest  chan struct{} // closed when the callers are to end
 	probe chan struct{}

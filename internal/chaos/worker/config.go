@@ -25,7 +25,7 @@ type Config struct {
 
 	Callers int // of one key, or of one of several
 	Keys    int // that they want
-	Mixed   int // callers beside them, of readers, sets, limits and stacks
+	Mixed   int // further callers, of readers, sets, limits and stacks
 
 	Pause time.Duration // the longest of a caller between two calls; 0: 4 ms
 	Look  time.Duration // how often a caller looks at a lock that it holds; 0: 0.5 ms

@@ -41,11 +41,11 @@ func (s *session) exchange(b *dialect.Batch) error {
 // is a look of its own.
 func (s *session) Room() int {
 	const (
-		beside = 128 // what is in the statement beside the keys
+		other  = 128 // bytes of the statement, without the keys
 		digits = 10  // of a key's place, and of the number of keys that a look wants
 	)
 	dearest := len(s.appendLook(nil, &dialect.Look{Keys: []dialect.Key{{}}, Want: 1})) + digits
-	return max((s.limit-beside)/dearest, 1)
+	return max((s.limit-other)/dearest, 1)
 }
 
 // exchangeOf returns the expression that carries out b, releases first. It has

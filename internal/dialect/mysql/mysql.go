@@ -75,7 +75,7 @@ func (d Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) er
 }
 
 // proven returns a connection of db on which locks exclude others, its id, and
-// what its server says of itself.
+// what its server says about itself.
 func (d Dialect) proven(ctx context.Context, db *sql.DB, set dialect.Settings) (conn *dbconn.Taken, id int64, s server, err error) {
 	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, "")
 	if err != nil {

@@ -31,7 +31,7 @@ const behindProxy = "a proxy is between that shares the server's connections amo
 // looks for a pooler.
 const rounds = 8
 
-// run returns what session's server says of itself.
+// run returns what session's server says about itself.
 //
 // It begins with that. A node of Galera outside of its cluster takes no other
 // statement of the proof.
@@ -68,7 +68,7 @@ func (p *proof) tidy(ctx context.Context) error {
 	return nil
 }
 
-// server returns what session's server says of itself. The name of the database
+// server returns what session's server says about itself. The name of the database
 // travels as hex digits, whatever the character set of the connection. It is in
 // lower case if the server ignores case.
 func (p *proof) server(ctx context.Context) (server server, err error) {

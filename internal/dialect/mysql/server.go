@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A server is what a server of MySQL or MariaDB says of itself.
+// A server is what a server of MySQL or MariaDB says about itself.
 type server struct {
 	version   string
 	mariadb   bool
@@ -57,12 +57,12 @@ func (s server) name() string {
 func (s server) longest() int {
 	const (
 		drivers = 4 << 20 // what drivers allow that do not know what the server does
-		beside  = 1 << 10 // for what is not the text
+		other   = 1 << 10 // for what is not the text
 	)
 	if n, err := strconv.Atoi(s.variables["max_allowed_packet"]); err == nil && n > 0 {
-		return min(n, drivers) - min(beside, n/2)
+		return min(n, drivers) - min(other, n/2)
 	}
-	return drivers - beside
+	return drivers - other
 }
 
 const (
