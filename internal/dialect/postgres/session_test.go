@@ -24,12 +24,12 @@ func TestOtherProcessAnswers(t *testing.T) {
 }
 
 // A session that has been reset has lost its locks without a loss of its
-// connection. The next exchange reports that, and not only that a statement has
-// failed.
+// connection. The next heartbeat reports that, also if it is the first, and not
+// only that a statement has failed.
 func TestResetEndsSession(t *testing.T) {
 	eachDriver(t, func(t *testing.T, db *sql.DB) {
 		s := connect(t, db)
-		exchange(t, s, dialect.Batch{})
+		exchange(t, s, dialect.Batch{Try: []dialect.Key{{ID: 1}}})
 		execute(t, s.conn, "DISCARD ALL")
 		if err := s.Exchange(&dialect.Batch{}); !isOf(err, dialect.NotExclusive) {
 			t.Errorf("Exchange: %v, want a Failure of Kind NotExclusive", err)

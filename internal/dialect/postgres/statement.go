@@ -26,21 +26,26 @@ type statements struct {
 
 // exchange sends the statement for b, which has this form, on conn, and returns
 // the row.
+//
+// Only a statement that was prepared before a reset of the session notices it. So
+// that of a heartbeat, which has no part, is prepared before the first lock.
 func (s *statements) exchange(conn driver.Conn, b *dialect.Batch, f form) ([]driver.Value, error) {
-	stmt := s.prepared[f]
-	if stmt == nil {
-		var err error
-		if stmt, err = s.prepare(conn, f.query()); err != nil {
+	for _, needed := range [...]form{0, f} {
+		if s.prepared[needed] != nil {
+			continue
+		}
+		stmt, err := s.prepare(conn, needed.query())
+		if err != nil {
 			return nil, err
 		}
 		if s.prepared == nil {
 			s.prepared = make(map[form]driver.Stmt)
 		}
-		s.prepared[f] = stmt
+		s.prepared[needed] = stmt
 	}
 	args := s.argsOf(f, b)
 	row := s.row[:1+len(args)]
-	return row, s.queryRow(stmt, args, row)
+	return row, s.queryRow(s.prepared[f], args, row)
 }
 
 // argsOf returns the arguments of f in the order of its parts. The slice is new
