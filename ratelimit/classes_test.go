@@ -217,6 +217,7 @@ func TestReservedPlacesComeFirst(t *testing.T) {
 		{"several databases", several, 20, 5, false},
 		{"two levels", sqllock.NewMemory(), 8, 3, true},
 		{"two levels with many places", sqllock.NewMemory(), 100, 10, true},
+		{"one key at a time", onlyOne{sqllock.NewMemory()}, 8, 3, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
