@@ -48,7 +48,7 @@ func admitted(t *testing.T, l *ratelimit.Limiter, id, class string) (n int) {
 }
 
 // Only requests of its class may have a reserved place. They may have the
-// common ones, too.
+// common ones, too. The Locker tries several keys in one call, or one at a time.
 func TestReservedPlaces(t *testing.T) {
 	t.Parallel()
 	classes := ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person", Reserved: 3}, ratelimit.Class{Name: "probe", Reserved: 1}, ratelimit.Class{Name: "job"})
@@ -71,17 +71,19 @@ func TestReservedPlaces(t *testing.T) {
 		if tt.limit > 0 {
 			opts = append(opts, ratelimit.WithLimit(newPlan(tt.limit).limit))
 		}
-		l := ratelimit.AtMost(8, sqllock.NewMemory(), "export", opts...)
-		sum := 0
-		for i, class := range tt.order {
-			got := admitted(t, l, "ada", class)
-			if got != tt.want[i] {
-				t.Errorf("limit %d, %q: %d requests of class %q, want %d", tt.limit, tt.order, got, class, tt.want[i])
+		for _, way := range waitCases()[1:] {
+			l := ratelimit.AtMost(8, way.locks(), "export", opts...)
+			sum := 0
+			for i, class := range tt.order {
+				got := admitted(t, l, "ada", class)
+				if got != tt.want[i] {
+					t.Errorf("%s, limit %d, %q: %d requests of class %q, want %d", way.name, tt.limit, tt.order, got, class, tt.want[i])
+				}
+				sum += got
 			}
-			sum += got
-		}
-		if limit := max(tt.limit, 1); tt.limit > 0 && sum > limit {
-			t.Errorf("%d requests, the limit is %d", sum, limit)
+			if limit := max(tt.limit, 1); tt.limit > 0 && sum > limit {
+				t.Errorf("%s: %d requests, the limit is %d", way.name, sum, limit)
+			}
 		}
 	}
 }

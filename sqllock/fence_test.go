@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -63,7 +64,7 @@ func overtaken(t *testing.T, driver, dsn string, db *sql.DB) (stale, later *sqll
 	if err := fencedWork(t.Context(), t, db, stale, "first"); err != nil {
 		t.Fatal(err)
 	}
-	terminate(t, db)
+	terminate(t, open(t, driver, dsn))
 	s := session(t, driver, dsn)
 	servesAgain(t, s, key)
 	later = mustLock(t, s, key)
@@ -73,23 +74,27 @@ func overtaken(t *testing.T, driver, dsn string, db *sql.DB) (stale, later *sqll
 	return stale, later
 }
 
+// The work may be in another database of the server than the locks.
 func TestFenceStopsStaleHolder(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := fenced(t, driver, dsn)
-		stale, lock := overtaken(t, driver, dsn, db)
-		if err := stale.Err(); err != nil {
-			t.Fatalf("the stale holder has noticed already: %v", err)
-		}
-		for range 2 {
-			if err := fencedWork(t.Context(), t, db, stale, "stale"); err != sqllock.ErrFenced {
-				t.Errorf("Fence of the stale holder: %v, want ErrFenced", err)
+		for _, work := range []string{dsn, pgtest.Database(t)} {
+			db := fenced(t, driver, work)
+			stale, lock := overtaken(t, driver, dsn, db)
+			if err := stale.Err(); err != nil {
+				t.Fatalf("the stale holder has noticed already: %v", err)
 			}
-		}
-		if written(t, db, "stale") {
-			t.Error("the stale holder's work is in the database")
-		}
-		if err := fencedWork(t.Context(), t, db, lock, "second again"); err != nil {
-			t.Errorf("Fence of the holder again: %v", err)
+			for range 2 {
+				if err := fencedWork(t.Context(), t, db, stale, "stale"); err != sqllock.ErrFenced {
+					t.Errorf("Fence of the stale holder: %v, want ErrFenced", err)
+				}
+			}
+			if written(t, db, "stale") {
+				t.Error("the stale holder's work is in the database")
+			}
+			if err := fencedWork(t.Context(), t, db, lock, "second again"); err != nil {
+				t.Errorf("Fence of the holder again: %v", err)
+			}
+			unlock(t, lock)
 		}
 	})
 }

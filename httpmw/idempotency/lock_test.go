@@ -142,6 +142,24 @@ func TestFailsOpenWithoutSuccess(t *testing.T) {
 	}
 }
 
+// A handler that releases the lock early, and writes nothing, has not been
+// interrupted. That means 200, and is stored.
+func TestUnlockedEarly(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	s := b.serve(b.once(sqllock.NewMemory()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b.record(r)
+		lock, _ := sqllock.FromContext(r.Context())
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	}))
+	first := mustAsk(t, s, demand{key: "k-1"})
+	first.Want(t, http.StatusOK)
+	wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), first)
+	b.wantEffects(1)
+}
+
 // When the client gets the first byte, everything is committed and the lock is
 // released. So the client may send the next request at once, to any instance.
 func TestFirstByte(t *testing.T) {

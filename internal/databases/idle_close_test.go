@@ -38,5 +38,5 @@ func TestIdleCloseOnEveryDatabase(t *testing.T) {
 				})
 			}
 		}
-	})
+	}, advisoryKinds...)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -151,4 +152,32 @@ func TestIdleTransactionTimeout(t *testing.T) {
 			t.Errorf("Unlock of a lock with a lease: %v", err)
 		}
 	}, "idle_in_transaction_session_timeout = '2s'")
+}
+
+// With serializable transactions a statement of a lease table fails if it has
+// waited for a key that another session takes meanwhile. It is tried again.
+func TestLeaseTableUnderSerializable(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"serializable", "repeatable read"} {
+		t.Run(level, func(t *testing.T) {
+			eachStage(t, func(t *testing.T, s stage) {
+				table := []sqllock.Option{sqllock.WithLeaseTable(), sqllock.WithLease(time.Hour)}
+				holder, locks := session(t, s.unprepared(t), table...), session(t, s.unprepared(t), table...)
+				mustLock(t, holder, sqllock.ID(1))
+				tx := mustBegin(t, s.admin)
+				_, err := tx.Exec("INSERT INTO latchkey_locks SELECT key_space, 2, session, acquired FROM latchkey_locks")
+				must(t, err)
+				tried := make(chan error, 1)
+				go func() {
+					_, err := locks.TryLock(t.Context(), sqllock.ID(2))
+					tried <- err
+				}()
+				lockertest.Eventually(t, "the statement waits for the row", func() bool { return dbtest.WaitForLocks(t, s.admin) == 1 })
+				must(t, tx.Commit())
+				if err := <-tried; !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("TryLock: %v, want ErrHeld", err)
+				}
+			}, "default_transaction_isolation = '"+level+"'")
+		})
+	}
 }

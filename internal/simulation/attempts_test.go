@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,28 @@ func TestStuckGrowth(t *testing.T) {
 		beginTry(background, s, sqllock.ID(-1))
 		time.Sleep(ticks)
 		mustTry(t, s, sqllock.ID(-1)) // those do not count for a connection that was lost
+	})
+}
+
+// A Session needs one more connection of the pool while it connects. So of two
+// connections that are lost it replaces one after the other.
+func TestOneConnectsAtATime(t *testing.T) {
+	script{perConn: 2, opts: []sqllock.Option{sqllock.WithMaxConns(2)}}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		twoConnections(t, s)
+		var connecting, most atomic.Int32
+		st.onOpen(func(int) error {
+			most.Store(max(most.Load(), connecting.Add(1)))
+			time.Sleep(dialect.ConnectTimeout / 10) // before another attempt begins beside it
+			connecting.Add(-1)
+			return nil
+		})
+		for i := range 2 {
+			st.conn(i).hooks(fail(errGone), nil) // of the next heartbeat
+		}
+		time.Sleep(ticks)
+		if n := most.Load(); n != 1 || s.Stats().Connections != 2 {
+			t.Errorf("%d attempts at one time, and %d connections after them; want 1 and 2", n, s.Stats().Connections)
+		}
 	})
 }
 

@@ -148,9 +148,10 @@ func TestTermEnds(t *testing.T) {
 }
 
 // The pause grows with failures in a row. It is at least a half of its nominal
-// length. After a good or a long term it is short again.
+// length. After a good or a long term it is short again, and after a loss.
 func TestBackoff(t *testing.T) {
 	const least, most = time.Second, 5 * time.Second
+	m := sqllock.NewMemory()
 	fail := func(context.Context) error { return errBroken }
 	tests := []struct {
 		name string
@@ -165,11 +166,14 @@ func TestBackoff(t *testing.T) {
 		{"resigns", func(context.Context) error { return nil }, least},
 		{"fails", fail, least},
 		{"fails", fail, 2 * least},
+		{"loses the lock, and fails", func(ctx context.Context) error { m.Lose(); <-ctx.Done(); return errBroken }, least},
+		{"fails", fail, least},
+		{"fails", fail, 2 * least},
 		{"leads for long, and fails", func(context.Context) error { time.Sleep(most); return errBroken }, least},
 		{"fails", fail, least},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := election.New(sqllock.NewMemory(), office, election.WithBackoff(least, most))
+		c := election.New(m, office, election.WithBackoff(least, most))
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
 		var ended time.Time

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,6 +174,25 @@ func (f lockerFunc) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error)
 
 func (f lockerFunc) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
 	return f(ctx, key)
+}
+
+// A lock that is lost as it is granted begins no term. The process stands again.
+func TestLostAtTheGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := sqllock.NewMemory()
+		lose := sync.OnceValue(m.Lose)
+		c := election.New(lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+			defer lose()
+			return m.Lock(ctx, key)
+		}), office)
+		campaign(t, c, untilEnd)
+		synctest.Wait()
+		if s := c.Status(); s.Terms != 0 || s.Err != sqllock.ErrLost {
+			t.Errorf("after the loss: %+v", s)
+		}
+		time.Sleep(time.Second)
+		wantLeader(t, 0, c)
+	})
 }
 
 // A grant that comes as the context ends begins no term.

@@ -85,6 +85,22 @@ func TestTermsDoNotOverlap(t *testing.T) {
 	})
 }
 
+// A loss that shows only when the lock is released ends the term like others.
+func TestLossAtRelease(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.PerTx(dbtest.Open(t, "pgx", pgtest.Database(t)))
+	c := election.New(locks, office, election.WithBackoff(time.Hour, time.Hour)) // no second term
+	campaign(t, c, func(ctx context.Context) error {
+		tx, _ := sqllock.TxFromContext(ctx)
+		_, err := tx.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
+		return err
+	})
+	lockertest.Eventually(t, "the term is over", func() bool { return c.Status().Err != nil })
+	if err := c.Status().Err; !errors.Is(err, sqllock.ErrLost) || err == sqllock.ErrLost {
+		t.Errorf("Err of the status: %v, want ErrLost and the leader's error", err)
+	}
+}
+
 // A term does not begin without its token while the database draws none.
 func TestTokenUnavailable(t *testing.T) {
 	cluster, err := pgtest.Start()
