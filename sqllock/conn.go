@@ -132,7 +132,7 @@ func (c *ConnLocker) work() {
 // call. There is one such pause at a time, however many calls come meanwhile.
 func (c *ConnLocker) workLater() {
 	if c.later.CompareAndSwap(false, true) {
-		time.AfterFunc(awayPause, func() {
+		time.AfterFunc(session.AwayPause, func() {
 			c.later.Store(false)
 			c.work()
 		})
@@ -166,7 +166,7 @@ func (c *ConnLocker) step(b *keytable.Batch) bool {
 		c.lose(b, err)
 	case err != nil: // the session lives: its owner's transaction has failed, say
 		c.table.Reconcile(&c.owner, b, session.Now(), func(keytable.ID, keytable.Mode) bool { return release }, session.FromDialect(err))
-		c.table.Stall(&c.owner, session.FromDialect(err))
+		c.table.Expire(session.Now(), func() error { return session.FromDialect(err) }) // the session would reject the others, too
 		c.workLater()
 	default:
 		if ok && !release {

@@ -2,9 +2,7 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/internal/keytable"
 )
@@ -13,13 +11,11 @@ import (
 // one call, or none: see [inside.TryEach].
 type groups = inside.Groups
 
-// tryEach acquires one key of each group, or none. Locks[i] is of groups[i].
+// tryEach acquires one key of each group, or none.
 //
 // If every key of a group was seen held, the error is a *[inside.FullError],
 // which matches ErrHeld. Its other errors are those of TryLock, and ErrCapacity
-// for more groups than WithMaxHeld allows. Without groups, with an empty group,
-// with a key in two groups, or with keys of [Pair] it fails. The keys of a group
-// are of one kind. The same key twice in one group counts once.
+// for more groups than WithMaxHeld allows.
 //
 // A call never holds a part of its groups while it waits. It does not overtake
 // a caller of this process that waits for a key. With lease tables and MariaDB,
@@ -31,32 +27,5 @@ func (s *Session) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
 			return nil, err
 		}
 	}
-	return s.home.tryEach(ctx, groups)
-}
-
-// Why groups cannot be acquired.
-var (
-	errNoGroups   = errors.New("sqllock: a call needs a group at least")
-	errEmptyGroup = errors.New("sqllock: each group needs a key at least")
-	errPairGroups = errors.New("sqllock: groups are of keys of a Namespace or of ID, not of Pair")
-)
-
-func (hm *home) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
-	err := error(nil)
-	if len(groups) == 0 {
-		err = errNoGroups
-	}
-	for _, keys := range groups {
-		switch {
-		case len(keys) == 0:
-			err = errEmptyGroup
-		case keys[0].space != dialect.Bigint: // the keys of a group are of one kind
-			err = errPairGroups
-		}
-	}
-	if err != nil {
-		hm.table.Count(err)
-		return nil, err
-	}
-	return hm.acquireEach(ctx, keytable.Want{}, groups)
+	return s.acquireEach(ctx, keytable.Want{}, groups)
 }

@@ -32,27 +32,16 @@ type Lock struct {
 
 	detachable // Bind ignores the lock once it is detached
 
-	mu       sync.Mutex // protects what follows; never held while calling out
-	finished bool       // Unlock has its result
-	more     *attached  // nil until needed: many locks are taken and given back, and that is all
-}
-
-// attached is what few locks have. It is a second allocation.
-type attached struct {
-	token *dialect.Token // for Fence; nil until it is drawn
-	name  string         // for people
-	stack *stackName     // of locks that Locks.Bind has bound together
+	mu    sync.Mutex     // protects what follows, down to hooks; never held while calling out
+	drawn *dialect.Token // for Fence; nil before
+	name  *sharedName    // nil: none
 	cause error          // why Bind's contexts ended: a loss, or Cancel
-	work  *lockContext   // of Context
+	work  *lockContext   // of Context; nil until it is needed
 	bound []*lockContext // made by Bind and not cancelled yet
 	hooks []func(cause error)
-	one   struct { // memory for the first of each: most locks have one
-		bound [1]*lockContext
-		hooks [1]func(cause error)
-	}
 
-	result error         // of Unlock
-	done   chan struct{} // closed when finished; made by who waits for it
+	unlocked sync.WaitGroup // until Unlock has its result
+	result   error          // of Unlock
 }
 
 // detachable lets package ratelimit call [inside.Detach].
@@ -70,6 +59,7 @@ type home struct {
 func newHold() *keytable.Hold {
 	l := new(Lock)
 	l.hold.Holder = (*holder)(l)
+	l.unlocked.Add(1)
 	return &l.hold
 }
 
@@ -78,15 +68,6 @@ func (hm *home) lockOf(ctx context.Context, h *keytable.Hold, key Key) *Lock {
 	l := (*Lock)(h.Holder.(*holder))
 	l.ctx, l.key, l.home = ctx, key, hm
 	return l
-}
-
-// attach returns what is attached to l. l.mu is held.
-func (l *Lock) attach() *attached {
-	if l.more == nil {
-		l.more = new(attached)
-		l.more.bound, l.more.hooks = l.more.one.bound[:0], l.more.one.hooks[:0]
-	}
-	return l.more
 }
 
 // Key returns the key that is locked. That of a nil *Lock is the zero Key.
@@ -138,19 +119,17 @@ func (l *Lock) Unlock() (err error) {
 	if l == nil {
 		return nil
 	}
-	if l.end() {
-		defer func() { // also if a hook panics
-			var result [1]error
-			err = l.finish(l.home.table.Release(result[:0], &l.hold)[0])
-		}()
+	switch {
+	case l.end():
+		defer func() { err = l.finish(l.home.table.Release(&l.hold)) }() // also if a hook panics
 		l.endContexts(keytable.Released)
 		l.callHooks(keytable.Released)
 		return nil
-	}
-	if l.hold.Ended() != keytable.Released {
+	case l.hold.Ended() != keytable.Released:
 		return ErrLost
 	}
-	return l.wait()
+	l.unlocked.Wait()
+	return l.result
 }
 
 // end ends the lock for Unlock, and reports whether it had not ended. It ends a
@@ -164,31 +143,9 @@ func (l *Lock) end() bool {
 
 // finish stores the result of Unlock for callers that call it again.
 func (l *Lock) finish(result error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.finished = true
-	if result != nil {
-		l.attach().result = result
-	}
-	if l.more != nil && l.more.done != nil {
-		close(l.more.done)
-	}
+	l.result = result
+	l.unlocked.Done()
 	return result
-}
-
-// wait returns the result of the Unlock that another call has begun.
-func (l *Lock) wait() error {
-	l.mu.Lock()
-	more := l.attach()
-	if !l.finished && more.done == nil {
-		more.done = make(chan struct{})
-	}
-	finished := l.finished
-	l.mu.Unlock()
-	if !finished {
-		<-more.done
-	}
-	return more.result
 }
 
 // Err is the error of a try, or of an Unlock, that has waited for late.
@@ -207,22 +164,15 @@ type holder Lock
 
 func (h *holder) EndContexts(how keytable.End) { (*Lock)(h).endContexts(how) }
 func (h *holder) CallHooks(how keytable.End)   { (*Lock)(h).callHooks(how) }
-func (h *holder) Name() string                 { return (*Lock)(h).name() }
 
 // endContexts ends contexts of l, which has ended. A lock given back early
 // leaves its request's contexts alone.
 func (l *Lock) endContexts(how keytable.End) {
 	l.mu.Lock()
-	more := l.more
-	if more == nil && how == keytable.Released {
-		l.mu.Unlock()
-		return
-	}
-	more = l.attach()
-	work, bound := more.work, []*lockContext(nil)
+	work, bound := l.work, []*lockContext(nil)
 	if how != keytable.Released {
-		more.cause = cmp.Or(more.cause, endCauses[how])
-		bound, more.bound = more.bound, nil
+		l.cause = cmp.Or(l.cause, endCauses[how])
+		bound, l.bound = l.bound, nil
 	}
 	l.mu.Unlock()
 	if work != nil {
@@ -236,10 +186,8 @@ func (l *Lock) endContexts(how keytable.End) {
 // callHooks calls the functions of OnEnd.
 func (l *Lock) callHooks(how keytable.End) {
 	l.mu.Lock()
-	var hooks []func(cause error)
-	if l.more != nil {
-		hooks, l.more.hooks = l.more.hooks, nil
-	}
+	hooks := l.hooks
+	l.hooks = nil
 	l.mu.Unlock()
 	for _, hook := range hooks {
 		hook(endCauses[how])
@@ -252,35 +200,31 @@ func (l *Lock) callHooks(how keytable.End) {
 // name is cut after 200 bytes. Of several readers of a key one name is shown.
 //
 // Locks that [Locks.Bind] has bound together, such as those of a handler behind
-// several limits, share the name that was set last. A lock that was given a name
-// of its own keeps it.
+// several limits, share the name that was set last. A lock that had a name before
+// keeps its own.
 func (l *Lock) SetName(name string) {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	more := l.attach()
-	more.name = name
-	if more.stack != nil {
-		more.stack.Store(&name)
+	if l != nil {
+		l.shareName(new(sharedName)).Store(&name)
 	}
 }
 
-// A stackName is the name of those locks of a stack that have none of their own.
-type stackName = atomic.Pointer[string]
+// A sharedName is the name of a lock, or of several.
+type sharedName = atomic.Pointer[string]
 
-// name returns the name of l, or "".
-func (l *Lock) name() string {
+// shareName gives l the name that is in s, unless it has one. It returns where
+// the name of l is.
+func (l *Lock) shareName(s *sharedName) *sharedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.more == nil {
+	l.name = cmp.Or(l.name, s)
+	return l.name
+}
+
+func (h *holder) Name() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.name == nil || h.name.Load() == nil {
 		return ""
 	}
-	if l.more.name == "" && l.more.stack != nil {
-		if shared := l.more.stack.Load(); shared != nil {
-			return *shared
-		}
-	}
-	return l.more.name
+	return *h.name.Load()
 }

@@ -25,14 +25,13 @@ func (l *Lock) Context() context.Context {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	more := l.attach()
-	if more.work == nil {
-		more.work = newLockContext(context.WithoutCancel(l.ctx), l)
-		if cause := cmp.Or(more.cause, endCauses[l.hold.Ended()]); cause != nil {
-			more.work.cancel(cause)
+	if l.work == nil {
+		l.work = newLockContext(context.WithoutCancel(l.ctx), l)
+		if cause := cmp.Or(l.cause, endCauses[l.hold.Ended()]); cause != nil {
+			l.work.cancel(cause)
 		}
 	}
-	return more.work
+	return l.work
 }
 
 // Bind returns ctx with the lock in it. The context ends when ctx ends or when
@@ -48,13 +47,12 @@ func (l *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.
 	}
 	c := newLockContext(ctx, l)
 	l.mu.Lock()
-	more := l.attach()
-	cause := more.cause
+	cause := l.cause
 	if how := l.hold.Ended(); cause == nil && how != keytable.Released {
 		cause = endCauses[how]
 	}
 	if cause == nil {
-		more.bound = append(more.bound, c)
+		l.bound = append(l.bound, c)
 	}
 	l.mu.Unlock()
 	if cause != nil {
@@ -80,8 +78,8 @@ func newLockContext(parent context.Context, l *Lock) *lockContext {
 func (c *lockContext) unbind() {
 	l := c.lock
 	l.mu.Lock()
-	if i := slices.Index(l.more.bound, c); i >= 0 {
-		l.more.bound = slices.Delete(l.more.bound, i, i+1)
+	if i := slices.Index(l.bound, c); i >= 0 {
+		l.bound = slices.Delete(l.bound, i, i+1)
 	}
 	l.mu.Unlock()
 	c.cancel(context.Canceled)
@@ -100,24 +98,12 @@ func (c *lockContext) Err() error {
 	return c.Context.Err()
 }
 
-// The context keys under which a lockContext returns its lock, its lock if that
-// is a lock of one of these keys, by the address, and itself.
-type (
-	lockKey    struct{}
-	oneOfKeys  []Key
-	carrierKey struct{}
-)
+// carrierKey is the context key under which a lockContext returns itself.
+type carrierKey struct{}
 
 func (c *lockContext) Value(key any) any {
-	switch key := key.(type) {
-	case lockKey:
-		return c.lock
-	case carrierKey:
+	if key == (carrierKey{}) {
 		return c
-	case *oneOfKeys:
-		if slices.Contains(*key, c.lock.key) {
-			return c.lock
-		}
 	}
 	return c.Context.Value(key)
 }
@@ -139,13 +125,12 @@ func (c *lockContext) CarriedLock() *Lock { return c.lock }
 // If ctx carries several locks, FromContext returns the innermost one, which
 // was bound last. With keys it returns the innermost lock of one of those keys.
 func FromContext(ctx context.Context, keys ...Key) (*Lock, bool) {
-	if len(keys) == 0 {
-		l, ok := ctx.Value(lockKey{}).(*Lock)
-		return l, ok
+	for c := carrier(ctx); c != nil; c = carrier(c.parent) {
+		if len(keys) == 0 || slices.Contains(keys, c.lock.key) {
+			return c.lock, true
+		}
 	}
-	wanted := oneOfKeys(keys)
-	l, ok := ctx.Value(&wanted).(*Lock)
-	return l, ok
+	return nil, false
 }
 
 // OnEnd calls f once when the lock ends. The cause is ErrReleased, ErrLost, or
@@ -153,9 +138,8 @@ func FromContext(ctx context.Context, keys ...Key) (*Lock, bool) {
 // called at once. On a nil *Lock OnEnd does nothing.
 //
 // f runs in the goroutine that ends the lock: that of the caller of Unlock,
-// before the key is released, or one of the Session. [Locks.Unlock] may call the
-// hooks of its locks in several goroutines. f must not block, must not call
-// Unlock, and must not panic on a loss.
+// before the key is released, or one of the Session. f must not block, must not
+// call Unlock, and must not panic on a loss.
 func (l *Lock) OnEnd(f func(cause error)) {
 	if l == nil {
 		return
@@ -163,8 +147,7 @@ func (l *Lock) OnEnd(f func(cause error)) {
 	l.mu.Lock()
 	how := l.hold.Ended()
 	if how == keytable.NotEnded {
-		more := l.attach()
-		more.hooks = append(more.hooks, f)
+		l.hooks = append(l.hooks, f)
 	}
 	l.mu.Unlock()
 	if how != keytable.NotEnded {
@@ -184,14 +167,11 @@ func (l *Lock) Cancel(cause error) {
 		cause = context.Canceled
 	}
 	l.mu.Lock()
-	more := l.attach()
-	if more.cause == nil {
-		more.cause = cause
-	}
-	contexts := more.bound
-	more.bound = nil
-	if more.work != nil {
-		contexts = append(contexts, more.work)
+	l.cause = cmp.Or(l.cause, cause)
+	contexts := l.bound
+	l.bound = nil
+	if l.work != nil {
+		contexts = append(contexts, l.work)
 	}
 	l.mu.Unlock()
 	for _, b := range contexts {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -111,6 +112,61 @@ func TestPanicInOnEndOfSeveral(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Two callers unlock the same locks at the same time, in different orders, and
+// one names a lock twice. Neither waits for the other.
+func TestUnlockOfTheSameLocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := sqllock.NewMemory()
+		a, b := mustLock(t, m, sqllock.ID(1)), mustLock(t, m, sqllock.ID(2))
+		endedA, endedB := make(chan struct{}), make(chan struct{}) // each caller ends one of the locks before either goes on
+		a.OnEnd(func(error) { close(endedA); <-endedB })
+		b.OnEnd(func(error) { close(endedB); <-endedA })
+		results := make(chan error)
+		go func() { results <- sqllock.Locks{a, b, a}.Unlock() }()
+		go func() { results <- sqllock.Locks{b, a}.Unlock() }()
+		if err := errors.Join(<-results, <-results); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		unlock(t, mustLock(t, m, sqllock.ID(1)))
+		unlock(t, mustLock(t, m, sqllock.ID(2)))
+	})
+}
+
+// A set that waits in Memory is granted when the last of its keys is unlocked,
+// and not by a timer.
+func TestMemoryLockAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := sqllock.NewMemory()
+		a, b := mustLock(t, m, sqllock.ID(1)), mustLock(t, m, sqllock.ID(2))
+		granted := make(chan sqllock.Locks, 1)
+		go func() {
+			locks, err := m.LockAll(t.Context(), sqllock.ID(1), sqllock.ID(2))
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- locks
+		}()
+		synctest.Wait()
+		unlock(t, a)
+		synctest.Wait()
+		if len(granted) > 0 {
+			t.Fatal("a set is granted with one of its keys held")
+		}
+		unlock(t, mustLock(t, m, sqllock.ID(1))) // the set holds nothing meanwhile
+		began := time.Now()
+		unlock(t, b)
+		locks := <-granted
+		if took := time.Since(began); took > 0 {
+			t.Errorf("granted after %v", took)
+		}
+		if err := locks.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A lock that Memory loses ends as a Session's lock does: for its holder, its

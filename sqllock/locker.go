@@ -104,112 +104,74 @@ func (ls Locks) Err() error {
 // of each, one in the other. [FromContext] without keys returns the last of
 // them.
 func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
-	var stack *stackName
-	if len(ls) > 1 {
-		stack = new(stackName)
-	}
-	return ls.bind(ctx, stack)
-}
-
-func (ls Locks) bind(ctx context.Context, stack *stackName) (bound context.Context, cancel context.CancelFunc) {
 	if len(ls) == 0 {
 		return context.WithCancel(ctx)
 	}
-	last := len(ls) - 1
-	outer, cancelOuter := ls[:last].bind(ctx, stack)
-	bound, unbind := ls[last].Bind(outer)
-	if l := ls[last]; l != nil && stack != nil {
-		l.mu.Lock()
-		l.attach().stack = stack
-		l.mu.Unlock()
+	name, bound, cancel := new(sharedName), ctx, func() {}
+	for _, l := range ls {
+		outer := cancel
+		inner, unbind := l.Bind(bound)
+		bound, cancel = inner, func() { unbind(); outer() }
+		if l != nil && len(ls) > 1 {
+			l.shareName(name)
+		}
 	}
-	return bound, func() { unbind(); cancelOuter() }
+	return bound, cancel
 }
 
 // Unlock releases all locks at the same time. It waits as long as [Lock.Unlock]
 // does, and joins the errors of all. If a hook of OnEnd panics, all locks are
 // released first, and then the panic goes on.
 func (ls Locks) Unlock() (err error) {
-	table := ls.table()
-	if table == nil {
-		return ls.unlockEach()
-	}
-	var (
-		array [4]*Lock // most calls have a few locks: no allocation
-		ended = array[:0]
-		next  = 0
-	)
+	var ended Locks
 	defer func() {
-		err = errors.Join(err, unlockTogether(table, ended))
-		if next < len(ls) { // a hook panics
-			err = errors.Join(err, ls[next:].Unlock())
+		ended.release()
+		for _, l := range ls {
+			err = errors.Join(err, l.Unlock())
 		}
 	}()
-	for i, l := range ls {
-		switch next = i + 1; {
-		case l == nil:
-		case l.end():
-			ended = append(ended, l)
-			l.endContexts(keytable.Released)
-			l.callHooks(keytable.Released)
-		default:
-			err = errors.Join(err, l.Unlock()) // it has ended before
-		}
-	}
-	return err
+	ls.end(&ended)
+	return nil
 }
 
-// unlockTogether releases locks of table, which have ended, in one statement.
-func unlockTogether(table *keytable.Table, locks []*Lock) error {
-	if len(locks) == 0 {
-		return nil
+// end ends the locks, also if a hook of one panics. It adds those to ended that
+// had not ended before.
+func (ls Locks) end(ended *Locks) {
+	if len(ls) == 0 {
+		return
+	}
+	defer ls[1:].end(ended)
+	if l := ls[0]; l != nil && l.end() {
+		*ended = append(*ended, l)
+		l.endContexts(keytable.Released)
+		l.callHooks(keytable.Released)
+	}
+}
+
+// release releases locks, which have ended: those of one locker in one statement,
+// and at the same time those of others. All of a locker have the same result.
+func (ls Locks) release() {
+	if len(ls) == 0 {
+		return
 	}
 	var (
-		memory [4]error
-		array  [4]*keytable.Hold
-		holds  = array[:0]
-		errs   []error
+		same, others Locks
+		holds        []*keytable.Hold
+		wg           sync.WaitGroup
 	)
-	for _, l := range locks {
-		holds = append(holds, &l.hold)
-	}
-	for i, err := range table.Release(memory[:0], holds...) {
-		if locks[i].finish(err) != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// table returns the table of all locks, or nil if they have not the same one.
-func (ls Locks) table() (same *keytable.Table) {
 	for _, l := range ls {
-		if l == nil {
-			continue
+		if l.home.table == ls[0].home.table {
+			same, holds = append(same, l), append(holds, &l.hold)
+		} else {
+			others = append(others, l)
 		}
-		if same != nil && l.home.table != same {
-			return nil
-		}
-		same = l.home.table
 	}
-	return same
-}
-
-// unlockEach is Unlock for locks of several lockers.
-func (ls Locks) unlockEach() error {
-	errs, panics := make([]error, len(ls)), make([]any, len(ls))
-	var wg sync.WaitGroup
-	for i, l := range ls {
-		wg.Go(func() {
-			defer func() { panics[i] = recover() }() // here it would end the process
-			errs[i] = l.Unlock()
-		})
+	if len(others) > 0 {
+		wg.Go(others.release)
+	}
+	result := ls[0].home.table.Release(holds...)
+	for _, l := range same {
+		_ = l.finish(result)
 	}
 	wg.Wait()
-	for _, p := range panics {
-		if p != nil {
-			panic(p)
-		}
-	}
-	return errors.Join(errs...)
 }

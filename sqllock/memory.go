@@ -22,7 +22,9 @@ type Memory struct {
 // NewMemory returns a Memory without locks.
 func NewMemory() *Memory {
 	m := &Memory{home: home{table: keytable.New(keytable.Config{Now: session.Now, NewHold: newHold, HandOver: keytable.Forever})}}
-	m.groups = inside.GroupsBy(m.tryEach)
+	m.groups = inside.GroupsBy(func(ctx context.Context, groups [][]Key) (Locks, error) {
+		return m.acquireEach(ctx, keytable.Want{}, groups)
+	})
 	return m
 }
 
@@ -65,7 +67,7 @@ func (m *Memory) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
 
 // LockAll waits until all of keys are free at once, or ctx ends.
 func (m *Memory) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
-	return m.awaitAll(ctx, func() (Locks, error) { return m.acquireAll(ctx, keytable.Want{Part: true}, keys) })
+	return m.acquireAll(ctx, keytable.Want{Waits: true}, keys)
 }
 
 // Lose ends every lock that is held now as lost, and returns their number. A
@@ -79,6 +81,6 @@ func (m *Memory) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 func (m *Memory) Lose() (lost int) {
 	ends := slices.DeleteFunc(m.table.AllHolds(), func(h *keytable.Hold) bool { return !h.End(keytable.Lost) })
 	ends.Announce()
-	m.table.Release(nil, ends...)
+	_ = m.table.Release(ends...)
 	return len(ends)
 }

@@ -189,8 +189,8 @@ func WithHolder(text string) Option {
 }
 
 // WithIdleClose makes a Session close its connection after it has had no lock
-// for d, so that a serverless database can suspend. The next call opens it
-// again. d is at least a second.
+// for d, so that a serverless database can suspend. It closes with the first
+// heartbeat after d. The next call opens it again. d is at least a second.
 //
 // A Session has no lock while none is held, requested or waited for. A campaign
 // of package election always holds or waits, so it keeps the connection open. A

@@ -22,17 +22,6 @@ func (s *Session) waitInfo(ctx context.Context, oneOf bool) any {
 	return heldBy(ctx, s.session, oneOf)
 }
 
-// note notes a wait for all of keys, until the func that it returns is called.
-func (s *Session) note(ctx context.Context, keys []Key) (end func()) {
-	w := heldBy(ctx, s.session, false)
-	ids := make([]keytable.ID, len(keys))
-	for i, k := range keys {
-		ids[i] = k.id()
-	}
-	s.session.Note(w, ids...)
-	return func() { s.session.Forget(w) }
-}
-
 // heldBy returns a wait that begins now, with the locks of s that ctx carries.
 // A lock of another Session may be in another database, where its key means
 // something else. Readers' locks of one key count once.

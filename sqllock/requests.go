@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/keytable"
-	"github.com/latchkey-go/latchkey/internal/session"
 )
 
 // How the calls of all lockers become requests of a key table.
@@ -48,9 +45,8 @@ func (hm *home) acquireAny(ctx context.Context, w keytable.Want, keys []Key) (*L
 	return hm.lockOf(ctx, h, keys[i]), nil
 }
 
-// acquireAll acquires all of keys or none, without waiting. It sorts them,
-// since one order of the keys in all calls keeps sets from rejecting each
-// other.
+// acquireAll acquires all of keys or none. It sorts them, since one order of the
+// keys in all calls keeps sets from rejecting each other.
 func (hm *home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Locks, error) {
 	distinct := slices.Clone(keys)
 	slices.SortFunc(distinct, func(a, b Key) int {
@@ -58,9 +54,7 @@ func (hm *home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Lo
 	})
 	distinct = slices.CompactFunc(distinct, func(a, b Key) bool { return a.id() == b.id() })
 	if len(distinct) == 0 {
-		if !w.Part {
-			hm.table.Count(errNoKeys)
-		}
+		hm.table.Count(errNoKeys)
 		return nil, errNoKeys
 	}
 	groups := make([][]Key, len(distinct))
@@ -111,48 +105,4 @@ func callError(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return err
-}
-
-const (
-	// A set is tried again after a pause that doubles from setMin to setMax, less a
-	// random part of up to a half.
-	setMin, setMax = 4 * time.Millisecond, 48 * time.Millisecond
-
-	// awayPause is the pause, likewise, while the database does not respond.
-	awayPause = 250 * time.Millisecond
-)
-
-// awaitAll acquires all of keys, and repeats that until it succeeds or ctx
-// ends. It pauses in between, and holds nothing meanwhile.
-func (hm *home) awaitAll(ctx context.Context, try func() (Locks, error)) (Locks, error) {
-	hm.table.AddWaiting(1)
-	defer hm.table.AddWaiting(-1)
-	for pause := setMin; ; pause = min(2*pause, setMax) {
-		locks, err := try()
-		wait := pause
-		switch {
-		case err == nil, errors.Is(err, ErrClosed), isPermanentSet(err):
-			hm.table.Count(err)
-			return locks, err
-		case !errors.Is(err, ErrHeld):
-			wait = awayPause
-		}
-		timer := time.NewTimer(wait - rand.N(wait/2))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			ended := callError(ctx, ctx.Err())
-			if !errors.Is(err, ErrHeld) && !errors.Is(err, ctx.Err()) {
-				ended = fmt.Errorf("%w: %w", err, ended)
-			}
-			hm.table.Count(ended)
-			return nil, ended
-		}
-	}
-}
-
-// isPermanentSet reports whether a set is rejected for its size, or has no keys.
-func isPermanentSet(err error) bool {
-	return errors.Is(err, errNoKeys) || errors.Is(err, session.ErrTooBig)
 }

@@ -2,8 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/session"
@@ -71,9 +69,9 @@ func (s *Session) Dialect() Dialect {
 // It does not block. A lock of this Session is known at once. The age of a lock
 // of another process comes from the registry. A first call returns !ok, and has
 // the age read in the background for later calls, which use it for two seconds.
-// There is at most one reading a second, for all keys that were asked for since:
-// a call soon after a reading leaves its key to the next call's. The registry has
-// only locks that have lasted a heartbeat, of processes that live.
+// A second passes between two readings, each for all keys that were asked for
+// since: a call soon after a reading leaves its key to the next call's. The
+// registry has only locks that have lasted a heartbeat, of processes that live.
 //
 // Without WithRegistry, and while there is no connection, it returns !ok and
 // reads nothing. It opens no connection that WithIdleClose has closed.
@@ -88,36 +86,11 @@ func (s *Session) useSecrets(ctx context.Context, keys []Key, waits bool) error 
 		if k.fingerprint == 0 || secret == done {
 			continue
 		}
-		err := s.session.UseSecret(ctx, secret)
-		if err != nil && waits {
-			err = s.awaitSecret(ctx, secret, err)
-		}
-		if err != nil {
-			err = callError(ctx, err)
+		if err := callError(ctx, s.session.UseSecret(ctx, secret, waits)); err != nil {
 			s.table.Count(err)
 			return err
 		}
 		done = secret
 	}
 	return nil
-}
-
-// awaitSecret goes on after an attempt at secret has failed with err. If ctx
-// ends, the error also says why there was no success.
-func (s *Session) awaitSecret(ctx context.Context, secret session.Secret, err error) error {
-	why := err
-	for err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
-		why = err
-		timer := time.NewTimer(awayPause)
-		select {
-		case <-timer.C:
-			err = s.session.UseSecret(ctx, secret)
-		case <-ctx.Done():
-			timer.Stop()
-		}
-	}
-	if err == nil || ctx.Err() == nil || errors.Is(why, ctx.Err()) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", why, ctx.Err())
 }

@@ -145,8 +145,5 @@ func (s *Session) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 	if err := s.useSecrets(ctx, keys, true); err != nil {
 		return nil, err
 	}
-	if s.session.Registers() {
-		defer s.note(ctx, keys)()
-	}
-	return s.awaitAll(ctx, func() (Locks, error) { return s.acquireAll(ctx, keytable.Want{Part: true}, keys) })
+	return s.acquireAll(ctx, keytable.Want{Waits: true, Info: s.waitInfo(ctx, false)}, keys)
 }

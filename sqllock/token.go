@@ -72,8 +72,11 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	case l.hold.Mode() == keytable.Shared:
 		return nil, errReadersToken
 	}
-	if token := l.drawn(); token != nil {
-		return token, nil
+	l.mu.Lock()
+	drawn := l.drawn
+	l.mu.Unlock()
+	if drawn != nil {
+		return drawn, nil
 	}
 	return l.draw(ctx, nil)
 }
@@ -92,19 +95,8 @@ func (l *Lock) draw(ctx context.Context, old *dialect.Token) (*dialect.Token, er
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	more := l.attach()
-	if more.token == old {
-		more.token = token
+	if l.drawn == old {
+		l.drawn = token
 	}
-	return more.token, nil
-}
-
-// drawn is the token of l, nil before the first.
-func (l *Lock) drawn() *dialect.Token {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.more == nil {
-		return nil
-	}
-	return l.more.token
+	return l.drawn, nil
 }

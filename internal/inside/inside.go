@@ -36,8 +36,9 @@ func GroupsOf(locker any) *Groups {
 }
 
 // TryEach acquires one key of each group, or none. Locks are in the order of
-// groups. If no key of a group is free, the error is a *[FullError]. A key may
-// not be in two groups. The keys of a group are never changed later.
+// groups. If no key of a group is free, the error is a *[FullError]. There is a
+// group at least, each with a key at least. The keys of a group are never changed
+// later.
 //
 // The groups are tried in their order, so all callers should have one order.
 func TryEach[Key, Locks any](ctx context.Context, g *Groups, groups [][]Key) (Locks, error) {

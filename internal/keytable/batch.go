@@ -22,7 +22,7 @@ type Batch struct {
 	Starved bool
 
 	upTo   uint64   // the last request that came before the batch was prepared
-	states []*State // memory for Looks and Stacks
+	states []*State // memory for the keys of Looks and Stacks
 	wakes  []chan struct{}
 }
 
@@ -78,26 +78,10 @@ func (b *Batch) Brings() (n int) {
 // clear empties b.
 func (b *Batch) clear() {
 	clear(b.Releases)
+	clear(b.Looks)
+	clear(b.Stacks)
 	clear(b.states)
-	for i := range b.Looks {
-		b.Looks[i] = Look{Won: b.Looks[i].Won[:0]}
-	}
-	for i := range b.Stacks {
-		s := &b.Stacks[i]
-		clear(s.Levels)
-		*s = Stack{Levels: s.Levels[:0], Won: s.Won[:0]}
-	}
 	b.Releases, b.Looks, b.Stacks, b.states = b.Releases[:0], b.Looks[:0], b.Stacks[:0], b.states[:0]
-}
-
-// extended returns s with another element, which may have memory of an earlier
-// one.
-func extended[E any](s []E) []E {
-	if len(s) < cap(s) {
-		return s[:len(s)+1]
-	}
-	var e E
-	return append(s, e)
 }
 
 // Prepare fills b with what is queued: the releases of o, and requests if
@@ -242,10 +226,7 @@ func (p *preparation) lookFor(g *Group, want int) {
 // add adds a look.
 func (p *preparation) add(l Look) {
 	l.group.looking = true
-	p.Looks = extended(p.Looks)
-	last := &p.Looks[len(p.Looks)-1]
-	l.Won = last.Won
-	*last = l
+	p.Looks = append(p.Looks, l)
 	p.Keys -= len(l.Keys)
 	p.Grants -= l.Want
 }

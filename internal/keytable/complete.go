@@ -134,18 +134,6 @@ func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 	return ends
 }
 
-// Stall tells those who wait for releases of o that are queued why the keys do
-// not go back yet.
-func (t *Table) Stall(o *Owner, err error) {
-	t.mu.Lock()
-	defer t.unlock()
-	for _, k := range o.releases {
-		if k.phase == releasing && k.owner == o {
-			t.answer(k, err)
-		}
-	}
-}
-
 // Expire fails, with the error of why, the requests that only try and the
 // Releases that came at this time or before. It returns when the oldest of the
 // others came, if there are any.
@@ -183,6 +171,9 @@ func (t *Table) Close(err error) (ends Ends) {
 	t.mu.Lock()
 	defer t.unlock()
 	t.arrivals.each(func(r *Request) { t.decide(r, nil, err) })
+	for r := range t.sets {
+		t.decide(r, nil, err)
+	}
 	t.closed = err
 	for _, k := range t.keys {
 		ends = k.endAll(ends, Closed)

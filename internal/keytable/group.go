@@ -295,12 +295,14 @@ func (t *Table) Poll() (left int) {
 			t.want(g)
 		}
 	}
-	return len(t.polls)
+	t.retryStacks()
+	return len(t.polls) + len(t.retries)
 }
 
-// Polls returns how many keys and groups a Poll would have tried, now or later.
+// Polls returns how many keys, groups and stacks a Poll would have tried, now or
+// later.
 func (t *Table) Polls() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.polls)
+	return len(t.polls) + len(t.retries)
 }

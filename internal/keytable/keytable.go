@@ -79,8 +79,8 @@ func (e *FullError) Is(target error) bool { return target == ErrHeld }
 //   - keys has a state for a key exactly while the key is not idle, a request is
 //     in its line, or a group that is in use has it. So memory is bounded by holds
 //     and calls, not by the keys ever seen.
-//   - A request that is not decided is in the line of one group, in stacks, or in
-//     a batch.
+//   - A request that is not decided is in the line of one group, in stacks, in
+//     retries, or in a batch.
 //   - A group with a line is in wanted or in polls, a look for it is under way, one
 //     of its keys is in transit, or all its keys are held here. settle restores
 //     this.
@@ -93,11 +93,14 @@ type Table struct {
 	wanted   []*Group        // the next batches look for keys of these
 	stacks   []*Request      // the next batches try these
 	polls    map[*Group]struct{}
-	touched  []*Group // to settle
-	arrivals list     // that wait for the source
-	calls    uint64   // requests, and polls, so far
-	held     int      // keys that the source has granted and not got back
-	waiting  int      // requests that wait
+	sets     map[*Request]struct{} // stacks that wait
+	retries  map[*Request]struct{} // those of sets that a Poll tries again
+	touched  []*Group              // to settle
+	arrivals list                  // that wait for the source
+	calls    uint64                // requests, and polls, so far
+	attempts uint64                // at stacks, so far
+	held     int                   // keys that the source has granted and not got back
+	waiting  int                   // requests that wait
 	tally    Tally
 	away     error // why requests have no chance now; nil: they have
 	closed   error // why the table is closed; nil: it is not
@@ -116,7 +119,10 @@ type Tally struct{ Granted, Denied, Canceled, Failed uint64 }
 
 // New returns an empty table.
 func New(c Config) *Table {
-	t := &Table{config: c, keys: make(map[ID]*State), groups: make(map[ID][]*Group), polls: make(map[*Group]struct{})}
+	t := &Table{
+		config: c, keys: make(map[ID]*State), groups: make(map[ID][]*Group), polls: make(map[*Group]struct{}),
+		sets: make(map[*Request]struct{}), retries: make(map[*Request]struct{}),
+	}
 	t.spare.New = func() any { return new(State) }
 	t.memory.New = func() any { return &Request{done: make(chan struct{}, 1)} }
 	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
@@ -155,6 +161,7 @@ func (t *Table) serve() {
 	if t.owner == nil {
 		return
 	}
+	t.retryStacks()
 	for len(t.wanted)+len(t.stacks)+len(t.owner.releases) > 0 && t.prepare(t.owner, noLimits, &t.local) {
 		for i := range t.local.Looks {
 			l := &t.local.Looks[i]

@@ -240,10 +240,8 @@ func random(t *testing.T, seed uint64) {
 						delete(held, h.ID())
 					}
 					mu.Unlock()
-					for _, err := range p.table.Release(nil, holds...) {
-						if err != nil {
-							t.Errorf("release: %v", err)
-						}
+					if err := p.table.Release(holds...); err != nil {
+						t.Errorf("release: %v", err)
 					}
 				}
 			})

@@ -3,13 +3,13 @@ package keytable
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // A Want is what a call wants. The zero value tries for a key exclusively.
 type Want struct {
 	Mode  Mode
 	Waits bool // it stays in line until it gets a key, or its context ends; else it only tries
-	Part  bool // it is one of several requests of a call, which the caller counts itself
 
 	Label string // for the holds that it gets
 	Info  any    // for the source: see [Table.EachWait]
@@ -24,8 +24,10 @@ type Request struct {
 	inLine  call
 	arrival call // if it only tries and is not decided at once
 
-	levels []*Group // of which it wants a key each; nil: it is for a key of group
-	wide   bool     // it has failed with one key of each level, and tries more now
+	levels []*Group      // of which it wants a key each; nil: it is for a key of group
+	wide   bool          // it has failed with one key of each level, and tries more now
+	why    error         // what the source has denied it with, if not ErrHeld
+	due    time.Duration // it is not tried again before; 0: a Poll tries it
 
 	decided bool
 	parked  bool // its caller waits for the token in done
@@ -38,27 +40,13 @@ type Request struct {
 // Acquire acquires a key, or waits for it. It returns ErrHeld, the error of ctx,
 // or an error of the source.
 func (t *Table) Acquire(ctx context.Context, w Want, id ID) (*Hold, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, t.fail(w, err)
+	r, err := t.begin(ctx, w)
+	if err != nil {
+		return nil, err
 	}
-	t.mu.Lock()
-	if k := t.keys[id]; k != nil && t.knownHeld(k, w) { // no request is needed
-		t.calls++
-		if !w.Part {
-			t.count(ErrHeld)
-		}
-		t.mu.Unlock()
-		return nil, ErrHeld
-	}
-	r := t.request(w)
 	t.place(r, &t.state(id).own)
 	h, _, err := t.await(ctx, r)
 	return h, err
-}
-
-// knownHeld reports whether a request that only tries for k is rejected at once.
-func (t *Table) knownHeld(k *State, w Want) bool {
-	return !w.Waits && t.closed == nil && k.phase == held && (w.Mode == Exclusive || k.mode == Exclusive || k.ahead(Shared) > 0)
 }
 
 // Keys are N keys, of which a call wants one. At returns each of them. Keys with
@@ -71,25 +59,24 @@ type Keys struct {
 
 // AcquireAny acquires one of keys, or waits for one.
 func (t *Table) AcquireAny(ctx context.Context, w Want, keys Keys) (*Hold, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, t.fail(w, err)
+	r, err := t.begin(ctx, w)
+	if err != nil {
+		return nil, err
 	}
-	t.mu.Lock()
-	r := t.request(w)
 	t.place(r, t.group(keys))
 	h, _, err := t.await(ctx, r)
 	return h, err
 }
 
-// AcquireEach acquires one key of each level, or none, without waiting. The
-// levels may have no key in common. If no key of a level is free, the error is a
-// *FullError. Holds are in the order of levels.
+// AcquireEach acquires one key of each level, or none. The keys are different,
+// also if levels have some in common. If no key of a level is free, the error is a
+// *FullError. One that waits is tried again from time to time, and may be overtaken.
+// Holds are in the order of levels.
 func (t *Table) AcquireEach(ctx context.Context, w Want, levels []Keys) ([]*Hold, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, t.fail(w, err)
+	r, err := t.begin(ctx, w)
+	if err != nil {
+		return nil, err
 	}
-	t.mu.Lock()
-	r := t.request(w)
 	r.levels = make([]*Group, len(levels))
 	for i, keys := range levels {
 		if keys.N == 1 {
@@ -103,26 +90,22 @@ func (t *Table) AcquireEach(ctx context.Context, w Want, levels []Keys) ([]*Hold
 	return holds, err
 }
 
-// fail counts a call that fails with err before it is on the table, and returns
-// err.
-func (t *Table) fail(w Want, err error) error {
-	if !w.Part {
-		t.mu.Lock()
+// begin locks the table and returns a request, which comes now. If ctx has ended,
+// it returns that error.
+func (t *Table) begin(ctx context.Context, w Want) (*Request, error) {
+	t.mu.Lock()
+	if err := ctx.Err(); err != nil {
 		defer t.mu.Unlock()
 		t.count(err)
+		return nil, err
 	}
-	return err
-}
-
-// request returns a request, which comes now.
-func (t *Table) request(w Want) *Request {
 	r := t.memory.Get().(*Request)
 	t.calls++
 	r.Want, r.number, r.inLine.request, r.arrival.request = w, t.calls, r, r
 	if w.Waits {
 		t.waiting++
 	}
-	return r
+	return r, nil
 }
 
 // place decides r, for one key of g, from the table where that can be done.
@@ -218,11 +201,11 @@ func (t *Table) leave(r *Request) {
 // decide decides r and takes it off the table.
 func (t *Table) decide(r *Request, h *Hold, err error) {
 	r.decided, r.hold, r.err = true, h, err
-	if !r.Part {
-		t.count(err)
-	}
+	t.count(err)
 	if r.Waits {
 		t.waiting--
+		delete(t.sets, r)
+		delete(t.retries, r)
 	}
 	t.arrivals.remove(&r.arrival)
 	t.leave(r)
@@ -290,6 +273,8 @@ func (t *Table) obstacle(r *Request) error {
 		return nil
 	case t.away != nil:
 		return t.away
+	case r.group == nil:
+		return r.why
 	}
 	return r.group.why
 }

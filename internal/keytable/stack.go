@@ -14,56 +14,25 @@ func (t *Table) placeStack(r *Request) {
 		g.stacks++
 		t.touch(g)
 	}
-	if t.closed != nil {
+	full := slices.IndexFunc(r.levels, func(g *Group) bool { return !g.mayServe(r) })
+	switch {
+	case t.closed != nil:
 		t.decide(r, nil, t.closed)
 		return
-	}
-	if r.repeats() {
-		t.decide(r, nil, errTwoLevels)
+	case r.Waits:
+		t.sets[r] = struct{}{}
+	case full >= 0:
+		t.decide(r, nil, &FullError{Level: full})
 		return
-	}
-	for i, g := range r.levels {
-		if !g.mayServe(r) {
-			t.decide(r, nil, &FullError{Level: i})
-			return
-		}
-	}
-	if t.away != nil {
+	case t.away != nil:
 		t.decide(r, nil, t.away)
 		return
+	default:
+		t.arrive(&r.arrival)
 	}
-	t.arrive(&r.arrival)
 	t.stacks = append(t.stacks, r)
 	t.queued()
 }
-
-var errTwoLevels = errors.New("sqllock: a key is in two groups")
-
-// repeats reports whether two levels of r have a key in common. It looks at each
-// key but those of the largest level.
-func (r *Request) repeats() bool {
-	largest := 0
-	for i, g := range r.levels {
-		if len(g.keys) > len(r.levels[largest].keys) {
-			largest = i
-		}
-	}
-	for i, g := range r.levels {
-		if i == largest {
-			continue
-		}
-		for _, k := range g.keys {
-			if k.stack == r.number || k.isIn(r.levels[largest]) {
-				return true
-			}
-			k.stack = r.number
-		}
-	}
-	return false
-}
-
-// isIn reports whether k is a key of g.
-func (k *State) isIn(g *Group) bool { return g == &k.own || slices.Contains(k.groups, g) }
 
 // mayServe reports whether r may try a key of g, now or after what is under way.
 func (g *Group) mayServe(r *Request) bool {
@@ -91,8 +60,10 @@ func (p *preparation) tryStack(r *Request) bool {
 	n := len(r.levels)
 	switch {
 	case n > p.Most:
-		p.denyStack(r, p.TooBig)
+		p.decide(r, nil, p.TooBig)
 		return true
+	case n > p.Keys:
+		return false
 	case n <= p.Grants:
 	case n <= p.Stack:
 		p.Stack = 0
@@ -106,79 +77,75 @@ func (p *preparation) tryStack(r *Request) bool {
 		p.Starved = true
 		return false
 	}
-	p.Stacks = extended(p.Stacks)
-	from, s := len(p.states), &p.Stacks[len(p.Stacks)-1]
-	*s = Stack{Levels: s.Levels[:0], Won: s.Won[:0], request: r}
+	from, levels := len(p.states), make([][]*State, 0, n)
+	p.attempts++
 	for i, g := range r.levels {
-		room := p.Keys - (len(p.states) - from) - (n - i - 1)
-		if room <= 0 {
-			p.cut(from)
-			return false
-		}
-		width := 1
+		most := 1
 		if r.wide {
-			width = min(p.share(g, r), room)
+			most = p.Keys - (len(p.states) - from) - (n - i - 1)
 		}
-		keys := p.choose(g, r, width)
+		keys := p.choose(g, r, most)
 		if len(keys) == 0 {
-			p.cut(from)
-			if g.mayServe(r) {
+			clear(p.states[from:])
+			p.states = p.states[:from]
+			if slices.ContainsFunc(g.keys, func(k *State) bool { return k.phase.inTransit() }) {
 				return false
 			}
 			p.denyStack(r, &FullError{Level: i})
 			return true
 		}
-		s.Levels = append(s.Levels, keys)
+		levels = append(levels, keys)
 	}
+	p.Stacks = append(p.Stacks, Stack{Levels: levels, request: r})
 	p.Keys -= len(p.states) - from
 	p.Grants -= n
-	for _, keys := range s.Levels {
-		for _, k := range keys {
-			p.try(k, Exclusive)
-		}
+	for _, k := range p.states[from:] {
+		p.try(k, Exclusive)
 	}
 	return true
 }
 
-// denyStack decides r with err, unless it has given up.
+// denyStack decides r with err, unless it has given up. If r waits, it is tried
+// again by a Poll: after a pause, if other holders are not the reason.
 func (t *Table) denyStack(r *Request, err error) {
-	if !r.decided {
+	switch {
+	case r.decided:
+	case !r.Waits:
 		t.decide(r, nil, err)
+	default:
+		r.why, r.due = nil, 0
+		if !errors.Is(err, ErrHeld) {
+			r.why, r.due = err, t.config.Now()+awayFor
+		}
+		t.retries[r] = struct{}{}
 	}
 }
 
-// share returns how many keys of g are for r, and leaves the others to other
-// stacks. It is at least one.
-func (p *preparation) share(g *Group, r *Request) int {
-	usable := 0
-	for _, k := range g.keys {
-		if k.mayStack(r, p.owner) {
-			usable++
+// retryStacks has the stacks that wait tried again.
+func (t *Table) retryStacks() {
+	t.calls++
+	for r := range t.retries {
+		if r.due == 0 || r.due <= t.config.Now() {
+			delete(t.retries, r)
+			r.number, r.wide = t.calls, false
+			t.stacks = append(t.stacks, r)
+			t.queued()
 		}
 	}
-	return max(1, (usable+g.stacks-1)/g.stacks)
 }
 
-// choose returns up to n of the keys of g that r may try.
+// choose returns up to n of the keys of g that r may try, and that no level
+// before has.
 func (p *preparation) choose(g *Group, r *Request, n int) []*State {
 	from, start := len(p.states), rand.IntN(len(g.keys)) //nolint:gosec // to keep processes out of each other's way
-	for i := range g.keys {
-		if k := g.keys[(start+i)%len(g.keys)]; k.mayStack(r, p.owner) {
-			if p.states = append(p.states, k); len(p.states)-from == n {
-				break
-			}
+	for i := 0; i < len(g.keys) && len(p.states)-from < n; i++ {
+		k := g.keys[(start+i)%len(g.keys)]
+		if k.attempt != p.attempts && k.mayStack(r, p.owner) {
+			k.attempt = p.attempts
+			p.states = append(p.states, k)
 		}
 	}
 	return p.states[from:len(p.states):len(p.states)]
-}
-
-// cut takes the last stack off the batch again, with its keys.
-func (p *preparation) cut(from int) {
-	clear(p.states[from:])
-	p.states = p.states[:from]
-	last := len(p.Stacks) - 1
-	p.Stacks[last].request = nil
-	p.Stacks = p.Stacks[:last]
 }
 
 // completeStack completes one stack of b. If the request has given up meanwhile,

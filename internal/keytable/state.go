@@ -44,10 +44,9 @@ type State struct {
 	since    time.Duration // since when this process has kept the key for callers that wait; 0: it does not
 	acquired time.Duration // since when its holder has it, or its first reader
 
-	stack   uint64        // the last request that wanted it on one of several levels
+	attempt uint64        // the last attempt at a stack for which it was chosen
 	waits   int           // requests that wait for it, in all lines
 	retaken bool          // while requested: the statement under way gives it back first
-	yields  bool          // while releasing or freeing: it rests when it was given back
 	rests   time.Duration // until then requests that wait leave it to other processes
 
 	// The last request that came before a statement was sent which found the key

@@ -20,19 +20,11 @@ func (t *Table) Figures() Figures {
 	return Figures{t.tally, t.held, t.waiting, len(t.keys) == 0 && t.waiting == 0, len(t.wanted)+len(t.stacks) > 0}
 }
 
-// Count counts a call that the caller has made of several requests (Want.Part),
-// or that never came to the table.
+// Count counts a call that never came to the table.
 func (t *Table) Count(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count(err)
-}
-
-// AddWaiting counts calls that wait and are no requests, or that no longer do.
-func (t *Table) AddWaiting(n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.waiting += n
 }
 
 // HeldBy returns how many keys o has.
@@ -125,6 +117,15 @@ func (t *Table) EachWait(f func(id ID, info any)) {
 					f(k.id, r.Info)
 				}
 			})
+		}
+	}
+	for r := range t.sets {
+		for _, g := range r.levels {
+			for _, k := range g.keys {
+				if r.Info != nil {
+					f(k.id, r.Info)
+				}
+			}
 		}
 	}
 }

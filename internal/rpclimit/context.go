@@ -53,8 +53,7 @@ func (c *streamContext) Err() error {
 // Value, too.
 func (c *streamContext) Value(key any) any {
 	if bound := c.bound.Load(); bound != nil {
-		switch v := (*bound).Value(key).(type) {
-		case *sqllock.Lock, carrier:
+		if v, ok := (*bound).Value(key).(carrier); ok {
 			return v
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
 // One attempt to do something with a driver that may hang.
@@ -55,15 +54,20 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 	outcomes := make(chan outcome[T])
 	begin := func() (giveUp context.CancelFunc) {
 		within, giveUp := context.WithCancel(ctx)
+		sl.inDriver.Add(1)
 		go func() {
+			defer sl.inDriver.Add(-1)
 			defer giveUp()
-			o := once(within, sl, do, undo)
-			select {
-			case outcomes <- o:
-			case <-ctx.Done():
-				if o.err == nil {
-					undo(o.brought)
+			brought, err := do(within)
+			if within.Err() == nil {
+				select {
+				case outcomes <- outcome[T]{brought, err}:
+					return
+				case <-ctx.Done():
 				}
+			}
+			if err == nil { // given up, or another one has won
+				undo(brought)
 			}
 		}()
 		return giveUp
@@ -71,7 +75,7 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 	first, other := begin(), func() {}
 	ticker := time.NewTicker(hangs)
 	defer ticker.Stop()
-	for begun, running := 1, 1; running > 0; {
+	for begun := 1; ; {
 		select {
 		case <-ctx.Done():
 			return brought, ctx.Err()
@@ -86,46 +90,16 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 			}
 			other = begin()
 			begun++
-			running++
 		case o := <-outcomes:
-			if !isContext(o.err) {
-				return o.brought, o.err
-			}
-			running--
-			err = o.err
+			return o.brought, o.err
 		}
 	}
-	return brought, err
-}
-
-// isContext reports whether err is the end of a context.
-func isContext(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// once calls do, and returns when ctx ends, even if the driver is stuck.
-func once[T any](ctx context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) outcome[T] {
-	sl.inDriver.Add(1)
-	o, inTime := dbconn.Call(ctx, func() (o outcome[T]) {
-		o.brought, o.err = do(ctx)
-		return o
-	}, func(o outcome[T]) {
-		defer sl.inDriver.Add(-1)
-		if o.err == nil {
-			undo(o.brought)
-		}
-	})
-	if !inTime {
-		return outcome[T]{err: ctx.Err()}
-	}
-	sl.inDriver.Add(-1)
-	return o
 }
 
 // InTime returns err of an attempt that has its own time limit. The end of that
 // context must not look like the end of a caller's.
 func InTime(err error) error {
-	if isContext(err) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &dialect.Failure{Kind: dialect.Gone, Reason: "the server did not answer in time"}
 	}
 	return err

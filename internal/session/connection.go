@@ -33,8 +33,9 @@ type connection struct {
 	// of run alone
 	statement dialect.Batch
 	codec     codec
-	stats     batchStats
-	failed    int // batches in a row that have not released what they should
+	roundTrip time.Duration // of the last batch
+	woken     int           // callers whom it answered
+	failed    int           // batches in a row that have not released what they should
 
 	// protected by s.mu
 	brings int  // locks that the batch under way may bring
@@ -102,8 +103,7 @@ func (c *connection) lose(why loss) {
 //
 // It waits for the first of these: something is queued, the socket has
 // something to read, a heartbeat is due, or c is dead. After a short silence it
-// starts to watch the socket. The timer is left alone while there is traffic,
-// since to reset it for every statement is dear.
+// starts to watch the socket.
 func (c *connection) run() {
 	defer close(c.stopped)
 	defer c.watch.stop()
@@ -112,7 +112,6 @@ func (c *connection) run() {
 	quiet := min(watchAfter, every)
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
-	soon := true  // the timer fires within quiet
 	last := Now() // when a statement was last answered, about
 	for {
 		due, beat := false, false
@@ -122,31 +121,23 @@ func (c *connection) run() {
 			beat = true // it is the end of the connection, unless a statement says otherwise
 		case <-timer.C:
 			silent := Now() - last
-			if silent < quiet {
-				timer.Reset(quiet - silent)
-				continue
-			}
 			due = silent >= every
 			beat = due
 			c.watch.arm()
-			timer.Reset(max(min(every-silent, c.untilIdleClose()), 0))
-			soon = false
+			timer.Reset(max(every-silent, 0))
 		case <-c.gone:
 		}
 		if c.dead.Load() {
 			signal(c.slot.wake) // the token may have been for the next connection
 			return
 		}
-		if c.endIfUnneeded(due) {
+		if due && c.endIfUnneeded() {
 			return
 		}
 		for c.round(due, beat) {
 			due, beat = false, false
 			last = Now()
-			if !soon { // else it is left alone until it fires
-				timer.Reset(quiet)
-				soon = true
-			}
+			timer.Reset(quiet)
 		}
 	}
 }

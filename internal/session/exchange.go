@@ -80,7 +80,7 @@ func (c *connection) completeBatch() bool {
 	c.codec.decode(&c.statement, &c.batch)
 	return c.answered(c.statement.Keys(), func() {
 		c.failed, c.brings = 0, 0
-		c.stats.answered = c.s.Table.Complete(&c.owner, &c.batch, Now())
+		c.woken = c.s.Table.Complete(&c.owner, &c.batch, Now())
 		c.s.passOn(c)
 	})
 }
@@ -99,7 +99,7 @@ func (c *connection) answered(keys int, act func()) bool {
 	}
 	s.counters.exchanged(took, keys)
 	if keys > 0 {
-		c.stats.roundTrip, s.used = took, Now()
+		c.roundTrip, s.used = took, Now()
 	}
 	act()
 	s.mu.Unlock()
@@ -165,6 +165,9 @@ func (c *codec) keysOf(states []*keytable.State) []dialect.Key {
 	return c.keys[from:len(c.keys):len(c.keys)]
 }
 
+// first is what a look for a single key has got.
+var first = []int{0}
+
 // decode notes the response of st in b.
 func (c *codec) decode(st *dialect.Batch, b *keytable.Batch) {
 	clear(c.busy)
@@ -183,7 +186,7 @@ func (c *codec) decode(st *dialect.Batch, b *keytable.Batch) {
 			continue
 		}
 		if _, busy := c.busy[st.Try[try]]; !busy {
-			l.Won = append(l.Won[:0], 0)
+			l.Won = first
 		}
 		try++
 	}
@@ -192,23 +195,9 @@ func (c *codec) decode(st *dialect.Batch, b *keytable.Batch) {
 	}
 }
 
-// A batchStats records how long statements and callers take. It decides how
-// much the next statement carries. The goroutine of the connection alone uses
-// it.
-type batchStats struct {
-	roundTrip time.Duration // of the last statement
-	answered  int           // callers whom it answered
-	perCaller time.Duration // for a caller to get its response and come again, while all others do; smoothed
-}
-
-// observe notes that so many callers took so long to make their next requests.
-func (stats *batchStats) observe(callers int, took time.Duration) {
-	each := took / time.Duration(callers)
-	if stats.perCaller == 0 {
-		stats.perCaller = each
-	}
-	stats.perCaller += (each - stats.perCaller) / 8
-}
+// callerWork is about what a caller takes to get its response and to make its
+// next request, beside all others.
+const callerWork = 2 * time.Microsecond
 
 // halves reports whether two statements are faster than one for so many
 // callers. One is then under way while the callers of the other make their next
@@ -219,8 +208,8 @@ func (stats *batchStats) observe(callers int, took time.Duration) {
 // 2L + S, or C if that is longer. So halves win where L < C. The round trip is
 // L and some of S. This is so with a database nearby and hundreds of callers.
 // Across a slow network one statement carries all.
-func (stats *batchStats) halves(callers int) bool {
-	return stats.roundTrip < time.Duration(callers)*stats.perCaller
+func (c *connection) halves(callers int) bool {
+	return c.roundTrip < time.Duration(callers)*callerWork
 }
 
 // coalesce gives callers time to queue their next requests, for as long as the
@@ -238,10 +227,10 @@ func (c *connection) coalesce() (limit int) {
 		timeout = time.Millisecond // thousands of callers take less; a busy processor's turn takes more
 	)
 	queued := int(c.s.queued.Load())
-	if queued >= fullStatement && c.stats.halves(queued+c.stats.answered) {
+	if queued >= fullStatement && c.halves(queued+c.woken) {
 		return all
 	}
-	began, first := Now(), queued
+	began := Now()
 	for range 16 { // callers may keep coming
 		runtime.Gosched()
 		before := queued
@@ -249,10 +238,7 @@ func (c *connection) coalesce() (limit int) {
 			break
 		}
 	}
-	if came := queued - first; came >= fullStatement {
-		c.stats.observe(came, Now()-began)
-	}
-	if queued >= 2*fullStatement && c.stats.halves(queued) {
+	if queued >= 2*fullStatement && c.halves(queued) {
 		return queued / 2
 	}
 	return all

@@ -1,7 +1,7 @@
 package session
 
 import (
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/keytable"
@@ -13,11 +13,7 @@ type Expiry struct {
 	table   *keytable.Table
 	timeout time.Duration
 	why     func() error // the error for them
-
-	mu    sync.Mutex // protects what follows; taken after that of the table
-	timer *time.Timer
-	armed bool          // the timer runs
-	due   time.Duration // while armed
+	armed   atomic.Bool  // a timer runs, for the oldest of them
 }
 
 // NewExpiry returns an Expiry that fails those of t after timeout, with the error
@@ -26,30 +22,19 @@ func NewExpiry(t *keytable.Table, timeout time.Duration, why func() error) *Expi
 	return &Expiry{table: t, timeout: timeout, why: why}
 }
 
-// Arm sees that the timer runs for what comes now.
-func (e *Expiry) Arm() { e.arm(Now() + e.timeout) }
+// Arm sees that the timer runs for what comes now, when there is nothing older.
+func (e *Expiry) Arm() { e.arm(e.timeout) }
 
-// arm sees that the timer fires at this time or before.
-func (e *Expiry) arm(at time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.armed && e.due <= at {
-		return
-	}
-	e.armed, e.due = true, at
-	if e.timer == nil {
-		e.timer = time.AfterFunc(at-Now(), e.expire)
-	} else {
-		e.timer.Reset(at - Now())
+func (e *Expiry) arm(in time.Duration) {
+	if e.armed.CompareAndSwap(false, true) {
+		time.AfterFunc(in, e.expire)
 	}
 }
 
 // expire is what the timer runs.
 func (e *Expiry) expire() {
-	e.mu.Lock()
-	e.armed = false
-	e.mu.Unlock()
+	e.armed.Store(false)
 	if oldest, some := e.table.Expire(Now()-e.timeout, e.why); some {
-		e.arm(oldest + e.timeout)
+		e.arm(oldest + e.timeout - Now())
 	}
 }

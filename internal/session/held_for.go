@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -32,10 +31,9 @@ const (
 // readings, which are not older than agesValid when one ends: at most three
 // times as many.
 type heldAges struct {
-	wanted  map[keytable.ID]struct{}
-	known   map[keytable.ID]heldAge
-	reading bool          // a reading is under way
-	next    time.Duration // no reading before; 0: there was none yet
+	wanted map[keytable.ID]bool
+	known  map[keytable.ID]heldAge
+	next   time.Duration // no reading before; 0: there was none yet
 
 	// read asks the database. Tests replace it.
 	read func(ctx context.Context, keys []dialect.Key) (map[dialect.Key]time.Duration, error)
@@ -43,6 +41,10 @@ type heldAges struct {
 
 // A heldAge says since when a key is held, by our clock, and when that was read.
 type heldAge struct{ since, read time.Duration }
+
+func newHeldAges(read func(context.Context, []dialect.Key) (map[dialect.Key]time.Duration, error)) heldAges {
+	return heldAges{wanted: make(map[keytable.ID]bool), known: make(map[keytable.ID]heldAge), read: read}
+}
 
 // HeldFor returns how long a key has been held, as far as that is known. See
 // package sqllock.
@@ -56,28 +58,21 @@ func (s *Session) HeldFor(id keytable.ID) (age time.Duration, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, ok := s.ages.known[id]
-	if connected := !s.closed && s.slots[0].conn != nil && s.slots[0].away == nil; connected && (!ok || at-known.read >= agesPause) {
-		s.ages.want(id)
-		if !s.ages.reading && (s.ages.next == 0 || at >= s.ages.next) {
-			s.ages.reading, s.ages.next = true, at+agesPause
+	a := &s.ages
+	if first := s.slots[0]; !s.closed && first.conn != nil && first.away == nil {
+		if len(a.wanted) < maxAges {
+			a.wanted[id] = true
+		}
+		if a.next == 0 || at >= a.next {
+			a.next = forever // until this one ends
 			s.tasks.Go(s.readAges)
 		}
 	}
+	known, ok := a.known[id]
 	if !ok || at-known.read >= agesValid {
 		return 0, false
 	}
 	return at - known.since, true
-}
-
-// want has the next reading read the age of a key, unless it has enough others.
-func (a *heldAges) want(id keytable.ID) {
-	if a.wanted == nil {
-		a.wanted, a.known = make(map[keytable.ID]struct{}), make(map[keytable.ID]heldAge)
-	}
-	if len(a.wanted) < maxAges {
-		a.wanted[id] = struct{}{}
-	}
 }
 
 // readAges reads the ages of the keys that are wanted, and forgets what is too
@@ -85,12 +80,11 @@ func (a *heldAges) want(id keytable.ID) {
 func (s *Session) readAges() {
 	a := &s.ages
 	s.mu.Lock()
-	ids := slices.Collect(maps.Keys(a.wanted))
-	clear(a.wanted)
+	wanted, keys := a.wanted, make([]dialect.Key, 0, len(a.wanted))
+	a.wanted = make(map[keytable.ID]bool)
 	s.mu.Unlock()
-	keys := make([]dialect.Key, len(ids))
-	for i, id := range ids {
-		keys[i] = dbKey(id, keytable.Exclusive)
+	for id := range wanted {
+		keys = append(keys, dbKey(id, keytable.Exclusive))
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.options.bound(agesPause))
 	defer cancel()
@@ -98,16 +92,15 @@ func (s *Session) readAges() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := Now()
-	a.reading = false
-	if err != nil {
+	if a.next = at + agesPause; err != nil {
 		a.next = at + agesFailed
 	}
-	maps.DeleteFunc(a.known, func(_ keytable.ID, known heldAge) bool { return at-known.read >= agesValid })
-	for i, id := range ids {
-		if age, ok := ages[keys[i]]; ok {
+	maps.DeleteFunc(a.known, func(id keytable.ID, known heldAge) bool {
+		return at-known.read >= agesValid || err == nil && wanted[id]
+	})
+	for id := range wanted {
+		if age, ok := ages[dbKey(id, keytable.Exclusive)]; ok {
 			a.known[id] = heldAge{at - age, at}
-		} else if err == nil {
-			delete(a.known, id)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func withAges(t *testing.T, test func(t *testing.T, s *Session, r *ageReader)) {
 		s := &Session{options: o, registrar: new(registrar), Table: keytable.New(keytable.Config{
 			Now: Now, NewHold: func() *keytable.Hold { return &keytable.Hold{Holder: untold{}} },
 		})}
-		s.ages.read = r.read
+		s.ages = newHeldAges(r.read)
 		s.ctx, s.cancel = context.WithCancel(t.Context())
 		s.slots = []*slot{newSlot(s)}
 		s.slots[0].conn = &connection{s: s}

@@ -8,48 +8,25 @@ package session
 // Invariant: while a slot is asleep, it is the only one, and the key table was
 // empty when it fell asleep. So there is nothing that a connection could lose.
 
-import "time"
-
 // needed reports whether the Session needs a connection: for a lock, for a
 // caller, or to end server processes that lost connections have left behind.
 func (s *Session) needed() bool {
 	return !s.Table.Figures().Idle || len(s.waits) > 0 || len(s.left.processes) > 0 || s.awaitsSecret()
 }
 
-// untilIdleClose returns how long until c may have been idle for long enough.
-func (c *connection) untilIdleClose() time.Duration {
-	s := c.s
-	if s.options.IdleClose == 0 {
-		return forever
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	left := s.used + s.options.IdleClose - Now()
-	if s.needed() || left <= 0 { // it waits for the other slots, which tell it
-		return s.options.IdleClose
-	}
-	return left
-}
-
 // endIfUnneeded ends c, and reports that, if the Session has been idle for long
 // enough (WithIdleClose). So it does if the slot is not the first, and has had no
-// lock for a number of heartbeats. beat says that another one is due.
-func (c *connection) endIfUnneeded(beat bool) bool {
+// lock for a number of heartbeats. It is called when another one is due.
+func (c *connection) endIfUnneeded() bool {
 	const enough = 15
 	sl, s := c.slot, c.s
-	if !beat && (s.options.IdleClose == 0 || s.queued.Load() > 0) {
-		return false
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := sl == s.slots[0]
-	switch {
-	case c.load() > 0:
+	if c.idle++; c.load() > 0 {
 		c.idle = 0
-	case beat:
-		c.idle++
 	}
-	idle := s.options.IdleClose > 0 && s.queued.Load() == 0 && !s.needed() && Now()-s.used >= s.options.IdleClose && len(errandOf[*tokens](c).requests) == 0
+	first := sl == s.slots[0]
+	idle := s.options.IdleClose > 0 && !s.needed() && Now()-s.used >= s.options.IdleClose
 	switch {
 	case c.dead.Load():
 		return false

@@ -12,6 +12,7 @@ func TestResponseAfterTheDeadline(t *testing.T) {
 	for _, late := range []time.Duration{-1, 0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			o := Defaults()
+			o.Lease, o.LeaseSet = MinLease, true
 			o.Suit()
 			c := &connection{s: &Session{options: o}, gone: make(chan struct{})}
 			c.beginLease()

@@ -15,9 +15,9 @@ import (
 // Options are the settings of a Session. Package sqllock documents each, and
 // makes them by Defaults and Suit.
 type Options struct {
-	Lease       time.Duration
+	Lease       time.Duration // 0: that of the dialect, which is not known yet
 	LeaseSet    bool
-	Heartbeat   time.Duration
+	Heartbeat   time.Duration // likewise
 	BeatSet     bool
 	MaxHeld     int
 	MaxConns    int // 0: by MaxHeld
@@ -50,10 +50,9 @@ type Observer struct {
 
 // Defaults and limits.
 const (
-	defaultLease = 10 * time.Second
-	MaxHeld      = 4000
-	MinLease     = 2 * time.Second
-	MaxLease     = 24 * 24 * time.Hour // PostgreSQL counts milliseconds in 32 bits
+	MaxHeld  = 4000
+	MinLease = 2 * time.Second
+	MaxLease = 24 * 24 * time.Hour // PostgreSQL counts milliseconds in 32 bits
 
 	// fullStatement is how many keys make up for what a statement costs by itself.
 	// Such a statement is not held back for more keys, and twice as many may go in
@@ -81,7 +80,7 @@ const minIdleClose = time.Second
 // Defaults returns options that no caller has changed.
 func Defaults() Options {
 	return Options{
-		Lease: bound.Of(defaultLease), MaxHeld: MaxHeld, Log: slog.Default(),
+		MaxHeld: MaxHeld, Log: slog.Default(),
 		perConn: dialect.HeldPerConnection, closeTimeout: 100 * time.Millisecond, bootTime: bootTime,
 	}
 }
@@ -111,16 +110,17 @@ func (o *Options) Timeout() time.Duration { return o.timeout }
 // Validate reports options that are out of range, that contradict each other,
 // or that the dialect does not support.
 func (o *Options) Validate() error {
+	known := o.LeaseSet || o.Dialect != nil
 	switch {
 	case o.Registry && o.Dialect != nil && !o.Dialect.Traits().Registers:
 		return fmt.Errorf("sqllock: WithRegistry is for PostgreSQL's advisory locks: leave it out: %w", errors.ErrUnsupported)
-	case o.Lease < MinLease:
+	case known && o.Lease < MinLease:
 		return fmt.Errorf("sqllock: the lease of %v is too short for clock steps and a slow network: use %v or more", o.Lease, MinLease)
 	case o.Lease > MaxLease:
 		return fmt.Errorf("sqllock: the lease of %v is too long: use %v or less", o.Lease, MaxLease)
-	case o.Heartbeat <= 0:
+	case (known || o.BeatSet) && o.Heartbeat <= 0:
 		return errors.New("sqllock: the heartbeat must be positive")
-	case (o.LeaseSet || o.Dialect != nil) && o.validFor() <= 3*o.Heartbeat: // else the lease is not known yet
+	case known && o.validFor() <= 3*o.Heartbeat:
 		return fmt.Errorf("sqllock: a heartbeat of %v is too slow for a lease of %v: use %v or less", o.Heartbeat, o.Lease, (o.validFor()/3 - 1).Truncate(time.Millisecond))
 	case o.IdleClose != 0 && o.IdleClose < minIdleClose:
 		return fmt.Errorf("sqllock: WithIdleClose of %v would open a connection for nearly every call: use %v or more", o.IdleClose, minIdleClose)
@@ -154,17 +154,4 @@ func (o *Options) bound(d time.Duration) time.Duration {
 // are certainly held: T(1−ρ) − m.
 func (o *Options) validFor() time.Duration {
 	return o.Lease - time.Duration(clockDrift*float64(o.Lease)) - o.Lease/marginPart
-}
-
-// timing returns the lease and the heartbeat, or 0 for what is not known yet,
-// because it depends on the dialect.
-func (o *Options) timing() (lease, heartbeat time.Duration) {
-	known := o.LeaseSet || o.Dialect != nil
-	if known {
-		lease = o.Lease
-	}
-	if known || o.BeatSet {
-		heartbeat = o.Heartbeat
-	}
-	return lease, heartbeat
 }

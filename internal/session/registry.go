@@ -117,10 +117,8 @@ func (c *connection) toRegister() *postgres.Register {
 	}
 	waits := make(waitingKeys)
 	s.Table.EachWait(func(id keytable.ID, info any) { waits.add(id, info.(*Wait), at, s.options.Heartbeat) })
-	for w, ids := range s.waits {
-		for id := range ids {
-			waits.add(id, w, at, s.options.Heartbeat)
-		}
+	for w, id := range s.waits {
+		waits.add(id, w, at, s.options.Heartbeat)
 	}
 	for _, w := range waits {
 		row.Waits = append(row.Waits, *w)
@@ -138,15 +136,11 @@ type Wait struct {
 	Holding []*keytable.Hold // when the wait began
 }
 
-// Note notes a wait for ids that is no request of the table, until Forget.
-func (s *Session) Note(w *Wait, ids ...keytable.ID) {
-	set := make(map[keytable.ID]struct{}, len(ids))
-	for _, id := range ids {
-		set[id] = struct{}{}
-	}
+// Note notes a wait that is no request of the table, until Forget.
+func (s *Session) Note(w *Wait, id keytable.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waits[w] = set
+	s.waits[w] = id
 }
 
 // Forget ends a wait. It may be called again.

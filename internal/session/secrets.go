@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,9 +40,29 @@ const maxSecrets = 100
 
 var errMaxSecrets = fmt.Errorf("%w: keys of more than %d namespaces with a secret are in use", ErrCapacity, maxSecrets)
 
-// UseSecret returns nil once keys under secret may be requested, or why not. It
-// waits for the first check.
-func (s *Session) UseSecret(ctx context.Context, secret Secret) error {
+// UseSecret returns nil once keys under secret may be requested, or why not. A
+// call that waits goes on while that may change. If ctx ends meanwhile, the error
+// also says why there was no success.
+func (s *Session) UseSecret(ctx context.Context, secret Secret, waits bool) error {
+	err := s.awaitCheck(ctx, secret)
+	for waits && err != nil && !errors.Is(err, ctx.Err()) && !errors.Is(err, keytable.ErrClosed) {
+		why := err
+		select {
+		case <-time.After(AwayPause):
+			err = s.awaitCheck(ctx, secret)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil && errors.Is(err, ctx.Err()) {
+			return fmt.Errorf("%w: %w", why, err)
+		}
+	}
+	return err
+}
+
+// awaitCheck waits for a check of secret that is under way or due, and returns its
+// result.
+func (s *Session) awaitCheck(ctx context.Context, secret Secret) error {
 	timer := time.NewTimer(s.Timeout())
 	defer timer.Stop()
 	for {

@@ -52,14 +52,14 @@ type Session struct {
 	secrets   map[Secret]*secretState
 	counters  counters
 	ages      heldAges
-	waits     map[*Wait]map[keytable.ID]struct{} // that are not requests of the table: of LockAll, and elsewhere
+	waits     map[*Wait]keytable.ID // of LockTx
 }
 
 // Open returns a Session on db. See package sqllock.
 func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 	s := &Session{
 		db: db, options: o, connecting: make(chan struct{}, 1), counters: newCounters(),
-		secrets: make(map[Secret]*secretState), waits: make(map[*Wait]map[keytable.ID]struct{}),
+		secrets: make(map[Secret]*secretState), waits: make(map[*Wait]keytable.ID),
 	}
 	if err := s.options.Validate(); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 	s.expiry = NewExpiry(s.Table, o.timeout, func() error { return errNoAnswer })
 	if o.Registry {
 		s.registrar = newRegistrar(o)
-		s.ages.read = s.agesInRegistry
+		s.ages = newHeldAges(s.agesInRegistry)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	first := newSlot(s)

@@ -102,7 +102,6 @@ func (s *Session) grow() {
 func (s *Session) remove(sl *slot) {
 	sl.retired = true
 	s.setSlots(slices.DeleteFunc(slices.Clone(s.slots), func(other *slot) bool { return other == sl }))
-	signal(s.slots[0].wake) // it may be the last one, and idle
 	s.passOn(nil)
 }
 

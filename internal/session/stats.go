@@ -32,8 +32,8 @@ func (s *Session) Stats() Stats {
 		Figures: s.Table.Figures(), Exchanges: c.exchanges, Losses: c.losses, LocksLost: c.locksLost, LossesBy: maps.Clone(c.lossesBy),
 		RoundTrip: c.roundTrip, RoundTripMax: c.roundTripMax, TableSize: s.room.size, TableUsed: s.room.used,
 		ExchangeTime: c.exchangeTime.Snapshot(), ExchangeKeys: c.exchangeKeys.Snapshot(), IdleClosed: s.idleClosed(),
+		Lease: s.options.Lease, Heartbeat: s.options.Heartbeat,
 	}
-	stats.Lease, stats.Heartbeat = s.options.timing()
 	for _, sl := range s.slots {
 		if sl.conn == nil || sl.conn.dead.Load() {
 			continue

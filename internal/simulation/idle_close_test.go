@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-const idleTime = 5 * time.Second
+const idleTime = 6 * time.Second // three heartbeats: at each the Session looks
 
 // asleep fails the test if s has not closed its connections while idle.
 func asleep(t *testing.T, s *sqllock.Session, st *stage) {

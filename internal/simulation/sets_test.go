@@ -211,26 +211,34 @@ func TestTryEachTooLargeAlone(t *testing.T) {
 	}, sqllock.WithMaxHeld(3))
 }
 
-// Groups that make no sense are an error, which is not ErrHeld.
-func TestTryEachBadGroups(t *testing.T) {
-	for name, groups := range map[string][][]sqllock.Key{
-		"none":           nil,
-		"empty":          {ids(1), {}},
-		"a key in two":   {ids(1, 2), ids(3, 2)},
-		"one of several": {ids(2), ids(1, 2)},
-		"a group twice":  {ids(1, 2), ids(1, 2)},
-		"a single twice": {ids(1), ids(1)},
-		"a pair":         {{sqllock.Pair(1, 1)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			scripted(t, func(t *testing.T, s *sqllock.Session, _ *stage) {
-				if _, err := lockertest.TryEach(t.Context(), s, groups); err == nil || errors.Is(err, sqllock.ErrHeld) || errors.Is(err, sqllock.ErrUnavailable) {
-					t.Errorf("got %v", err)
-				}
-				locks, err := lockertest.TryEach(t.Context(), s, [][]sqllock.Key{ids(1), ids(2, 3)})
-				wantErr(t, "a call that makes sense", err, nil)
-				wantErr(t, "Unlock", locks.Unlock(), nil)
-			})
-		})
-	}
+// A key that is in two groups is granted for one of them. Without another one
+// the group is full.
+func TestTryEachKeyInTwoGroups(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		for range 10 {
+			locks, err := lockertest.TryEach(t.Context(), s, [][]sqllock.Key{ids(1, 2), ids(2, 1)})
+			wantErr(t, "two groups of the same two keys", err, nil)
+			if locks[0].Key() == locks[1].Key() {
+				t.Fatalf("one key is granted twice")
+			}
+			wantErr(t, "Unlock", locks.Unlock(), nil)
+		}
+		_, err := lockertest.TryEach(t.Context(), s, [][]sqllock.Key{ids(1), ids(1)})
+		wantErr(t, "two groups of one key", err, sqllock.ErrHeld)
+		if n := st.held(); n != 0 {
+			t.Errorf("%d locks are left at the server", n)
+		}
+	})
+}
+
+// Close ends a set that waits, also one that is tried again only later.
+func TestCloseWhileASetWaits(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		st.steal(sqllock.ID(1))
+		waiting := begin(func() (sqllock.Locks, error) { return s.LockAll(background, ids(1, 2)...) })
+		time.Sleep(time.Second)
+		pending(t, "LockAll of a key that is held elsewhere", waiting)
+		wantErr(t, "Close", s.Close(), nil)
+		wantReturned(t, "LockAll after Close", waiting, sqllock.ErrClosed)
+	})
 }
