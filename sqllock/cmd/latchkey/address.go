@@ -3,7 +3,6 @@ package main
 import (
 	"database/sql"
 	"errors"
-	"net"
 	"net/url"
 	"regexp"
 	"strings"
@@ -26,19 +25,19 @@ var (
 // PostgreSQL prepares no statements, so that a transaction pooler may be there.
 // The error says which part of the address is wrong, and holds nothing of it.
 func openAddress(address string, pooled bool) (d *database, err error) {
-	d = &database{sockets: &sockets{}}
+	d = &database{}
 	scheme, rest, _ := strings.Cut(address, ":")
 	path := strings.TrimPrefix(rest, "//")
 	switch {
 	case scheme == "postgres", scheme == "postgresql", postgresSettings.MatchString(address):
-		d.DB, err = d.sockets.postgres(address, pooled)
+		d.DB, err = openPostgres(address, pooled)
 	case scheme == "mysql", scheme == "mariadb":
 		var u *url.URL
 		if u, err = url.Parse(address); err == nil {
-			d.DB, err = d.sockets.mysql(mysqlDSN(u))
+			d.DB, err = openMySQL(mysqlDSN(u))
 		}
 	case mysqlAddress.MatchString(address):
-		d.DB, err = d.sockets.mysql(address)
+		d.DB, err = openMySQL(address)
 	case scheme == "file":
 		d.file = pathIn(address)
 		d.DB, err = sql.Open("sqlite", address)
@@ -61,25 +60,23 @@ func openAddress(address string, pooled bool) (d *database, err error) {
 	return d, nil
 }
 
-func (s *sockets) postgres(address string, pooled bool) (*sql.DB, error) {
+func openPostgres(address string, pooled bool) (*sql.DB, error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
 		return nil, err
 	}
-	config.DialFunc = s.remember(config.DialFunc)
 	if pooled {
 		config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	return stdlib.OpenDB(*config), nil
 }
 
-func (s *sockets) mysql(dsn string) (*sql.DB, error) {
+func openMySQL(dsn string) (*sql.DB, error) {
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, err
 	}
 	config.Logger = &mysql.NopLogger{} // its lines name hosts
-	config.DialFunc = s.remember((&net.Dialer{}).DialContext)
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"os/signal"
+	"path/filepath"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,57 +16,42 @@ import (
 
 // A child is the command and its guard, as latchkey run sees them. The command
 // has a process group of its own, so that its children can be ended with it, and
-// not this program. It has the terminal while it runs, whenever this program
-// would have it.
+// not this program.
 //
-// Invariant: the guard reaps the command only after release. Until then the
-// system keeps the number of its process group, and a signal reaches no other
-// process.
+// Invariant: the guard reaps the command only after end. Until then the system
+// keeps the number of its process group, and a signal reaches no other process.
 type child struct {
-	exited    chan struct{} // closed when the command has ended
-	suspended chan struct{} // gets a token when the terminal has stopped the command
-	gone      chan struct{} // closed when the guard has ended
-
+	notices  chan notice // of the guard; closed when it has ended
 	guard    *exec.Cmd
 	socket   int
 	orders   orders
-	pid      int // of the command, and the number of its process group
-	status   syscall.WaitStatus
-	reaped   bool // status is known
+	unheard  int  // orders since the last notice
+	pid      int  // of the command, and the number of its process group
 	terminal bool // a person uses this program at a terminal, now or after fg
-	release  func()
-	unheard  atomic.Int32 // orders since the last notice
 }
 
 // startChild starts the guard, which starts the command while the lock is held.
-// It gives the guard the connection with the lock. A lock that is a row of a
-// table has none that matters. The error is errGuard if the guard has not started
-// the command within a lease.
-func startChild(w *watchedLock, from *sockets, args, env []string) (*child, error) {
+// The guard gets conns, which are those of openConnections, and startChild closes
+// them here. A lock that is a row of a table needs none. The error is errGuard if
+// the guard has not started the command within a lease.
+func startChild(w *watchedLock, conns []int, args, env []string) (*child, error) {
+	var pair [2]int
 	path, err := exec.LookPath(args[0])
-	if err != nil {
-		return nil, err
+	if err == nil && len(conns) == 0 && !w.rows {
+		err = errors.New("the connection with the lock cannot be passed on to the guard")
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		pair, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	}
 	if err != nil {
 		return nil, err
 	}
 	// The guard gets its files under their numbers here, because a number such as 3
 	// may be that of a file which the caller passes to the command.
-	passed := []int{pair[1]}
+	passed := append([]int{pair[1]}, conns...)
 	_, err = unix.FcntlInt(uintptr(pair[1]), unix.F_SETFD, 0) // #nosec G115 -- it is inherited
-	if !w.rows {
-		for _, conn := range from.opened() { // those that are closed have no file
-			if fd, err := duplicate(conn); err == nil {
-				passed = append(passed, fd)
-			}
-		}
-		if len(passed) == 1 {
-			err = errors.New("the connection with the lock cannot be passed on to the guard")
-		}
-	}
-	c := &child{exited: make(chan struct{}), suspended: make(chan struct{}, 1), gone: make(chan struct{}), socket: pair[0],
-		guard: exec.Command("/proc/self/exe", guardCommand), terminal: atTerminal()} //nolint:noctx // release ends it
+	c := &child{notices: make(chan notice, 1), socket: pair[0], terminal: atTerminal(),
+		guard: exec.Command("/proc/self/exe", guardCommand)} //nolint:noctx // end ends it
 	c.guard.Args[0], c.guard.Env = os.Args[0], env
 	for _, fd := range passed {
 		c.guard.Args = append(c.guard.Args, strconv.Itoa(fd))
@@ -87,113 +69,101 @@ func startChild(w *watchedLock, from *sockets, args, env []string) (*child, erro
 		_ = unix.Close(c.socket)
 		return nil, err
 	}
-	c.orders.sudden = w.sudden
-	if c.terminal && foreground() == unix.Getpgrp() {
-		c.orders.inFront = 1
-	}
-	c.extend(w.killAt())
-	c.release = sync.OnceFunc(c.end)
-	frozen := time.AfterFunc(w.lease, func() { _ = c.guard.Process.Kill() })
-	first := notice{notStarted, 0}
-	heard := receive(c.socket, &first.of, &first.value)
-	frozen.Stop()
+	return c, c.begin(w)
+}
+
+// begin waits until the guard has started the command, for at most a lease. After
+// an error the guard has ended.
+func (c *child) begin(w *watchedLock) error {
 	go c.listen()
-	switch {
-	case !heard:
-		err = errGuard
-	case first.of == notStarted:
-		err = syscall.Errno(first.value) // #nosec G115
-	default:
-		c.pid = int(first.value)
-		return c, nil
+	c.orders = orders{Sudden: w.sudden, InFront: c.terminal && foreground() == unix.Getpgrp()}
+	c.extend(w.killAt())
+	frozen := time.AfterFunc(w.lease, func() { _ = c.guard.Process.Kill() })
+	first, heard := <-c.notices
+	frozen.Stop()
+	if heard && first.Of == started {
+		c.pid = int(first.Value)
+		return nil
 	}
-	c.release()
+	c.end()
 	// A command that could not be executed had the terminal for a moment.
-	if group := foreground(); c.orders.inFront == 1 && syscall.Kill(-group, 0) == syscall.ESRCH {
+	if group := foreground(); c.orders.InFront && syscall.Kill(-group, 0) == syscall.ESRCH {
 		giveTerminal(unix.Getpgrp())
 	}
-	return nil, err
+	if !heard {
+		return errGuard
+	}
+	return syscall.Errno(first.Value) // #nosec G115
 }
 
-// end lets the guard reap the command and end. It closes c.gone.
-func (c *child) end() {
-	_ = send(c.socket, 0, 0, 0)
-	select {
-	case <-c.gone: // it has reported the status
-	case <-time.After(time.Second): // it may be frozen
-		_ = c.guard.Process.Kill()
-		<-c.gone
-	}
-	_ = c.guard.Wait()
-	_ = unix.Close(c.socket)
-}
-
-// duplicate returns another descriptor of an open connection, which a child
-// process inherits.
-func duplicate(conn net.Conn) (fd int, err error) {
-	raw, ok := conn.(syscall.Conn)
-	if !ok {
-		return 0, unix.ENOTSOCK
-	}
-	c, err := raw.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	controlErr := c.Control(func(original uintptr) { fd, err = unix.FcntlInt(original, unix.F_DUPFD, 0) })
-	return fd, errors.Join(controlErr, err)
-}
-
-// listen acts on the notices of the guard until it has ended.
+// listen receives the notices of the guard until it has ended.
 func (c *child) listen() {
-	defer close(c.gone)
-	for {
-		var r notice
-		if !receive(c.socket, &r.of, &r.value) {
-			return
-		}
-		c.unheard.Store(0)
-		switch r.of {
-		case stopped:
-			select {
-			case c.suspended <- struct{}{}:
-			default:
-			}
-		case ended:
-			close(c.exited)
-		case reaped:
-			c.status, c.reaped = syscall.WaitStatus(r.value), true // #nosec G115
-		}
+	for n := (notice{}); receive(c.socket, &n); {
+		c.notices <- n
 	}
+	close(c.notices)
 }
 
 // extend tells the guard that the lease goes on, and reports whether the guard
 // responds. One that has not for a lease is frozen.
 func (c *child) extend(killAt time.Duration) bool {
-	_ = send(c.socket, int64(killAt), int64(c.orders.sudden), c.orders.inFront)
-	return c.unheard.Add(1) <= beatsOfLease
+	c.orders.KillAt = killAt
+	send(c.socket, c.orders)
+	c.unheard++
+	return c.unheard <= beatsOfLease
 }
 
-// wait returns the exit code of the command, which has ended. It returns false if
-// the guard has ended without it.
-func (c *child) wait() (code int, known bool) {
-	c.release()
-	c.takeTerminal()
-	if c.status.Signaled() {
-		return 128 + int(c.status.Signal()), c.reaped
+// end lets the guard reap the command and end. It returns the exit code of the
+// command, and false if the guard has ended without it.
+func (c *child) end() (code int, known bool) {
+	send(c.socket, orders{})
+	frozen := time.AfterFunc(time.Second, func() { _ = c.guard.Process.Kill() })
+	defer frozen.Stop()
+	for n := range c.notices {
+		if n.Of != reaped {
+			continue
+		}
+		status := syscall.WaitStatus(n.Value) // #nosec G115
+		code, known = status.ExitStatus(), true
+		if status.Signaled() {
+			code = 128 + int(status.Signal())
+		}
 	}
-	return c.status.ExitStatus(), c.reaped
+	_ = c.guard.Wait()
+	_ = unix.Close(c.socket)
+	c.takeTerminal()
+	return code, known
+}
+
+// openConnections returns another descriptor of each connection of the pool, which
+// a child process inherits. The pool's are those that this program itself has
+// opened: a program keeps no such file when it executes another one.
+func openConnections() (conns []int) {
+	files, _ := filepath.Glob("/proc/self/fd/*")
+	for _, file := range files {
+		number, _ := strconv.Atoi(filepath.Base(file))
+		_, err := unix.Getpeername(number)
+		kind, _ := unix.GetsockoptInt(number, unix.SOL_SOCKET, unix.SO_TYPE)
+		flags, _ := unix.FcntlInt(uintptr(number), unix.F_GETFD, 0) // #nosec G115
+		if err != nil || kind != unix.SOCK_STREAM || flags&unix.FD_CLOEXEC == 0 {
+			continue // a file, an attempt to connect, a question for a name, or the caller's
+		}
+		if conn, err := unix.FcntlInt(uintptr(number), unix.F_DUPFD, 0); err == nil { // #nosec G115
+			conns = append(conns, conn)
+		}
+	}
+	return conns
 }
 
 // pass gives the command a signal that this program has got. If it is the one to
 // stop, this program stops, too. The guard ends the command if that lasts for
 // longer than the lease.
 func (c *child) pass(s os.Signal) {
-	number := s.(syscall.Signal)
-	if number == syscall.SIGCONT && c.terminal && foreground() == unix.Getpgrp() { // fg, and not bg
-		giveTerminal(c.pid)
+	if s == syscall.SIGCONT {
+		c.giveTerminal() // after fg, and not bg
 	}
-	c.signal(number)
-	if number == syscall.SIGTSTP {
+	c.signal(s.(syscall.Signal))
+	if s == syscall.SIGTSTP {
 		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 	}
 }
@@ -205,54 +175,13 @@ func (c *child) suspendWithIt() {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.pid))
 	switch {
 	case !c.terminal, !bytes.Contains(text, []byte(") T ")): // it was continued since
-		return
-	case foreground() == unix.Getpgrp():
-		giveTerminal(c.pid)
+	case c.giveTerminal():
 		c.signal(syscall.SIGCONT)
-		return
+	default:
+		c.takeTerminal()
+		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 	}
-	c.takeTerminal()
-	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 }
 
-// terminate asks the command and its process group to end. A stopped process
-// stays stopped: it would go on without the lock.
-func (c *child) terminate() { c.signal(syscall.SIGTERM) }
-
-// kill ends the command and its process group at once, also if they are stopped.
-// It returns when none of them lives, whatever became of the guard.
-func (c *child) kill() { endGroup(c.pid) }
-
+// signal reaches the command and its process group.
 func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.pid, s) }
-
-// takeTerminal takes the terminal back, if the command has it. That of a command
-// in the background belongs to the shell, which would end without it.
-func (c *child) takeTerminal() {
-	if c.terminal && foreground() == c.pid {
-		giveTerminal(unix.Getpgrp())
-	}
-}
-
-// atTerminal reports whether a person uses this program at a terminal. No other
-// program reads its output, which could want to read the terminal as well.
-func atTerminal() bool {
-	_, err := unix.IoctlGetInt(1, unix.TIOCGPGRP)
-	return err == nil && foreground() != 0
-}
-
-// foreground returns the process group that has the terminal, or 0.
-func foreground() int {
-	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
-	if err != nil {
-		return 0
-	}
-	return group
-}
-
-// giveTerminal makes group the one that reads from the terminal. A process in
-// the background may do that if it ignores SIGTTOU.
-func giveTerminal(group int) {
-	signal.Ignore(syscall.SIGTTOU)
-	_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, group)
-	signal.Reset(syscall.SIGTTOU)
-}

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"io/fs"
-	"net"
 	"os"
-	"sync"
 
 	"github.com/urfave/cli/v3"
 )
@@ -27,11 +24,10 @@ func databaseFlag() cli.Flag {
 	}
 }
 
-// A database is the pool of one command, and the sockets under it.
+// A database is the pool of one command.
 type database struct {
 	*sql.DB
-	sockets *sockets
-	file    string // the path of SQLite's file; empty: another database, or in memory
+	file string // the path of SQLite's file; empty: another database, or in memory
 }
 
 // open opens the database that --db or DATABASE_URL names. It does not connect.
@@ -55,34 +51,4 @@ func open(c *cli.Command, creates bool) (*database, error) {
 		return nil, exit(exitNoDatabase, "there is no such file of SQLite: latchkey run makes it, or its path is mistyped")
 	}
 	return db, nil
-}
-
-// sockets are the network connections that a driver has opened.
-type sockets struct {
-	mu  sync.Mutex // protects all
-	all []net.Conn
-}
-
-// dial opens a network connection, as a driver does.
-type dial = func(ctx context.Context, network, address string) (net.Conn, error)
-
-// remember returns d, and keeps each connection that it opens. The driver gets
-// the connection itself, since a Session looks for the socket under it.
-func (s *sockets) remember(d dial) dial {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := d(ctx, network, address)
-		if err == nil {
-			s.mu.Lock()
-			s.all = append(s.all, conn)
-			s.mu.Unlock()
-		}
-		return conn, err
-	}
-}
-
-// opened returns the connections, those included that have been closed.
-func (s *sockets) opened() []net.Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all
 }

@@ -4,13 +4,11 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,29 +40,27 @@ func TestLongDelayLongerThanLease(t *testing.T) {
 }
 
 // The command has the files of the caller under their numbers, and no socket: it
-// could keep the lock's connection open, or speak to the guard.
+// could keep the lock's connection open, or speak to the guard. The guard keeps
+// no file of the command open but that of errors.
 func TestFilesOfTheCommand(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, []string{databaseVariable + "=" + pgtest.Database(t)},
 		"sh", "-c", `exec 3</dev/zero 5</dev/full; exec "$@"`, "sh", latchkeyPath, "run", "a:b", "sh", "-c", "echo $$; cat")
-	pid := p.line()
-	want := map[string]string{"3": "/dev/zero", "5": "/dev/full"}
-	files, err := os.ReadDir("/proc/" + pid + "/fd")
+	pid, err := strconv.Atoi(p.line())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		got, _ := os.Readlink("/proc/" + pid + "/fd/" + file.Name())
-		if strings.HasPrefix(got, "socket:") {
-			t.Errorf("file %s of the command is a socket", file.Name())
-		}
-		if got == want[file.Name()] {
-			delete(want, file.Name())
-		}
+	file := func(pid, number int) string {
+		name, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, number))
+		return name
 	}
-	if len(want) > 0 {
-		t.Errorf("the command has not got %v", want)
+	if file(pid, 3) != "/dev/zero" || file(pid, 5) != "/dev/full" || len(socketsOf(pid)) > 0 {
+		t.Errorf("the command has %q, %q and the sockets %q", file(pid, 3), file(pid, 5), socketsOf(pid))
 	}
+	guard := guardOf(t, p)
+	lockertest.Eventually(t, "the guard has closed its input and output", func() bool {
+		return file(guard, 0) == os.DevNull && file(guard, 1) == os.DevNull
+	})
 }
 
 // A signal that comes while latchkey gets ready ends it, also if the command
@@ -100,12 +96,10 @@ func TestGuardOfAPerson(t *testing.T) {
 }
 
 // A command does not begin under a guard that could not be given the connection
-// of the lock. The connection here has no descriptor.
+// of the lock.
 func TestGuardWithoutTheConnection(t *testing.T) {
-	here, there := net.Pipe()
-	defer here.Close()
-	defer there.Close()
-	if _, err := startChild(new(watchedLock), &sockets{all: []net.Conn{here}}, []string{"true"}, nil); err == nil {
+	t.Parallel()
+	if _, err := startChild(new(watchedLock), nil, []string{"true"}, nil); err == nil {
 		t.Error("the guard is said to have a connection")
 	}
 }
@@ -115,37 +109,31 @@ func TestGuardWithoutTheConnection(t *testing.T) {
 // ends.
 func TestGuardWithAConnectionThatCloses(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "server"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	var clients, servers []net.Conn
+	var conns, servers []int
 	for range 2 {
-		client, err := net.Dial("unix", listener.Addr().String())
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			_, err = unix.FcntlInt(uintptr(pair[0]), unix.F_SETFD, 0) // #nosec G115 -- it is inherited
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer client.Close()
-		server, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer server.Close()
-		clients, servers = append(clients, client), append(servers, server)
+		conns, servers = append(conns, pair[0]), append(servers, pair[1])
 	}
-	_ = servers[1].Close()
+	_ = unix.Close(servers[1])
 	w := &watchedLock{lease: time.Minute, giveUpAt: bootTime() + time.Hour}
-	c, err := startChild(w, &sockets{all: clients}, []string{"sleep", "3600"}, os.Environ())
+	c, err := startChild(w, conns, []string{"sleep", "3600"}, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = servers[0].Close()
-	<-c.gone
+	_ = unix.Close(servers[0])
+	for n := range c.notices { // until the guard has ended
+		t.Logf("%+v", n)
+	}
 	if lives(c.pid) {
 		t.Error("the command lives without a connection")
 	}
-	c.release()
+	c.end()
 }
 
 // A guard that is frozen at its start is given up after a lease, and no command
@@ -168,31 +156,19 @@ func TestGuardEndsWithoutTheStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &child{exited: make(chan struct{}), gone: make(chan struct{}), socket: pair[0], guard: exec.Command("true")}
+	c := &child{notices: make(chan notice), socket: pair[0], guard: exec.Command("true")}
 	if err := c.guard.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c.release = sync.OnceFunc(c.end)
 	go c.listen()
-	_ = send(pair[1], ended, 0)
+	send(pair[1], notice{Of: ended})
 	_ = unix.Close(pair[1])
-	<-c.exited
-	if code, known := c.wait(); known {
+	if n := <-c.notices; n.Of != ended {
+		t.Errorf("the first notice is %v", n)
+	}
+	if code, known := c.end(); known {
 		t.Errorf("the exit code is said to be %d", code)
 	}
-}
-
-// The guard keeps no file of the command open but that of errors.
-func TestGuardIsBare(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, pgtest.Database(t))
-	p, _ := f.hold("stay")
-	guard := guardOf(t, p)
-	lockertest.Eventually(t, "the guard has closed its input and output", func() bool {
-		in, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", guard))
-		out, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/1", guard))
-		return in == os.DevNull && out == os.DevNull
-	})
 }
 
 // A process that has ended does not live, also if its parent does not reap it, as

@@ -150,8 +150,7 @@ func TestLongLoss(t *testing.T) {
 	// A host is latchkey with its command, and what a fault needs to know of it.
 	type host struct {
 		*fleet
-		latchkey int
-		guard    int
+		latchkey, guard, command int
 	}
 	kill := func(h *host) { h.signal(h.latchkey, syscall.SIGKILL) }
 	freeze := func(h *host) { h.signal(h.latchkey, syscall.SIGSTOP) }
@@ -183,7 +182,15 @@ func TestLongLoss(t *testing.T) {
 			freeze(h)
 			h.cut()
 		}, thaw, "", false},
-		// Without its guard a command is not safe. It ends at once, with its child.
+		// A frozen command keeps its lock for longer than the lease.
+		{"command frozen", postgres, "stay", append([]string{"--lease", "5s"}, patient...), func(h *host) {
+			h.signal(h.command, syscall.SIGSTOP)
+			start(h.t, h.address, "run", "-w", "6", "a:b", "true").wantCode(1)
+			h.cut()
+		}, none, "", false},
+		// Without its guard a command is not safe. One that is frozen for a lease is none.
+		{"guard frozen", postgres, "parent", []string{"--lease", "5s"}, func(h *host) { h.signal(h.guard, syscall.SIGSTOP) }, none, "the guard process", false},
+		// If it is killed, the command ends at once, with its child.
 		{"guard killed", postgres, "parent", patient, func(h *host) { h.signal(h.guard, syscall.SIGKILL) }, none, "the guard process", false},
 	}
 	for _, tt := range tests {
@@ -191,8 +198,8 @@ func TestLongLoss(t *testing.T) {
 			t.Run(tt.name+", "+database, func(t *testing.T) {
 				t.Parallel()
 				f := newFleet(t, addresses[database](t), tt.opts...)
-				p, _ := f.hold(tt.mode)
-				h := &host{f, p.cmd.Process.Pid, guardOf(t, p)}
+				p, command := f.hold(tt.mode)
+				h := &host{f, p.cmd.Process.Pid, guardOf(t, p), command}
 				file := f.file
 				if tt.mode == "parent" {
 					file += "-child"
@@ -231,17 +238,6 @@ func TestGuardKilled(t *testing.T) {
 	}
 }
 
-// A guard that is frozen for a lease is no guard. The command ends, and the next
-// one runs.
-func TestLongGuardFrozen(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, pgtest.Database(t), "--lease", "5s")
-	p, _ := f.hold("parent")
-	f.signal(guardOf(t, p), syscall.SIGSTOP)
-	f.wantNext(f.run("once", f.file+"-child"), f.file+"-child", "begin begin end")
-	p.wantLost()
-}
-
 // The guard has the connection of the lock open. So the server keeps the lock of a
 // killed latchkey until the guard has ended, which TestLongRaces shows. A frozen
 // guard cannot show it: the system continues it when latchkey ends.
@@ -269,20 +265,6 @@ func socketsOf(pid int) (sockets []string) {
 		}
 	}
 	return sockets
-}
-
-// A frozen command keeps its lock for longer than the lease. It is killed when
-// the lock is lost.
-func TestLongFrozenCommand(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, pgtest.Database(t), append([]string{"--lease", "5s"}, patient...)...)
-	p, child := f.hold("stay")
-	f.signal(child, syscall.SIGSTOP)
-	start(t, f.address, "run", "-w", "6", "a:b", "true").wantCode(1)
-	next := f.run("once", f.file)
-	f.cut()
-	f.wantNext(next, f.file, "begin begin end")
-	p.wantLost()
 }
 
 // A restart of the server ends the command with its lock, and other commands run

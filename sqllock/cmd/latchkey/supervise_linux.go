@@ -35,23 +35,22 @@ func runUnderLock(parent context.Context, db *database, r *runConfig) error {
 
 	w := newWatchedLock(session, lock, r)
 	env := r.environment(ctx, lock)
-	if err := w.delay(ctx); err != nil {
+	if err := w.delay(ctx, r.lockDelay); err != nil {
 		return err
 	}
 	if err := stopWaiting(); err != nil {
 		return err
 	}
 	r.say("executing %s", r.command[0])
-	c, err := startChild(w, db.sockets, r.command, env)
+	c, err := startChild(w, openConnections(), r.command, env)
 	switch {
 	case errors.Is(err, errGuard):
 		return exit(exitLost, "the command did not begin: %w", cmp.Or(lock.Err(), err))
 	case err != nil:
 		return notRun(r.command[0], err)
 	}
-	defer c.release()
 	w.supervise(c, signals)
-	code, known := c.wait()
+	code, known := c.end()
 	if !known && w.lost == nil {
 		w.lost = errGuard
 	}
@@ -92,7 +91,6 @@ type watchedLock struct {
 	lease   time.Duration // of the server
 	margin  time.Duration // from the end of the lease here to SIGKILL
 	sudden  time.Duration // from a loss without warning to SIGKILL
-	start   time.Duration // from the grant to the start of the command
 	rows    bool          // the lock is a row of a table, and outlives a connection
 
 	giveUpAt time.Duration // by bootTime: the lock is given up here
@@ -103,7 +101,7 @@ func newWatchedLock(s *sqllock.Session, lock *sqllock.Lock, r *runConfig) *watch
 	lease := s.Stats().Lease
 	// The lock is given up a fifth of the lease before the server frees it. Half of
 	// that is for the command to end, and half for clocks and late timers.
-	w := &watchedLock{session: s, lock: lock, lease: lease, margin: lease / 10, sudden: r.lockDelay / 2, start: r.lockDelay,
+	w := &watchedLock{session: s, lock: lock, lease: lease, margin: lease / 10, sudden: r.lockDelay / 2,
 		rows: r.table || s.Dialect() == sqllock.SQLite}
 	if r.killAfter > 0 {
 		w.margin, w.sudden = r.killAfter, r.killAfter
@@ -126,11 +124,21 @@ func (w *watchedLock) renew() bool {
 // killAt is when the guard sends SIGKILL.
 func (w *watchedLock) killAt() time.Duration { return w.giveUpAt + w.margin }
 
+// grace is the time from SIGTERM to SIGKILL. If the lease has run out, the
+// server still keeps the lock for a while. Otherwise it was freed without
+// warning, and the next holder waits for its --lock-delay.
+func (w *watchedLock) grace() time.Duration {
+	if bootTime() >= w.giveUpAt {
+		return max(0, w.killAt()-bootTime())
+	}
+	return w.sudden
+}
+
 // delay waits for --lock-delay. A holder whose connection was cut has ended its
 // command by then.
-func (w *watchedLock) delay(ctx context.Context) error {
+func (w *watchedLock) delay(ctx context.Context, lockDelay time.Duration) error {
 	select {
-	case <-time.After(w.start):
+	case <-time.After(lockDelay):
 	case <-w.lock.Context().Done():
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -141,79 +149,56 @@ func (w *watchedLock) delay(ctx context.Context) error {
 	return nil
 }
 
-// newBeat returns a ticker for looks at the lease.
-func (w *watchedLock) newBeat() *time.Ticker {
-	return time.NewTicker(max(w.lease/beatsOfLease, 10*time.Millisecond))
-}
-
 // beatsOfLease is how often in a lease latchkey run looks at it and tells the guard.
 const beatsOfLease = 40
+
+var errGuard = errors.New("the guard process has ended, or does not respond")
 
 // supervise returns when the command has ended. It passes signals on, and ends
 // the command if the lock is lost. Without its guard a command ends at once.
 func (w *watchedLock) supervise(c *child, signals *signals) {
-	beat := w.newBeat()
+	beat := time.NewTicker(max(w.lease/beatsOfLease, 10*time.Millisecond))
 	defer beat.Stop()
 	lockEnded := w.lock.Context().Done()
 	var kill <-chan time.Time
 	for {
-		var lost error
+		held, guarded := true, true
 		select {
-		case <-c.exited:
-			if w.lost != nil {
-				c.kill() // what is left of its process group
-			}
-			return
-		case <-kill:
-			c.kill()
-			return
-		case s := <-signals.c:
-			if s == syscall.SIGCONT && w.lost == nil && !w.renew() {
-				lost = w.lock.Err() // lost while it was stopped: it must not go on
-				break
-			}
-			c.pass(s)
-		case <-c.suspended:
-			c.suspendWithIt()
-		case <-beat.C:
-			if w.lost == nil && !w.renew() {
-				lost = w.lock.Err()
-				break
-			}
-			if !c.extend(w.killAt()) {
-				w.endUnguarded(c)
+		case n, ok := <-c.notices:
+			c.unheard, guarded = 0, ok
+			switch {
+			case ok && n.Of == stopped:
+				c.suspendWithIt()
+			case ok && n.Of == ended:
+				if w.lost != nil {
+					endGroup(c.pid) // what is left of it
+				}
 				return
 			}
+		case s := <-signals.c:
+			// If the lock was lost while the command was stopped, it must not go on.
+			if held = s != syscall.SIGCONT || w.lost != nil || w.renew(); held {
+				c.pass(s)
+			}
+		case <-beat.C:
+			if held = w.lost != nil || w.renew(); held {
+				guarded = c.extend(w.killAt())
+			}
 		case <-lockEnded:
-			lost = w.lock.Err()
-		case <-c.gone:
-			w.endUnguarded(c)
+			held, lockEnded = false, nil
+		case <-kill:
+			endGroup(c.pid)
 			return
 		}
-		if lost != nil && w.lost == nil {
-			w.lost, lockEnded = lost, nil
-			c.terminate()
+		switch {
+		case !guarded:
+			w.lost = cmp.Or(w.lost, errGuard)
+			endGroup(c.pid)
+			return
+		case !held && w.lost == nil:
+			w.lost = w.lock.Err()
+			c.signal(syscall.SIGTERM) // a stopped process stays stopped: it would go on without the lock
 			kill = time.After(w.grace())
 		}
 	}
-}
-
-// endUnguarded ends the command at once.
-func (w *watchedLock) endUnguarded(c *child) {
-	if w.lost == nil {
-		w.lost = errGuard
-	}
-	c.kill()
-}
-
-var errGuard = errors.New("the guard process has ended, or does not respond")
-
-// grace is the time from SIGTERM to SIGKILL. If the lease has run out, the
-// server still keeps the lock for a while. Otherwise it was freed without
-// warning, and the next holder waits for its --lock-delay.
-func (w *watchedLock) grace() time.Duration {
-	if bootTime() >= w.giveUpAt {
-		return max(0, w.killAt()-bootTime())
-	}
-	return w.sudden
 }
