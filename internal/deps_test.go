@@ -134,8 +134,10 @@ var mayImport = map[string][]string{
 	"sqllock/lockwatch": {
 		"internal/bound",
 		"sqllock",
+		"internal/session", // for what an error means to callers
 		"internal/dialect",
 		"internal/dialect/choose",
+		"internal/dialect/dbconn",
 		"internal/dialect/errcode",
 		"internal/dialect/leasetable",
 		"internal/dialect/mysql",
@@ -143,7 +145,7 @@ var mayImport = map[string][]string{
 	},
 	"sqllock/pgxlatchkey": {"sqllock", "github.com/jackc/pgx"}, // for users of pgx's own interface
 	"sqllock/shard":       {"internal/inside", "sqllock"},
-	"sqllock/watermark":   {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
+	"sqllock/watermark":   {"sqllock", "internal/session", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
 	"ratelimit":           {"sqllock", "internal/inside", "internal/histogram"},
 	"ratelimit/otellatchkey": {
 		"internal/histogram",

@@ -24,49 +24,29 @@ const (
 
 // Mistakes of the service's setup, which waiting does not correct.
 var (
-	errSetup      = errors.New("idempotency: the database is not set up")
-	errOtherTable = fmt.Errorf("%w: %s: a unique key, and InnoDB", errSetup, otherTable)
-	errDriver     = fmt.Errorf("%w: the driver cannot begin a transaction with WithTxOptions, send a statement, or read its result", errSetup)
+	errSetup = errors.New("idempotency: the database is not set up")
+	errTable = fmt.Errorf("%w: the table latchkey_responses is missing, or is not as idempotency.Schema makes it (a unique key, InnoDB),"+
+		" or is not in the search_path or the database that the connection string names, or the role lacks SELECT, INSERT, UPDATE or DELETE on it", errSetup)
+	errDriver = fmt.Errorf("%w: the driver cannot begin a transaction with WithTxOptions, send a statement, or read its result", errSetup)
 )
 
 // mistakeOf returns mistake, and why the driver says so.
 func mistakeOf(mistake, err error) error { return fmt.Errorf("%w: %w", mistake, dialect.Fail(err)) }
 
-const (
-	noTable    = "there is no table latchkey_responses in the search_path, the database or the file: create it with idempotency.Schema"
-	otherTable = "the table latchkey_responses is not as idempotency.Schema makes it"
-	noRights   = "the role needs SELECT, INSERT, UPDATE and DELETE on the table latchkey_responses"
-)
-
-// setupErrors say what to change in the service's setup.
-var setupErrors = map[string]string{
-	errcode.UndefinedTable:  noTable,
-	errcode.UndefinedColumn: otherTable,
-	"42804":                 otherTable,
-	"42P10":                 otherTable,
-	errcode.Forbidden:       noRights,
-
-	"mysql 1146": noTable,
-	"mysql 1054": otherTable,
-	"mysql 1364": otherTable,
-	"mysql 1142": noRights,
-	"mysql 1143": noRights,
-	"mysql 1046": "the connection string of the pool names no database: name the one with the table latchkey_responses",
+// tableMistakes are the codes of a table that is not there, of one that is not
+// ours, and of missing rights.
+var tableMistakes = []string{
+	errcode.UndefinedTable, errcode.UndefinedColumn, "42804", "42P10", errcode.Forbidden,
+	"mysql 1046", "mysql 1146", "mysql 1054", "mysql 1364", "mysql 1142", "mysql 1143",
 }
 
-// setupError returns what to change, or "" if the setup is right. SQLite has
-// one code for all mistakes in a statement, and only its text distinguishes
+// isTableMistake reports whether a statement failed because of the table. SQLite
+// has one code for all mistakes in a statement, and only its text distinguishes
 // them.
-func setupError(code string, err error) string {
-	switch {
-	case code != sqliteGeneral:
-		return setupErrors[code]
-	case strings.Contains(err.Error(), "no such table"):
-		return noTable
-	case strings.Contains(err.Error(), "column"), strings.Contains(err.Error(), "ON CONFLICT clause"):
-		return otherTable
-	}
-	return ""
+func isTableMistake(code string, err error) bool {
+	said := func(text string) bool { return strings.Contains(err.Error(), text) }
+	return slices.Contains(tableMistakes, code) ||
+		code == sqliteGeneral && (said("no such table") || said("column") || said("ON CONFLICT clause"))
 }
 
 var (
@@ -103,12 +83,8 @@ func storeError(err error) error {
 	case code == "":
 		return fmt.Errorf("%w: the transaction of the response got no reply", sqllock.ErrUnavailable)
 	}
-	if what := setupError(code, err); what != "" {
-		state := errcode.SQLState(err)
-		if state != "" {
-			code = "SQLSTATE " + state
-		}
-		return fmt.Errorf("%w: %w", errSetup, &dialect.Failure{Kind: dialect.Statement, Reason: what + " (" + code + ")", State: state})
+	if isTableMistake(code, err) {
+		return mistakeOf(errTable, err)
 	}
 	return fmt.Errorf("idempotency: the database did not carry out the transaction of the response: %w", dialect.Fail(err))
 }

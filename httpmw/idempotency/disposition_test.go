@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // The status decides what happens to effect and response. A response that a
@@ -30,7 +31,7 @@ func TestDispositions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := oneBank(t)
-			i := b.once(b.locks(), tt.opts...)
+			i := b.once(sqllock.NewMemory(), tt.opts...)
 			for _, status := range slices.Concat(tt.committed, tt.stored, tt.retried) {
 				b.do("DELETE FROM ledger")
 				b.runs.Store(0)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // Forget deletes old responses in batches, and skips those that another instance
@@ -13,7 +14,7 @@ import (
 func TestForget(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	i := b.once(b.locks())
+	i := b.once(sqllock.NewMemory())
 	b.do(`INSERT INTO latchkey_responses (key, fingerprint, status, created_at)
 		SELECT sha256(n::text::bytea), '', 200, now() - interval '2 days' FROM generate_series(1, 2500) n`)
 	forget := func(want int64) {

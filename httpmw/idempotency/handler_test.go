@@ -57,7 +57,7 @@ func TestPanic(t *testing.T) {
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	locks := b.locks()
+	locks := sqllock.NewMemory()
 	var wrote error
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.record(r)
@@ -86,7 +86,7 @@ func TestSizes(t *testing.T) {
 func TestResponseWriter(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := b.serve(b.once(sqllock.NewMemory()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, flusher := w.(http.Flusher)
 		_, hijacker := w.(http.Hijacker)
 		if flusher || hijacker {
@@ -137,7 +137,7 @@ func TestWithRejection(t *testing.T) {
 		idempotency.WithRejection(httpmw.WithBusyText("It is being paid."), httpmw.WithConflict()),
 		idempotency.WithRejection(httpmw.WithProblemType("https://example.com/busy"), httpmw.WithRateLimitHeaders(), seen),
 	}
-	s := b.serve(b.once(b.locks(), options...), b.pay(http.StatusCreated))
+	s := b.serve(b.once(sqllock.NewMemory(), options...), b.pay(http.StatusCreated))
 	for _, tt := range []struct {
 		d    demand
 		want error

@@ -80,7 +80,7 @@ func TestCompression(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "paid")
 	})
-	h := b.once(b.locks()).Handler(compressing)
+	h := b.once(sqllock.NewMemory()).Handler(compressing)
 	for _, accepts := range []string{"gzip", "identity"} {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header.Set("Accept-Encoding", accepts)

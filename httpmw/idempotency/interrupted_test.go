@@ -27,8 +27,8 @@ type interruption struct {
 }
 
 var interruptions = []interruption{
-	{"client leaves", false, context.Canceled, func(_ *bank, leave, _ context.CancelFunc) { leave() }},
-	{"lock lost", true, sqllock.ErrLost, func(b *bank, _, _ context.CancelFunc) { httptesting.Terminate(b.t, b.db) }},
+	{"client-leaves", false, context.Canceled, func(_ *bank, leave, _ context.CancelFunc) { leave() }},
+	{"lock-lost", true, sqllock.ErrLost, func(b *bank, _, _ context.CancelFunc) { httptesting.Terminate(b.t, b.db) }},
 	{"shutdown", true, context.Canceled, func(_ *bank, _, shutdown context.CancelFunc) { shutdown() }},
 }
 
@@ -56,44 +56,42 @@ var ends = []struct {
 // all the same. Then a retry gets that response. Otherwise nothing is committed
 // or stored, and a retry runs the handler.
 func TestInterrupted(t *testing.T) {
-	t.Parallel()
-	for _, in := range interruptions {
-		t.Run(in.name, func(t *testing.T) {
-			eachBank(t, func(t *testing.T, b *bank) {
-				reasons := make(chan error, 1)
-				told := idempotency.WithRejection(httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) {
-					if errors.Is(err, httpmw.ErrInterrupted) { // and not a retry that comes too early
-						reasons <- err
-					}
-				}))
-				i := b.once(b.locks(), told, idempotency.WithStoredErrors(func(int) bool { return true }))
-				pay := b.serve(i, b.pay(http.StatusCreated))
-				for n, tt := range ends {
-					d := demand{key: tt.key, body: "debit"}
-					r := b.interrupt(in, i, tt.end, d)
-					if r != nil {
-						if r.StatusCode != tt.status || r.Header.Get("X-Receipt") != "" {
-							t.Errorf("%s: status %d, header %v; want %d and nothing of the handler's", tt.key, r.StatusCode, r.Header, tt.status)
-						}
-						if tt.told && (r.Header.Get("Retry-After") == "" || !strings.Contains(r.Text, "Use the same idempotency key")) {
-							t.Errorf("%s: %v %s, want Retry-After, and the advice to keep the key", tt.key, r.Header, r.Text)
-						}
-					} else if in.clientStays {
-						t.Errorf("%s: no response", tt.key)
-					}
-					if tt.told {
-						if err := httptesting.Receive(t, reasons, "reason"); !errors.Is(err, in.cause) {
-							t.Errorf("%s: reason %v, want %v", tt.key, err, in.cause)
-						}
-					}
-					if again := b.retry(pay, d); isReplay(again) != tt.done || !tt.done && again.StatusCode != http.StatusCreated {
-						t.Errorf("%s: the retry has %d, replayed: %v; want a replay: %v", tt.key, again.StatusCode, isReplay(again), tt.done)
-					}
-					b.wantEffects(n + 1)
+	eachBank(t, func(t *testing.T, b *bank) {
+		for _, in := range interruptions {
+			b.do("DELETE FROM ledger")
+			reasons := make(chan error, 1)
+			told := idempotency.WithRejection(httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) {
+				if errors.Is(err, httpmw.ErrInterrupted) { // and not a retry that comes too early
+					reasons <- err
 				}
-			})
-		})
-	}
+			}))
+			i := b.once(b.locks(), told, idempotency.WithStoredErrors(func(int) bool { return true }))
+			pay := b.serve(i, b.pay(http.StatusCreated))
+			for n, tt := range ends {
+				d := demand{key: in.name + "-" + tt.key, body: "debit"}
+				r := b.interrupt(in, i, tt.end, d)
+				if r != nil {
+					if r.StatusCode != tt.status || r.Header.Get("X-Receipt") != "" {
+						t.Errorf("%s: status %d, header %v; want %d and nothing of the handler's", d.key, r.StatusCode, r.Header, tt.status)
+					}
+					if tt.told && (r.Header.Get("Retry-After") == "" || !strings.Contains(r.Text, "Use the same idempotency key")) {
+						t.Errorf("%s: %v %s, want Retry-After, and the advice to keep the key", d.key, r.Header, r.Text)
+					}
+				} else if in.clientStays {
+					t.Errorf("%s: no response", d.key)
+				}
+				if tt.told {
+					if err := httptesting.Receive(t, reasons, "reason"); !errors.Is(err, in.cause) {
+						t.Errorf("%s: reason %v, want %v", d.key, err, in.cause)
+					}
+				}
+				if again := b.retry(pay, d); isReplay(again) != tt.done || !tt.done && again.StatusCode != http.StatusCreated {
+					t.Errorf("%s: the retry has %d, replayed: %v; want a replay: %v", d.key, again.StatusCode, isReplay(again), tt.done)
+				}
+				b.wantEffects(n + 1)
+			}
+		}
+	})
 }
 
 // interrupt sends d to a handler behind i. The handler does half of its effect,

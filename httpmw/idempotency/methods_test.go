@@ -33,7 +33,7 @@ func (b *bank) either() http.Handler {
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	locks := b.locks()
+	locks := sqllock.NewMemory()
 	s, optional := b.serve(b.once(locks), b.either()), b.serve(b.once(locks, idempotency.WithOptionalKey()), b.either())
 	const passes, once, rejected = http.StatusAccepted, http.StatusCreated, http.StatusBadRequest
 	for _, tt := range []struct {
@@ -79,7 +79,7 @@ func TestMethods(t *testing.T) {
 func TestWithKey(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	locks := b.locks()
+	locks := sqllock.NewMemory()
 	s := b.serve(b.once(locks, idempotency.WithKey(httpmw.Header("X-Event"))), b.either())
 	event := func(method string, values ...string) demand {
 		return demand{method: method, key: "k-1", header: http.Header{"X-Event": values}}

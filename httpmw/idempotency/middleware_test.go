@@ -10,6 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A request that is sent again takes effect once, and gets the first response,
@@ -45,7 +46,7 @@ func TestReplays(t *testing.T) {
 func TestKeyHeader(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	s := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
+	s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
 	const ok, bad = http.StatusCreated, http.StatusBadRequest
 	long := strings.Repeat("x", 255)
 	for _, tt := range []struct {
@@ -98,7 +99,7 @@ func TestKeyHeader(t *testing.T) {
 func TestScope(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	locks := b.locks()
+	locks := sqllock.NewMemory()
 	pay := b.serve(b.once(locks), b.pay(http.StatusCreated))
 	refund := b.serve(b.onceBy(ratelimit.OneAtATime(locks, "refund")), b.pay(http.StatusCreated))
 	shifted := b.serve(b.once(locks, idempotency.WithRoute(httpmw.Header("X-Route"))), b.pay(http.StatusCreated))
@@ -136,7 +137,7 @@ func TestScope(t *testing.T) {
 func TestRoute(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	locks := b.locks()
+	locks := sqllock.NewMemory()
 	around := httptesting.Serve(t, b.once(locks).Handler(b.pay(http.StatusCreated)))
 	mustAsk(t, around, demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
 	b.wantLog("WithRoute")

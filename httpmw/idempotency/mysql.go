@@ -52,7 +52,7 @@ func checkMySQL(ctx context.Context, conn *sql.Conn) error {
 	case err != nil:
 		return err
 	case unique == 0 || engine != "InnoDB":
-		return errOtherTable
+		return errTable
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func TestFingerprint(t *testing.T) {
 func TestFingerprintHeaders(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	locks := b.locks()
+	locks := sqllock.NewMemory()
 	usual := b.serve(b.once(locks), b.pay(http.StatusCreated))
 	more := b.serve(b.once(locks, idempotency.WithFingerprintHeaders("x-dry-run", "If-None-Match", "X-Dry-Run")), b.pay(http.StatusCreated))
 	const same, other = http.StatusCreated, http.StatusUnprocessableEntity

@@ -11,7 +11,6 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -36,36 +35,31 @@ func TestSchema(t *testing.T) {
 // effect, and the log says what to change. The reject handler gets the SQLSTATE
 // of the server's error, and not its text.
 func TestSchemaMissing(t *testing.T) {
-	t.Parallel()
 	schema := strings.Join(idempotency.Schema(sqllock.PostgreSQL), "; ")
-	for _, tt := range []struct{ name, setup, state, log string }{
-		{"missing", "SELECT 1", "42P01", "idempotency.Schema"},
-		{"in another schema", "CREATE SCHEMA other; SET search_path = other; " + schema + "; RESET search_path", "42P01", "search_path"},
-		{"other columns", "CREATE TABLE latchkey_responses (key bytea PRIMARY KEY, print text)", "42703", "is not as idempotency.Schema"},
-		{"no primary key", "CREATE TABLE latchkey_responses (key bytea, fingerprint bytea)", "42P10", "is not as idempotency.Schema"},
-		{"no rights", schema + "; CREATE ROLE poor_%s; GRANT INSERT ON ledger TO poor_%s; ALTER DATABASE %s SET role = poor_%s", "42501", "needs SELECT"},
-	} {
-		for _, driver := range pgtest.Drivers() {
-			t.Run(tt.name+"/"+driver, func(t *testing.T) {
-				t.Parallel()
-				b := bankWithoutTable(t, driver, pgtest.Database(t))
-				b.setUp(tt.setup)
-				errs := make(chan error, 1)
-				seen := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { errs <- err })
-				s := b.serve(b.once(sqllock.NewMemory(), idempotency.WithRejection(seen)), b.pay(http.StatusCreated))
-				mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
-				b.wantLog(tt.log, "SQLSTATE")
-				if b.runs.Load() != 0 {
-					t.Error("the handler ran")
-				}
-				err := httptesting.Receive(t, errs, "error")
-				var server interface{ SQLState() string }
-				if !errors.As(err, &server) || server.SQLState() != tt.state || strings.Contains(err.Error(), "does not exist") {
-					t.Errorf("the reject handler gets %v, want SQLSTATE %s", err, tt.state)
-				}
-			})
+	eachBank(t, func(t *testing.T, b *bank) {
+		for _, tt := range []struct{ name, setup, state string }{
+			{"missing", "SELECT 1", "42P01"},
+			{"in another schema", "CREATE SCHEMA other; SET search_path = other; " + schema + "; RESET search_path", "42P01"},
+			{"other columns", "CREATE TABLE latchkey_responses (key bytea PRIMARY KEY, print text)", "42703"},
+			{"no primary key", "CREATE TABLE latchkey_responses (key bytea, fingerprint bytea)", "42P10"},
+			{"no rights", schema + "; CREATE ROLE poor_%s; GRANT INSERT ON ledger TO poor_%s; ALTER DATABASE %s SET role = poor_%s", "42501"},
+		} {
+			b.setUp("DROP TABLE IF EXISTS latchkey_responses; " + tt.setup)
+			errs := make(chan error, 1)
+			seen := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { errs <- err })
+			s := b.serve(b.once(sqllock.NewMemory(), idempotency.WithRejection(seen)), b.pay(http.StatusCreated))
+			mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
+			b.wantLog("idempotency.Schema", "search_path", "SELECT", "SQLSTATE "+tt.state)
+			err := httptesting.Receive(t, errs, "error")
+			var server interface{ SQLState() string }
+			if !errors.As(err, &server) || server.SQLState() != tt.state || strings.Contains(err.Error(), "does not exist") {
+				t.Errorf("%s: the reject handler gets %v, want SQLSTATE %s", tt.name, err, tt.state)
+			}
 		}
-	}
+		if b.runs.Load() != 0 {
+			t.Error("the handler ran")
+		}
+	})
 }
 
 // The table may be in any schema of the pool's search_path.

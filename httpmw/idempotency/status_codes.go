@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/admission"
@@ -31,29 +32,26 @@ var (
 	fault        = admission.Response{Status: http.StatusInternalServerError, Detail: admission.FaultDetail}
 )
 
-// mistakes are the errors that a retry does not correct.
-var mistakes = []error{ErrResponseTooLarge, ErrTxUnusable, ErrNoRoute, ErrBodyConsumed, errShortIDs, errSwitched, errSetup, ratelimit.ErrPolicy}
+// responses are those to errors, other than of a KeyFunc or a busy key. The first
+// that fits counts. Those of a fault are mistakes that a retry does not correct.
+var responses = []struct {
+	to   admission.Response
+	errs []error
+}{
+	{interrupted, []error{httpmw.ErrInterrupted}}, // whatever the cause
+	{badBody, []error{errBadBody}},
+	{tooLarge, []error{ErrBodyTooLarge}},
+	{otherPayload, []error{ErrOtherPayload}},
+	{fault, []error{ErrResponseTooLarge, ErrTxUnusable, ErrNoRoute, ErrBodyConsumed, errShortIDs, errSwitched, errSetup, ratelimit.ErrPolicy}},
+	{ended, []error{context.Canceled, context.DeadlineExceeded}},
+}
 
-// responseTo returns the response to a request that failed with err, which is
-// not that of a KeyFunc or a busy key.
+// responseTo returns the response to a request that failed with err.
 func responseTo(err error) admission.Response {
-	switch {
-	case errors.Is(err, httpmw.ErrInterrupted): // whatever the cause
-		return interrupted
-	case errors.Is(err, errBadBody):
-		return badBody
-	case errors.Is(err, ErrBodyTooLarge):
-		return tooLarge
-	case errors.Is(err, ErrOtherPayload):
-		return otherPayload
-	}
-	for _, mistake := range mistakes {
-		if errors.Is(err, mistake) {
-			return fault
+	for _, r := range responses {
+		if slices.ContainsFunc(r.errs, func(e error) bool { return errors.Is(err, e) }) {
+			return r.to
 		}
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return ended
 	}
 	return unavailable
 }

@@ -243,15 +243,15 @@ func TestIdempotencyWiring(t *testing.T) {
 		plant          func(b *bank)
 		says           string
 	}{
-		{"no table", "MariaDB", func(b *bank) { execute(b.t, b.db, "DROP TABLE latchkey_responses") }, "create it with idempotency.Schema"},
-		{"no table", "SQLite", func(b *bank) { execute(b.t, b.db, "DROP TABLE latchkey_responses") }, "create it with idempotency.Schema"},
+		{"no table", "MariaDB", func(b *bank) { execute(b.t, b.db, "DROP TABLE latchkey_responses") }, "latchkey_responses is missing"},
+		{"no table", "SQLite", func(b *bank) { execute(b.t, b.db, "DROP TABLE latchkey_responses") }, "latchkey_responses is missing"},
 		{"another table", "MariaDB", otherTable, "is not as idempotency.Schema makes it"},
 		{"another table", "SQLite", otherTable, "is not as idempotency.Schema makes it"},
 		{"no key", "MariaDB", altered("DROP PRIMARY KEY"), "is not as idempotency.Schema makes it"},
 		{"a wider key", "MariaDB", altered("DROP PRIMARY KEY, ADD PRIMARY KEY (`key`, fingerprint)"), "is not as idempotency.Schema makes it"},
 		{"a key that is not unique", "MariaDB", altered("DROP PRIMARY KEY, ADD KEY (`key`)"), "is not as idempotency.Schema makes it"},
 		{"no transactions", "MariaDB", altered("ENGINE = MyISAM"), "is not as idempotency.Schema makes it"},
-		{"no database selected", "MariaDB", func(b *bank) { b.db = open(b.t, "mysql", server(b.dsn)+"/") }, "names no database"},
+		{"no database selected", "MariaDB", func(b *bank) { b.db = open(b.t, "mysql", server(b.dsn)+"/") }, "the connection string names"},
 		{"an unknown server", "SQLite", func(b *bank) { b.db = open(b.t, "pgx", unknownServer(b.t)) }, "none of PostgreSQL, MySQL, MariaDB and SQLite"},
 	} {
 		t.Run(tt.database+"/"+tt.name, func(t *testing.T) {

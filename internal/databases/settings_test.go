@@ -36,7 +36,7 @@ var (
 		"WithLeaseTable": "the search_path names no schema in which the lease tables could be",
 		"Fence":          "there is no table latchkey_fence in the search_path",
 		"watermark":      "there is no table latchkey_watermarks",
-		"idempotency":    "there is no table latchkey_responses in the search_path",
+		"idempotency":    "the table latchkey_responses is missing",
 	}
 	readOnlyTables = outcome{"WithLeaseTable": "set default_transaction_read_only=off for the role"}
 	readOnlyTx     = outcome{

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -121,7 +122,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "There is no such page.", http.StatusNotFound)
 		return
 	}
-	if !allows(matched.methods, r.Method) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if !slices.Contains(strings.Split(matched.methods, ", "), method) {
 		w.Header().Set("Allow", strings.Replace(matched.methods, "GET", "GET, HEAD", 1))
 		http.Error(w, "This page does not have that method.", http.StatusMethodNotAllowed)
 		return
@@ -131,15 +136,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	matched.serve(w, r)
-}
-
-func allows(methods, method string) bool {
-	for m := range strings.SplitSeq(methods, ", ") {
-		if m == method || m == http.MethodGet && method == http.MethodHead {
-			return true
-		}
-	}
-	return false
 }
 
 func robots(w http.ResponseWriter, _ *http.Request) {

@@ -143,11 +143,7 @@ func (h *Handler) search(w http.ResponseWriter, r *http.Request) {
 	if problem != "" {
 		status = http.StatusUnprocessableEntity
 	}
-	if wantsJSON(r) {
-		writeJSON(w, status, v)
-		return
-	}
-	h.write(w, status, "layout", h.page("search", "Search", s, v, h.mayEnd(r)))
+	h.respond(w, r, status, "layout", h.page("search", "Search", s, v, h.mayEnd(r)))
 }
 
 // find returns the part of v about an id, or a sentence that says what is wrong.

@@ -59,11 +59,7 @@ func (h *Handler) terminate(w http.ResponseWriter, r *http.Request) {
 	if !v.Asks {
 		status = h.endSession(r, process, &v)
 	}
-	if wantsJSON(r) {
-		writeJSON(w, status, v)
-		return
-	}
-	h.write(w, status, "layout", h.page("terminate", "End a session", s, v, true))
+	h.respond(w, r, status, "layout", h.page("terminate", "End a session", s, v, true))
 }
 
 func processOf(form url.Values) (p lockwatch.Process, ok bool) {

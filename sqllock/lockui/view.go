@@ -26,33 +26,26 @@ var views = []view{
 	{"doctor", "Doctor", (*Handler).examined},
 }
 
-func viewOf(path string) *view {
-	for i := range views {
-		if views[i].path == path {
-			return &views[i]
-		}
-	}
-	return nil
-}
-
 // view serves v.
 func (h *Handler) view(w http.ResponseWriter, r *http.Request, v *view) {
 	s := h.poller.viewed(r.Context())
 	query := r.URL.Query()
-	body := v.build(h, s, pageNumber(query))
-	if wantsJSON(r) {
-		writeJSON(w, http.StatusOK, body)
-		return
-	}
+	p := h.page(v.path, v.title, s, v.build(h, s, pageNumber(query)), h.mayEnd(r))
+	p.Live = true
 	part := "layout"
 	if query.Get("part") == "changing" { // which the script asks for
 		part = "changing"
 	}
-	h.write(w, http.StatusOK, part, h.page(v.path, v.title, s, body, h.mayEnd(r)))
+	h.respond(w, r, http.StatusOK, part, p)
 }
 
-// write writes a part of the page as HTML: "layout" is all of it.
-func (h *Handler) write(w http.ResponseWriter, status int, part string, p page) {
+// respond writes the body of p as JSON, or a part of p as HTML: "layout" is all of
+// it.
+func (h *Handler) respond(w http.ResponseWriter, r *http.Request, status int, part string, p page) {
+	if wantsJSON(r) {
+		writeJSON(w, status, p.Body)
+		return
+	}
 	var b bytes.Buffer
 	if err := templates[p.Path].ExecuteTemplate(&b, part, p); err != nil {
 		h.options.log.Error("lockui: a template failed", "view", p.Path)
@@ -99,30 +92,21 @@ func (h *Handler) mayEnd(r *http.Request) bool {
 
 func (h *Handler) page(path, title string, s *state, body any, canEnd bool) page {
 	p := page{
-		Title: title, Path: path, Views: views, Script: scriptAsset.path, Style: styleAsset.path, Live: viewOf(path) != nil,
+		Title: title, Path: path, Views: views, Script: scriptAsset.path, Style: styleAsset.path,
 		Names: h.options.names, CanEnd: canEnd, Body: body, Database: s.database(),
 	}
 	for _, l := range h.options.limiters {
 		p.Namespaces = append(p.Namespaces, string(l.Namespace()))
 	}
-	p.Summary = summary(p.Database, s)
+	p.Summary = p.Database.Text
+	switch n := len(s.open); n {
+	case 0:
+	case 1:
+		p.Summary += " 1 finding."
+	default:
+		p.Summary += " " + strconv.Itoa(n) + " findings."
+	}
 	return p
-}
-
-// summary says in a sentence or two what an operator must know.
-func summary(d databaseView, s *state) string {
-	text := d.Text
-	if n := len(s.open); n > 0 {
-		text += " " + counted(n, "finding", "findings") + "."
-	}
-	return text
-}
-
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
 }
 
 // pageNumber returns the number of the page of a list, from 1.

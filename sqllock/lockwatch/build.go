@@ -180,17 +180,9 @@ func comparePolls(a, b *Poll) int {
 	if a == nil || b == nil {
 		return 0
 	}
-	return cmp.Or(cmp.Compare(a.Session, b.Session), compareHeld(a.Held, b.Held))
-}
-
-func compareHeld(a, b *sqllock.Key) int {
-	switch {
-	case a != nil && b != nil:
-		return compareKeys(*a, *b)
-	case a != nil:
-		return 1
-	case b != nil:
-		return -1
+	order := cmp.Or(cmp.Compare(a.Session, b.Session), compareFirst(b.Held != nil, a.Held != nil))
+	if order == 0 && a.Held != nil {
+		order = compareKeys(*a.Held, *b.Held)
 	}
-	return 0
+	return order
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // A party can wait, and others can wait for it. It is a server process, or a caller
@@ -17,18 +17,11 @@ import (
 type party struct {
 	pid  int
 	held bool
-	key  sqllock.Key // only if held
+	key  dialect.Key // only if held
 }
 
 func compareParties(a, b party) int {
-	byHeld := 0
-	if a.held != b.held {
-		byHeld = 1
-		if b.held {
-			byHeld = -1
-		}
-	}
-	return cmp.Or(cmp.Compare(a.pid, b.pid), byHeld, compareKeys(a.key, b.key))
+	return cmp.Or(cmp.Compare(a.pid, b.pid), compareFirst(b.held, a.held), compareIDs(a.key, b.key))
 }
 
 // An edge is a wait of one party for another.
@@ -93,7 +86,7 @@ func partyOf(h *Holder) party {
 	if h.Registration == nil {
 		return party{pid: h.Process.PID}
 	}
-	return party{pid: h.Process.PID, held: true, key: h.Key}
+	return party{pid: h.Process.PID, held: true, key: idOf(h.Key)}
 }
 
 // waiting returns the party that waits in w, if it is known. Callers of a Session
@@ -215,8 +208,8 @@ func (g *waitGraph) cycle(edges []edge) Cycle {
 	for _, e := range edges {
 		w, since := Wait{Client: v.clients([]int{e.from.pid})[0]}, v.processes[e.from.pid].StateSince
 		if e.from.held {
-			i := slices.IndexFunc(v.holders[idOf(e.from.key)], func(h *Holder) bool { return partyOf(h) == e.from })
-			h := v.holders[idOf(e.from.key)][i]
+			i := slices.IndexFunc(v.holders[e.from.key], func(h *Holder) bool { return partyOf(h) == e.from })
+			h := v.holders[e.from.key][i]
 			w.Client, w.Held, w.heldLabel, since = h.client(), &h.Key, v.label(h.Key), time.Time{}
 		}
 		if e.wait != nil {

@@ -5,13 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/choose"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
 	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+	"github.com/latchkey-go/latchkey/internal/session"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -83,47 +86,28 @@ func NewInspector(db *sql.DB, opts ...InspectOption) *Inspector {
 // It also returns an error that matches sqllock.ErrUnavailable, at once, while an
 // earlier question is with the driver.
 func (i *Inspector) Inspect(ctx context.Context) (*Snapshot, error) {
-	return ask(ctx, i, func() (*Snapshot, error) { return i.look(ctx) })
+	return ask(ctx, i, forever, i.look)
 }
 
-// ask puts a question to the database of i. While an earlier one is with the
-// driver it fails at once.
-func ask[T any](ctx context.Context, i *Inspector, question func() (T, error)) (none T, err error) {
+// forever is the timeout of a question that only its context bounds.
+const forever = math.MaxInt64
+
+// ask puts a question to the database of i. It returns in time, even if the driver
+// is stuck. While an earlier question is with the driver it fails at once.
+func ask[T any](ctx context.Context, i *Inspector, timeout time.Duration, question func(context.Context) (T, error)) (none T, err error) {
 	select {
 	case i.busy <- struct{}{}:
 	default:
 		return none, errStuckLook
 	}
-	return bounded(ctx, func() (T, error) {
+	answer, err := dbconn.Within(ctx, timeout, func(ctx context.Context) (T, error) {
 		defer func() { <-i.busy }()
-		return question()
+		return question(ctx)
 	})
+	return answer, publicError(err)
 }
 
 var errStuckLook = fmt.Errorf("%w: an earlier look is stuck in the driver", sqllock.ErrUnavailable)
-
-// bounded returns the answer to question. If ctx ends first, bounded returns the
-// error of ctx at once, and question goes on without a reader.
-func bounded[T any](ctx context.Context, question func() (T, error)) (none T, err error) {
-	type answer struct {
-		value T
-		err   error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		value, err := question()
-		answers <- answer{value, err}
-	}()
-	select {
-	case a := <-answers:
-		if a.err != nil && ctx.Err() != nil { // the driver may only report that the server has cancelled the query
-			return none, ctx.Err()
-		}
-		return a.value, publicError(a.err)
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
-}
 
 // look takes a Snapshot.
 func (i *Inspector) look(ctx context.Context) (*Snapshot, error) {
@@ -207,16 +191,5 @@ func publicError(err error) error {
 	case failure == nil:
 		return err
 	}
-	sentinel := sqllock.ErrUnavailable
-	switch {
-	case failure.Permanent:
-		sentinel = sqllock.ErrConfig
-	case failure.Kind == dialect.NotExclusive:
-		sentinel = sqllock.ErrNotExclusive
-	case failure.Kind == dialect.Full:
-		sentinel = sqllock.ErrCapacity
-	case failure.Kind == dialect.Closed:
-		sentinel = sqllock.ErrClosed
-	}
-	return fmt.Errorf("%w: %w", sentinel, failure)
+	return session.FromDialect(failure)
 }

@@ -26,9 +26,21 @@ func idOf(key sqllock.Key) dialect.Key {
 	return dialect.Key{Space: dialect.Bigint, ID: key.Int64()}
 }
 
-func compareKeys(a, b sqllock.Key) int {
-	x, y := idOf(a), idOf(b)
-	return cmp.Or(cmp.Compare(x.Space, y.Space), cmp.Compare(x.ID, y.ID))
+func compareKeys(a, b sqllock.Key) int { return compareIDs(idOf(a), idOf(b)) }
+
+func compareIDs(a, b dialect.Key) int {
+	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.ID, b.ID))
+}
+
+// compareFirst orders what is first before what is not.
+func compareFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }
 
 // keyText returns key as the arguments of PostgreSQL's functions.

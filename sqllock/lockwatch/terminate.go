@@ -9,6 +9,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -33,8 +35,8 @@ func Terminate(ctx context.Context, db *sql.DB, p Process) (bool, error) {
 	if p.PID <= 0 || p.Start.IsZero() {
 		return false, nil
 	}
-	ended, err := bounded(ctx, func() (bool, error) { return postgres.EndProcess(ctx, db, p.PID, p.Start) })
-	return ended, withAdvice(err)
+	ended, err := dbconn.Within(ctx, forever, func(ctx context.Context) (bool, error) { return postgres.EndProcess(ctx, db, p.PID, p.Start) })
+	return ended, withAdvice(publicError(err))
 }
 
 // withAdvice says what a role lacks that may not end a session.
@@ -106,7 +108,7 @@ func (w *watchdog) end(ctx context.Context, f Finding) error {
 	h := f.Holder
 	w.options.log.Warn("lockwatch: asking the server to end a session whose heartbeat is late", "pid", h.Process.PID)
 	registry := w.inspector.registry
-	done, err := query(ctx, w, func(ctx context.Context) (bool, error) {
+	done, err := ask(ctx, w.inspector, bound.Of(lookTimeout), func(ctx context.Context) (bool, error) {
 		return registry.Terminate(ctx, w.db, postgres.LateLock{
 			PID: h.Process.PID, Start: h.Process.Start, Key: idOf(h.Key), Shared: h.Shared, Late: w.options.late,
 		})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // Watch looks at the locks of db's database until ctx ends, and reports each
@@ -110,7 +109,7 @@ const (
 // look looks at the locks once. An error ends Watch.
 func (w *watchdog) look(ctx context.Context) error {
 	requested := time.Now()
-	s, err := query(ctx, w, w.inspector.look)
+	s, err := ask(ctx, w.inspector, bound.Of(lookTimeout), w.inspector.look)
 	switch {
 	case ctx.Err() != nil:
 		return nil // the loop of Watch finds it
@@ -152,20 +151,6 @@ func (w *watchdog) gaps(s Snapshot) error {
 	return nil
 }
 
-// query returns the answer to question within lookTimeout, even if the driver is
-// stuck. While an earlier question is with the driver it fails at once.
-func query[T any](ctx context.Context, w *watchdog, question func(context.Context) (T, error)) (none T, err error) {
-	within, cancel := context.WithTimeout(ctx, bound.Of(lookTimeout))
-	defer cancel()
-	answer, err := ask(within, w.inspector, func() (T, error) { return question(within) })
-	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return none, errLateLook
-	}
-	return answer, err
-}
-
-var errLateLook = fmt.Errorf("%w: no answer within %v", sqllock.ErrUnavailable, lookTimeout)
-
 const (
 	sweepPause = time.Minute      // between two sweeps
 	sweepAge   = 10 * time.Minute // a row must have been expired for so long
@@ -179,7 +164,7 @@ func (w *watchdog) sweep(ctx context.Context) {
 	if time.Now().Before(w.sweepAt) || !registry.Heartbeats.Readable && !registry.Waits.Readable {
 		return
 	}
-	swept, err := query(ctx, w, func(ctx context.Context) (int64, error) {
+	swept, err := ask(ctx, w.inspector, bound.Of(lookTimeout), func(ctx context.Context) (int64, error) {
 		return registry.Sweep(ctx, w.db, sweepAge, sweepLimit)
 	})
 	if ctx.Err() != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/session"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -30,21 +31,13 @@ func tableError(err error) error {
 // of the statement, or of a transaction that has ended, needs none.
 func withSentinel(err error) error {
 	var failure *dialect.Failure
-	if !errors.As(err, &failure) {
-		return err // nil, or ctx's
-	}
-	sentinel := sqllock.ErrUnavailable
 	switch {
+	case !errors.As(err, &failure):
+		return err // nil, or ctx's
 	case failure.Kind == dialect.Statement, failure.Kind == dialect.Closed:
 		return fmt.Errorf("watermark: %w", failure)
-	case failure.Permanent:
-		sentinel = sqllock.ErrConfig
-	case failure.Kind == dialect.NotExclusive:
-		sentinel = sqllock.ErrNotExclusive
-	case failure.Kind == dialect.Full:
-		sentinel = sqllock.ErrCapacity
 	}
-	return fmt.Errorf("%w: %w", sentinel, failure)
+	return session.FromDialect(failure)
 }
 
 // inContext adds to err what has ended ctx, since some drivers report only that
