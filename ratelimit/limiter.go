@@ -148,8 +148,7 @@ func (l *Limiter) Limit() int { return l.most }
 // of ctx. With [WithFailOpen] and [WithDryRun] a request may be admitted with a
 // nil lock, whose methods are safe. No error holds id.
 func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error) {
-	s := newStack()
-	defer s.free()
+	s := newStack(1)
 	if err := s.add(ctx, l, id); err != nil {
 		return nil, err
 	}

@@ -3,9 +3,6 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,55 +28,6 @@ func TestOneAtATime(t *testing.T) {
 
 	unlock(t, lock)
 	unlock(t, must(t, there, "ada"))
-}
-
-// Acquire returns the error of its Locker. A custom Locker may wrap the
-// sentinels.
-func TestAcquireErrors(t *testing.T) {
-	t.Parallel()
-	failOpen := []ratelimit.Option{ratelimit.WithFailOpen()}
-	tests := []struct {
-		name string
-		err  error // the locker's
-		opts []ratelimit.Option
-		want error // nil: admitted
-	}{
-		{"held", sqllock.ErrHeld, nil, ratelimit.ErrBusy},
-		{"held, wrapped", fmt.Errorf("mine: %w", sqllock.ErrHeld), nil, ratelimit.ErrBusy},
-		{"away", sqllock.ErrUnavailable, nil, sqllock.ErrUnavailable},
-		{"capacity", sqllock.ErrCapacity, nil, sqllock.ErrCapacity},
-		{"not exclusive", sqllock.ErrNotExclusive, nil, sqllock.ErrNotExclusive},
-		{"config", sqllock.ErrConfig, nil, sqllock.ErrConfig},
-		{"closed", sqllock.ErrClosed, nil, sqllock.ErrClosed},
-		{"unknown", io.ErrUnexpectedEOF, nil, io.ErrUnexpectedEOF},
-
-		{"open: held", sqllock.ErrHeld, failOpen, ratelimit.ErrBusy},
-		{"open: away", sqllock.ErrUnavailable, failOpen, nil},
-		{"open: away, wrapped", fmt.Errorf("mine: %w", sqllock.ErrUnavailable), failOpen, nil},
-		{"open: capacity", sqllock.ErrCapacity, failOpen, sqllock.ErrCapacity},
-		{"open: not exclusive", sqllock.ErrNotExclusive, failOpen, sqllock.ErrNotExclusive},
-		{"open: config", sqllock.ErrConfig, failOpen, sqllock.ErrConfig},
-		{"open: closed", sqllock.ErrClosed, failOpen, sqllock.ErrClosed},
-		{"open: unknown", io.ErrUnexpectedEOF, failOpen, io.ErrUnexpectedEOF},
-	}
-	for _, tt := range tests {
-		for _, slots := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%s/%d", tt.name, slots), func(t *testing.T) {
-				t.Parallel()
-				l := ratelimit.AtMost(slots, failing(tt.err), "export", tt.opts...)
-				lock, err := l.Acquire(t.Context(), "ada")
-				if lock != nil {
-					t.Error("got a lock, want none")
-				}
-				switch {
-				case !errors.Is(err, tt.want):
-					t.Errorf("got %v, want %v", err, tt.want)
-				case err != nil && (!strings.HasPrefix(err.Error(), "ratelimit: export: ") || strings.Contains(err.Error(), "ada")):
-					t.Errorf("the text %q does not say which limiter, or holds the id", err)
-				}
-			})
-		}
-	}
 }
 
 // A key secret separates a Limiter from those without a secret, or with another

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,13 +16,14 @@ import (
 )
 
 // Each decision is an event with its result. Why a request has waited without
-// success decides its result.
+// success decides its result. Acquire returns the error of its Locker, which may
+// wrap the sentinels. Only ErrUnavailable fails open.
 func TestObserver(t *testing.T) {
 	const maxWait, within = time.Second, time.Millisecond
 	held, open, dry, wait := failing(sqllock.ErrHeld), ratelimit.WithFailOpen(), ratelimit.WithDryRun(), ratelimit.WithWait(maxWait, 1)
 	opts := func(o ...ratelimit.Option) []ratelimit.Option { return o }
 	type results = []ratelimit.Result
-	tests := []struct {
+	type test struct {
 		name   string
 		locks  sqllock.Locker
 		id     string
@@ -29,12 +32,15 @@ func TestObserver(t *testing.T) {
 		want   results
 		err    error // of the decision
 		waited time.Duration
-	}{
+	}
+	tests := []test{
 		{"admitted", sqllock.NewMemory(), "ada", nil, 0, results{ratelimit.Admitted, ratelimit.Released}, nil, 0},
 		{"busy", held, "ada", nil, 0, results{ratelimit.Busy}, ratelimit.ErrBusy, 0},
 		{"bad id", held, "", nil, 0, results{ratelimit.Failed}, ratelimit.ErrBadID, 0},
+		{"busy, wrapped", failing(fmt.Errorf("mine: %w", sqllock.ErrHeld)), "ada", opts(open), 0, results{ratelimit.Busy}, ratelimit.ErrBusy, 0},
 		{"away", failing(sqllock.ErrUnavailable), "ada", nil, 0, results{ratelimit.Failed}, sqllock.ErrUnavailable, 0},
 		{"fail open", failing(sqllock.ErrUnavailable), "ada", opts(open), 0, results{ratelimit.FailedOpen}, sqllock.ErrUnavailable, 0},
+		{"fail open, wrapped", failing(fmt.Errorf("mine: %w", sqllock.ErrUnavailable)), "ada", opts(open), 0, results{ratelimit.FailedOpen}, sqllock.ErrUnavailable, 0},
 		{"another context has ended", failing(context.DeadlineExceeded), "ada", nil, 0, results{ratelimit.Failed}, context.DeadlineExceeded, 0},
 		{"its context had ended before", canceling(), "ada", opts(open), -1, results{ratelimit.Canceled}, context.DeadlineExceeded, 0},
 
@@ -50,39 +56,52 @@ func TestObserver(t *testing.T) {
 		{"it fails open", away(), "ada", opts(wait, open), 0, results{ratelimit.FailedOpen}, sqllock.ErrUnavailable, maxWait},
 		{"its context ended while the database was away", away(), "ada", opts(wait, open), within, results{ratelimit.Canceled}, context.DeadlineExceeded, within},
 	}
+	for _, err := range []error{sqllock.ErrCapacity, sqllock.ErrNotExclusive, sqllock.ErrConfig, sqllock.ErrClosed, io.ErrUnexpectedEOF} {
+		for name, o := range map[string][]ratelimit.Option{"": nil, ", does not fail open": opts(open)} {
+			tests = append(tests, test{err.Error() + name, failing(err), "ada", o, 0, results{ratelimit.Failed}, err, 0})
+		}
+	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var j journal
-				ctx := t.Context()
-				if tt.within != 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, tt.within)
-					defer cancel()
-				}
-				l := ratelimit.OneAtATime(tt.locks, "export", append(tt.opts, ratelimit.WithObserver(j.observe))...)
-				lock, err := l.Acquire(ctx, tt.id)
-				unlock(t, lock)
-				if got := j.results(); !slices.Equal(got, tt.want) {
-					t.Fatalf("events %q, want %q; Acquire: %v", got, tt.want, err)
-				}
-				j.agree(t, l.Stats())
-				e := j.entries[0]
-				if e.Waited != tt.waited || !errors.Is(e.Err, tt.err) || e.Namespace != "export" || e.Limit != 1 {
-					t.Errorf("%+v, want %v of export after %v, 1 at a time", e, tt.err, tt.waited)
-				}
-				switch e.Result {
-				case ratelimit.Admitted, ratelimit.FailedOpen, ratelimit.DryRun:
-					if err != nil {
-						t.Errorf("got %v, want to be admitted", err)
+		for _, slots := range []int{1, 3} {
+			if slots > 1 && (tt.waited > 0 || tt.err == nil) { // a Memory is of one bubble
+				continue
+			}
+			t.Run(fmt.Sprint(tt.name, "/", slots), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var j journal
+					ctx := t.Context()
+					if tt.within != 0 {
+						var cancel context.CancelFunc
+						ctx, cancel = context.WithTimeout(ctx, tt.within)
+						defer cancel()
 					}
-				default:
+					l := ratelimit.AtMost(slots, tt.locks, "export", append(tt.opts, ratelimit.WithObserver(j.observe))...)
+					lock, err := l.Acquire(ctx, tt.id)
+					unlock(t, lock)
+					if got := j.results(); !slices.Equal(got, tt.want) {
+						t.Fatalf("events %q, want %q; Acquire: %v", got, tt.want, err)
+					}
+					j.agree(t, l.Stats())
+					e := j.entries[0]
+					if e.Waited != tt.waited || !errors.Is(e.Err, tt.err) || e.Namespace != "export" || e.Limit != slots {
+						t.Errorf("%+v, want %v of export after %v, %d at a time", e, tt.err, tt.waited, slots)
+					}
+					switch e.Result {
+					case ratelimit.Admitted, ratelimit.FailedOpen, ratelimit.DryRun:
+						if err != nil || (lock != nil) != (e.Result == ratelimit.Admitted) {
+							t.Errorf("got %v, %v, want to be admitted, with a lock if it was free", lock, err)
+						}
+						return
+					}
 					if !errors.Is(err, tt.err) || ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) != (tt.err == context.DeadlineExceeded) {
 						t.Errorf("got %v, want %v, and no deadline that is not the caller's", err, tt.err)
 					}
-				}
+					if text := err.Error(); tt.id != "" && (!strings.HasPrefix(text, "ratelimit: export: ") || strings.Contains(text, "ada")) {
+						t.Errorf("the text %q does not say which limiter, or holds the id", text)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

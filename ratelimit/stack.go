@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -62,10 +61,8 @@ func acquireAll(ctx context.Context, levels []Level, waits func(context.Context)
 			panic("ratelimit: AcquireAll needs a *Limiter that is not nil in each Level")
 		}
 	}
-	s := newStack()
-	defer s.free()
+	s := newStack(len(levels))
 	s.waits = waits
-	s.places = slices.Grow(s.places, len(levels))
 	for _, level := range levels {
 		if err := s.add(ctx, level.Limiter, level.ID); err != nil {
 			return nil, err
@@ -91,17 +88,8 @@ type stack struct {
 	waits     func(context.Context) // is called before the request waits; may be nil
 }
 
-// stacks is memory for stacks: a request that is rejected at once needs no other.
-var stacks = sync.Pool{New: func() any { return new(stack) }}
-
-func newStack() *stack { return stacks.Get().(*stack) }
-
-// free lets another request use s.
-func (s *stack) free() {
-	clear(s.places)
-	*s = stack{places: s.places[:0]}
-	stacks.Put(s)
-}
+// newStack returns a stack for so many levels, whose places never move.
+func newStack(levels int) *stack { return &stack{places: make([]place, 0, levels)} }
 
 // add adds a level, unless the request is rejected there without the Locker.
 func (s *stack) add(ctx context.Context, l *Limiter, id string) error {
@@ -177,11 +165,7 @@ func (s *stack) tryTogether(ctx context.Context, places []place) (p *place, err 
 	var groups [][]sqllock.Key
 	for i := range places {
 		if q := &places[i]; len(places) > 1 && q.missing() && q.sharesCall(p) {
-			keys := q.want
-			if q.l.most == 1 {
-				keys = slices.Clone(keys) // the Locker keeps them, and s is used again
-			}
-			together, groups = append(together, q), append(groups, keys)
+			together, groups = append(together, q), append(groups, q.want)
 		}
 	}
 	if len(together) < 2 {
