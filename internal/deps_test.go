@@ -116,7 +116,7 @@ var mayImport = map[string][]string{
 		"golang.org/x/sys",
 		"modernc.org/sqlite",
 	},
-	"sqllock/election": {"sqllock"},
+	"sqllock/election": {"internal/inside", "sqllock"},
 	"sqllock/lockdoctor": {
 		"internal/bound",
 		"sqllock",

@@ -18,7 +18,6 @@ package ratelimit
 
 import (
 	"context"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -101,8 +100,8 @@ func AtMost(n int, locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *
 }
 
 func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace, opts []Option) *Limiter {
-	switch v := reflect.ValueOf(locks); {
-	case locks == nil, v.Kind() == reflect.Pointer && v.IsNil(): // such as the *Session of an Open whose error was ignored
+	switch {
+	case inside.IsNil(locks):
 		panic("ratelimit: " + caller + " needs a sqllock.Locker that is not nil")
 	case ns == "":
 		panic("ratelimit: " + caller + " needs a namespace that is not empty")

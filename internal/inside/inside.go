@@ -8,11 +8,19 @@ package inside
 
 import (
 	"context"
+	"reflect"
 	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/keytable"
 )
+
+// IsNil reports whether a Locker is nil, or, say, the *Session of an Open whose
+// error was ignored.
+func IsNil(locker any) bool {
+	v := reflect.ValueOf(locker)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
 
 // Groups is in a Locker that acquires one key of each of several groups in one
 // call, or none. Lockers with the same *Groups share that call.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -85,7 +85,7 @@ func WithBackoff(least, most time.Duration) Option {
 //
 // New panics if locks is nil.
 func New(locks sqllock.Locker, key sqllock.Key, opts ...Option) *Campaign {
-	if isNil(locks) {
+	if inside.IsNil(locks) {
 		panic("election: New needs a Locker that is not nil")
 	}
 	c := &Campaign{locks: locks, key: key, minPause: minPauseDefault, maxPause: maxPauseDefault}
@@ -190,13 +190,6 @@ func (c *Campaign) Resign() {
 	lock := c.now.lock
 	c.mu.Unlock()
 	lock.Cancel(ErrResigned) // a nil *Lock has no context
-}
-
-// isNil reports whether l is nil, or, say, the *Session of an Open whose error
-// was ignored.
-func isNil(l sqllock.Locker) bool {
-	v := reflect.ValueOf(l)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // jitter takes up to a half off d, so that processes that stand for the same

@@ -30,7 +30,7 @@ func (s *Locker) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock
 	}
 	errs := make([]error, 0, len(parts))
 	for _, p := range parts {
-		lock, err := p.try(ctx)
+		lock, err := p.TryAny(ctx, p.keys...)
 		if err == nil {
 			return lock, nil
 		}
@@ -47,22 +47,25 @@ func (s *Locker) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock
 // error matches that of ctx. It then also matches ErrUnavailable if one of the
 // databases was away, or an error that waiting does not mend (see TryAny).
 func (s *Locker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
-	var waits []part
+	var waits []wait
 	for _, p := range s.split(keys) {
-		waits = append(waits, p.waits()...)
-	}
-	switch len(waits) {
-	case 0:
-		return nil, errNoKeys
-	case 1:
-		return waits[0].wait(ctx)
+		waits = append(waits, func(ctx context.Context) (*sqllock.Lock, error) { return p.LockAny(ctx, p.keys...) })
 	}
 	return firstOf(ctx, waits)
 }
 
-// firstOf waits for all of waits, which are two or more, until one has a lock.
-// When it returns, no other part has a lock or gets one later.
-func firstOf(ctx context.Context, waits []part) (*sqllock.Lock, error) {
+// A wait returns when it has a lock, or cannot get one any more.
+type wait func(ctx context.Context) (*sqllock.Lock, error)
+
+// firstOf waits until one of waits has a lock. When it returns, no other one has a
+// lock or gets one later.
+func firstOf(ctx context.Context, waits []wait) (*sqllock.Lock, error) {
+	switch len(waits) {
+	case 0:
+		return nil, errNoKeys
+	case 1:
+		return waits[0](ctx)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
@@ -70,9 +73,9 @@ func firstOf(ctx context.Context, waits []part) (*sqllock.Lock, error) {
 		first atomic.Pointer[sqllock.Lock]
 		errs  = make([]error, len(waits))
 	)
-	for i, p := range waits {
+	for i, w := range waits {
 		wg.Go(func() {
-			lock, err := p.wait(ctx)
+			lock, err := w(ctx)
 			switch {
 			case err != nil:
 				errs[i] = err
@@ -117,41 +120,24 @@ func (s *Locker) split(keys []sqllock.Key) []part {
 	return parts
 }
 
-// try acquires the first free key of p.
-func (p part) try(ctx context.Context) (*sqllock.Lock, error) {
-	if p.several != nil {
-		return p.several.TryAny(ctx, p.keys...)
-	}
-	var err error
-	for _, key := range p.keys {
-		var lock *sqllock.Lock
-		lock, err = p.TryLock(ctx, key)
-		if !errors.Is(err, sqllock.ErrHeld) {
-			return lock, err
+// oneByOne is a Locker without TryAny and LockAny, which it gets here.
+type oneByOne struct{ sqllock.Locker }
+
+func (l oneByOne) TryAny(ctx context.Context, keys ...sqllock.Key) (lock *sqllock.Lock, err error) {
+	for _, key := range keys {
+		if lock, err = l.TryLock(ctx, key); !errors.Is(err, sqllock.ErrHeld) {
+			break
 		}
 	}
-	return nil, err
+	return lock, err
 }
 
-// waits splits p into parts that wait can take: one for each key if the shard's
-// Locker waits for one key only.
-func (p part) waits() []part {
-	if p.several != nil {
-		return []part{p}
+func (l oneByOne) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	var waits []wait
+	for _, key := range keys {
+		waits = append(waits, func(ctx context.Context) (*sqllock.Lock, error) { return l.Lock(ctx, key) })
 	}
-	each := make([]part, len(p.keys))
-	for i := range p.keys {
-		each[i] = part{p.member, p.keys[i : i+1]}
-	}
-	return each
-}
-
-// wait waits for a key of p, a part that waits has returned.
-func (p part) wait(ctx context.Context) (*sqllock.Lock, error) {
-	if p.several != nil {
-		return p.several.LockAny(ctx, p.keys...)
-	}
-	return p.Lock(ctx, p.keys[0])
+	return firstOf(ctx, waits)
 }
 
 // refusal makes one error of those of several shards, none of which has

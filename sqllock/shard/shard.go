@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"reflect"
 
 	"github.com/latchkey-go/latchkey/internal/inside"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -41,14 +40,15 @@ type Locker struct {
 
 // A member is one shard of a Locker.
 type member struct {
-	sqllock.Locker
-	several several // the Locker, if it can take one of several keys; else nil
-	seed    uint64  // of its place in the list, different for each
+	locker
+	listed sqllock.Locker // as it is in the list
+	seed   uint64         // of its place in the list, different for each
 }
 
-// several is a Locker that can take the first free one of several keys, as
-// [*sqllock.Session] and [*sqllock.Memory] can.
-type several interface {
+// A locker can take the first free one of several keys, as [*sqllock.Session] and
+// [*sqllock.Memory] can.
+type locker interface {
+	sqllock.Locker
 	TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 }
@@ -64,24 +64,20 @@ func New(lockers ...sqllock.Locker) *Locker {
 	}
 	s := &Locker{shards: make([]member, len(lockers))}
 	for i, l := range lockers {
-		if isNil(l) {
+		if inside.IsNil(l) {
 			panic("shard: New needs Lockers that are not nil")
 		}
 		if _, ok := l.(*Locker); ok {
 			panic("shard: New cannot shard a Locker of this package: give it all Lockers in one list")
 		}
-		s.shards[i] = member{Locker: l, seed: mix(golden * uint64(i+1))}
-		s.shards[i].several, _ = l.(several)
+		several, ok := l.(locker)
+		if !ok {
+			several = oneByOne{l}
+		}
+		s.shards[i] = member{several, l, mix(golden * uint64(i+1))}
 	}
 	s.groups = inside.GroupsBy(s.tryEach)
 	return s
-}
-
-// isNil reports whether l is nil, or, say, the *Session of an Open whose error
-// was ignored.
-func isNil(l sqllock.Locker) bool {
-	v := reflect.ValueOf(l)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // TryLock acquires key on its shard without waiting. Its errors are that
