@@ -13,34 +13,24 @@ import (
 
 // made are OpenTelemetry's instruments for those of the table.
 type made struct {
-	ints       map[*instruments.Instrument]metric.Int64Observable
-	floats     map[*instruments.Instrument]metric.Float64Observable
-	histograms map[*instruments.Instrument]metric.Float64Histogram
-
-	observable []metric.Observable // those that the callback observes
+	observables map[*instruments.Instrument]metric.Observable // by the callback
+	histograms  map[*instruments.Instrument]metric.Float64Histogram
 }
 
 // makeInstruments makes all instruments with meter.
 func makeInstruments(meter metric.Meter) (*made, error) {
-	m := &made{
-		ints:       make(map[*instruments.Instrument]metric.Int64Observable),
-		floats:     make(map[*instruments.Instrument]metric.Float64Observable),
-		histograms: make(map[*instruments.Instrument]metric.Float64Histogram),
-	}
+	m := &made{make(map[*instruments.Instrument]metric.Observable), make(map[*instruments.Instrument]metric.Float64Histogram)}
 	var all []error
 	for _, i := range instruments.Table() {
 		name, unit, text := "latchkey."+i.Name, metric.WithUnit(i.Unit), metric.WithDescription(i.Text)
 		var err error
 		switch i.Kind {
 		case instruments.Counter:
-			m.ints[i], err = meter.Int64ObservableCounter(name, unit, text)
-			m.observable = append(m.observable, m.ints[i])
+			m.observables[i], err = meter.Int64ObservableCounter(name, unit, text)
 		case instruments.UpDown:
-			m.ints[i], err = meter.Int64ObservableUpDownCounter(name, unit, text)
-			m.observable = append(m.observable, m.ints[i])
+			m.observables[i], err = meter.Int64ObservableUpDownCounter(name, unit, text)
 		case instruments.Gauge:
-			m.floats[i], err = meter.Float64ObservableGauge(name, unit, text)
-			m.observable = append(m.observable, m.floats[i])
+			m.observables[i], err = meter.Float64ObservableGauge(name, unit, text)
 		case instruments.Histogram:
 			bounds := histogram.Seconds
 			if i.Unit != "s" {
@@ -62,12 +52,11 @@ func (m *Metrics) collect(_ context.Context, o metric.Observer) error {
 			attributes[i] = attribute.String(label, s.Values[i])
 		}
 		of := metric.WithAttributes(attributes...)
-		switch s.Kind {
-		case instruments.Counter, instruments.UpDown:
-			o.ObserveInt64(m.made.ints[s.Instrument], int64(s.Value), of)
-		case instruments.Gauge:
-			o.ObserveFloat64(m.made.floats[s.Instrument], s.Value, of)
-		case instruments.Histogram: // the observers record it
+		switch i := m.made.observables[s.Instrument].(type) { // the observers record histograms
+		case metric.Int64Observable:
+			o.ObserveInt64(i, int64(s.Value), of)
+		case metric.Float64Observable:
+			o.ObserveFloat64(i, s.Value, of)
 		}
 	})
 	return nil

@@ -2,6 +2,8 @@ package otellatchkey
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
@@ -60,7 +62,7 @@ func New(opts ...Option) (*Metrics, error) {
 	meter := o.meters.Meter(scope)
 	var err error
 	if m.made, err = makeInstruments(meter); err == nil {
-		m.registration, err = meter.RegisterCallback(m.collect, m.made.observable...)
+		m.registration, err = meter.RegisterCallback(m.collect, slices.Collect(maps.Values(m.made.observables))...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("otellatchkey: %w", err)
