@@ -11,7 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// A Holder has the registration of its own server process and mode, or none.
+// A Holder has the registration of its own server process and mode, or none. That
+// of an exclusive lock is not that of a shared one.
 func TestInspectRegistrations(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -62,30 +63,23 @@ func TestInspectRegistrations(t *testing.T) {
 		if _, waiters := got.Find(sqllock.ID(52)); len(waiters) != 0 {
 			t.Errorf("the dead process: %+v", waiters)
 		}
+		shared := sqllock.ID(4)
+		if _, err := tx.Exec("SELECT pg_advisory_xact_lock_shared(4)"); err != nil {
+			t.Fatal(err)
+		}
+		beat{session: 1, key: shared, shared: true}.write(t, db)
+		if h := holder(t, inspect(t, db), shared); !h.Shared || h.Registration == nil {
+			t.Errorf("the shared lock: %+v", h)
+		}
+		dbtest.Execute(t, db, "UPDATE latchkey_heartbeats SET shared = false")
+		if h := holder(t, inspect(t, db), shared); h.Registration != nil {
+			t.Errorf("that of the exclusive one: %+v", h)
+		}
 	})
 }
 
-// The registration of an exclusive lock is not that of a shared lock of the same
-// process.
-func TestInspectSharedRegistration(t *testing.T) {
-	t.Parallel()
-	db := withRegistry(t, "pgx", pgtest.Database(t))
-	tx, _ := client(t, db)
-	if _, err := tx.Exec("SELECT pg_advisory_xact_lock_shared(4)"); err != nil {
-		t.Fatal(err)
-	}
-	beat{session: 1, key: sqllock.ID(4), shared: true}.write(t, db)
-	if h := holder(t, inspect(t, db), sqllock.ID(4)); !h.Shared || h.Registration == nil {
-		t.Errorf("%+v", h)
-	}
-	dbtest.Execute(t, db, "UPDATE latchkey_heartbeats SET shared = false")
-	if h := holder(t, inspect(t, db), sqllock.ID(4)); h.Registration != nil {
-		t.Errorf("that of the exclusive one: %+v", h)
-	}
-}
-
 // The tables may be in a schema outside the search_path, and its name may need
-// quotes.
+// quotes. If a table has the right name and other columns, the error says so.
 func TestInspectOtherSchema(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
@@ -107,15 +101,9 @@ func TestInspectOtherSchema(t *testing.T) {
 	if got := inspect(t, db, lockwatch.WithSchema("nowhere")); got.Heartbeats != lockwatch.TableMissing {
 		t.Errorf("in a schema that is not there: %v", got.Heartbeats)
 	}
-}
-
-// If a table has the right name and other columns, the error says so.
-func TestInspectForeignTable(t *testing.T) {
-	t.Parallel()
-	db := dbtest.Open(t, "pgx", pgtest.Database(t))
 	dbtest.Execute(t, db, "CREATE TABLE latchkey_heartbeats (id int)")
 	if _, err := lockwatch.Inspect(t.Context(), db); err == nil || !strings.Contains(err.Error(), "WithSchema") {
-		t.Errorf("%v", err)
+		t.Errorf("a foreign table: %v", err)
 	}
 }
 

@@ -29,52 +29,49 @@ func (c *connector) Connect(context.Context) (driver.Conn, error) {
 
 func (c *connector) Driver() driver.Driver { return nil }
 
-// watchFor runs Watch for the duration d. Watch looks every five seconds at a
-// database that c does not reach.
-func watchFor(t *testing.T, c *connector, d time.Duration) (reported []Finding) {
-	t.Helper()
-	db := sql.OpenDB(c)
-	defer db.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	defer cancel()
-	report := func(f Finding) { reported = append(reported, f) }
-	if err := Watch(ctx, db, report, WithInterval(5*time.Second), WithLogger(slog.New(slog.DiscardHandler))); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Watch: %v", err)
-	}
-	return reported
-}
-
 // If the database is away, Watch tries once in each interval and reports it once.
-func TestWatchDoesNotSpin(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := &connector{connect: func() error { return io.ErrUnexpectedEOF }}
-		reported := watchFor(t, c, time.Minute+time.Second)
-		if n := c.wanted.Load(); n != 13 { // at 0 s, 5 s, …, 60 s
-			t.Errorf("%d attempts in a minute, want 13", n)
-		}
-		if len(reported) != 1 || reported[0].Kind != WatchFailed || !errors.Is(reported[0].Err, sqllock.ErrUnavailable) {
-			t.Errorf("reported %+v", reported)
-		}
-	})
-}
-
 // If the driver ignores contexts, Watch calls it once, and ends in time.
-func TestWatchStuckDriver(t *testing.T) {
+func TestWatchAway(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		c := &connector{connect: func() error { <-release; return io.ErrUnexpectedEOF }}
-		reported := watchFor(t, c, time.Minute)
-		if n := c.wanted.Load(); n != 1 {
-			t.Errorf("%d questions are stuck in the driver, want 1", n)
-		}
-		if len(reported) != 1 || !errors.Is(reported[0].Err, sqllock.ErrUnavailable) || !strings.Contains(reported[0].Err.Error(), "in time") {
-			t.Errorf("reported %+v", reported)
-		}
-		close(release)
-		synctest.Wait()
-	})
+	for name, tt := range map[string]struct {
+		stuck bool
+		calls int64
+		says  string
+	}{
+		"away":  {false, 13, "unavailable"}, // at 0 s, 5 s, …, 60 s
+		"stuck": {true, 1, "in time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				c := &connector{connect: func() error {
+					if tt.stuck {
+						<-release
+					}
+					return io.ErrUnexpectedEOF
+				}}
+				db := sql.OpenDB(c)
+				defer db.Close()
+				defer synctest.Wait()
+				defer close(release)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Second)
+				defer cancel()
+				var reported []Finding
+				report := func(f Finding) { reported = append(reported, f) }
+				err := Watch(ctx, db, report, WithInterval(5*time.Second), WithLogger(slog.New(slog.DiscardHandler)))
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Watch: %v", err)
+				}
+				if n := c.wanted.Load(); n != tt.calls {
+					t.Errorf("%d attempts in a minute, want %d", n, tt.calls)
+				}
+				if len(reported) != 1 || reported[0].Kind != WatchFailed || !errors.Is(reported[0].Err, sqllock.ErrUnavailable) ||
+					!strings.Contains(reported[0].Err.Error(), tt.says) {
+					t.Errorf("reported %+v", reported)
+				}
+			})
+		})
+	}
 }
 
 // If the driver ignores contexts, Inspect ends with its context, and an Inspector
