@@ -104,6 +104,44 @@ func TestGuardWithoutTheConnection(t *testing.T) {
 	}
 }
 
+// The guard gets the connections that this program has opened. It does not get a
+// socket without a server at its other end, nor one that the caller has passed.
+func TestOpenConnections(t *testing.T) {
+	socket := func(family, kind int) int {
+		fd, err := unix.Socket(family, kind, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		return fd
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[1])
+	defer unix.Close(pair[0])
+	unix.CloseOnExec(pair[0])
+	attempt, question := socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC), socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC)
+	if err := unix.Connect(question, &unix.SockaddrInet4{Port: 53, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name := func(fd int) string {
+		name, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+		return name
+	}
+	passed := make(map[string]bool)
+	for _, conn := range openConnections() {
+		passed[name(conn)] = true
+		_ = unix.Close(conn)
+	}
+	for fd, want := range map[int]bool{pair[0]: true, pair[1]: false, question: false, attempt: false} {
+		if passed[name(fd)] != want {
+			t.Errorf("%s: passed %v, want %v", name(fd), !want, want)
+		}
+	}
+}
+
 // A connection that was about to close when the guard got it is not that of the
 // lock, and the command begins. When no connection is open any more, the command
 // ends.
