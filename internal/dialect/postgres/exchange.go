@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"database/sql/driver"
 	"strconv"
 	"strings"
 
@@ -120,33 +119,35 @@ func singleKey(b *dialect.Batch) dialect.Key {
 	return b.Try[0]
 }
 
-// readResponse reads a row of form f into b. The row begins after the process
-// id.
-func readResponse(b *dialect.Batch, f form, row []driver.Value) error {
+// readResponse reads the columns of a response of form f into b.
+func readResponse(b *dialect.Batch, f form, columns []string) error {
 	for _, part := range parts {
 		if f&part.form == 0 {
 			continue
 		}
-		numbers, err := numbersOf(row[0], f)
+		numbers, err := numbersOf(columns[0], f)
 		if err == nil {
 			err = part.read(b, numbers)
 		}
 		if err != nil {
 			return err
 		}
-		row = row[1:]
+		columns = columns[1:]
 	}
 	return nil
 }
 
 // numbersOf returns the numbers of a column. A single key that has failed is at
 // the first place.
-func numbersOf(column driver.Value, f form) ([]int64, error) {
+func numbersOf(column string, f form) ([]int64, error) {
 	if f&single == 0 {
 		return parseArray(column)
 	}
-	if done, err := boolOf(column); err != nil || done {
-		return nil, err
+	switch done, err := strconv.ParseBool(column); {
+	case err != nil:
+		return nil, dialect.ErrNonsense
+	case done:
+		return nil, nil
 	}
 	return []int64{1}, nil
 }

@@ -80,7 +80,7 @@ func (r Registry) sweep(ctx context.Context, conn *sql.Conn, age time.Duration, 
 		if !s.table.Readable {
 			continue
 		}
-		n, err := rows(ctx, conn, sweepTimeout+fmt.Sprintf(sweepStatement, s.table.Name, Interval(age), s.dead, limit))
+		n, err := rows(ctx, conn, sweepTimeout+s.table.sweep(age, s.dead, limit))
 		swept += n
 		if errcode.SQLState(err) == errcode.LockNotAvailable {
 			continue // the next time
@@ -94,6 +94,12 @@ func (r Registry) sweep(ctx context.Context, conn *sql.Conn, age time.Duration, 
 
 // sweepTimeout bounds the statement after it, in the same transaction.
 const sweepTimeout = "SELECT pg_catalog.set_config('lock_timeout', '100ms', true);\n"
+
+// sweep returns the statement that deletes rows, at most limit, that are dead and
+// expired longer than age ago.
+func (t RegistryTable) sweep(age time.Duration, dead string, limit int) string {
+	return fmt.Sprintf(sweepStatement, t.Name, Interval(age), dead, limit)
+}
 
 // sweepStatement reads pg_locks once, since that stops all processes that lock.
 // ONLY is there since tables that inherit have rows with the same ctid.

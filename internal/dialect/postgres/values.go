@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"database/sql/driver"
 	"strconv"
 	"strings"
 
@@ -71,11 +70,7 @@ func appendStacks(text []byte, b *dialect.Batch) []byte {
 }
 
 // parseArray reads the text of a bigint[].
-func parseArray(column driver.Value) ([]int64, error) {
-	text, ok := column.(string)
-	if !ok {
-		return nil, dialect.ErrNonsense
-	}
+func parseArray(text string) ([]int64, error) {
 	inner, ok1 := strings.CutPrefix(text, "{")
 	inner, ok2 := strings.CutSuffix(inner, "}")
 	if !ok1 || !ok2 {
@@ -93,34 +88,6 @@ func parseArray(column driver.Value) ([]int64, error) {
 		numbers = append(numbers, n)
 	}
 	return numbers, nil
-}
-
-// intOf reads an integer column, which a driver or its wrapper may give as
-// text.
-func intOf(column driver.Value) (int64, error) {
-	switch column := column.(type) {
-	case int64:
-		return column, nil
-	case string:
-		if n, err := strconv.ParseInt(column, 10, 64); err == nil {
-			return n, nil
-		}
-	}
-	return 0, dialect.ErrNonsense
-}
-
-// boolOf reads a boolean column, which a driver or its wrapper may give as
-// text.
-func boolOf(column driver.Value) (bool, error) {
-	switch column := column.(type) {
-	case bool:
-		return column, nil
-	case string:
-		if b, err := strconv.ParseBool(column); err == nil {
-			return b, nil
-		}
-	}
-	return false, dialect.ErrNonsense
 }
 
 // ParseKeys reads a list of keys in the form space:id,space:id.
