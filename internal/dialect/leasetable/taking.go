@@ -82,22 +82,6 @@ func (t taking) respond(b *dialect.Batch) {
 	}
 }
 
-// notGiven notes which keys of b.Release were not among those given back.
-func notGiven(b *dialect.Batch, given []dialect.Key) {
-	if len(given) == len(b.Release) {
-		return
-	}
-	was := make(map[dialect.Key]bool, len(given))
-	for _, k := range given {
-		was[k] = true
-	}
-	for _, k := range b.Release {
-		if !was[k] {
-			b.NotHeld = append(b.NotHeld, k)
-		}
-	}
-}
-
 // unnest returns an SQL table of the keys of missing: look g, how many more it
 // wants, key space s and id k, in the order n from 1 on. unnest of several arrays
 // is PostgreSQL's own without its schema, and only so.

@@ -98,7 +98,7 @@ func (s *session) readResponse(b *dialect.Batch, text string) error {
 		switch text[i] {
 		case done:
 		case not, noLock:
-			b.NotHeld = append(b.NotHeld, k)
+			b.NotHeld = true
 		default:
 			return dialect.ErrNonsense
 		}

@@ -152,25 +152,19 @@ func numbersOf(column string, f form) ([]int64, error) {
 	return []int64{1}, nil
 }
 
-func readReleases(b *dialect.Batch, places []int64) (err error) {
-	b.NotHeld, err = appendAt(b.NotHeld, b.Release, places)
-	return err
+func readReleases(b *dialect.Batch, places []int64) error {
+	b.NotHeld = len(places) > 0
+	return nil
 }
 
-func readTries(b *dialect.Batch, places []int64) (err error) {
-	b.Busy, err = appendAt(b.Busy, b.Try, places)
-	return err
-}
-
-// appendAt appends those keys that are at places.
-func appendAt(failed, keys []dialect.Key, places []int64) ([]dialect.Key, error) {
+func readTries(b *dialect.Batch, places []int64) error {
 	for _, place := range places {
-		if place < 1 || place > int64(len(keys)) {
-			return failed, dialect.ErrNonsense
+		if place < 1 || place > int64(len(b.Try)) {
+			return dialect.ErrNonsense
 		}
-		failed = append(failed, keys[place-1])
+		b.Busy = append(b.Busy, b.Try[place-1])
 	}
-	return failed, nil
+	return nil
 }
 
 func readLooks(b *dialect.Batch, numbers []int64) error {
