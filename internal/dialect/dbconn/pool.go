@@ -27,10 +27,10 @@ type Pool struct {
 // because of others.
 const Attempts = 10
 
-// RolledBack reports whether err says that a transaction had no effect and may
+// rolledBack reports whether err says that a transaction had no effect and may
 // be tried again. That is a conflict or a deadlock. Of class 40, only 40003
 // leaves the effect open.
-func RolledBack(err error) bool {
+func rolledBack(err error) bool {
 	state := errcode.SQLState(err)
 	return state == "40001" || state == "40P01"
 }
@@ -39,7 +39,7 @@ func RolledBack(err error) bool {
 // when the database has rolled it back.
 func (p *Pool) borrow(ctx context.Context, f func(*sql.Conn) error) (err error) {
 	for i := range Attempts {
-		if err = p.Once(ctx, f); !RolledBack(err) {
+		if err = p.Once(ctx, f); !rolledBack(err) {
 			return err
 		}
 		Rest(ctx, i)

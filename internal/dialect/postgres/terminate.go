@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"strconv"
-	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
@@ -36,39 +34,22 @@ const startOf = "(extract(epoch FROM a.backend_start) * 1000000)::bigint"
 // Process implements dialect.Backend.
 func (s *session) Process() dialect.Process { return s.process }
 
-// terminateQuery passes over processes that have gone, and over others that
-// have their ids now.
-//
-// It also passes over a process that is not named like a session any more. A
-// pooler that shows the server's own process ids resets the name before another
+// terminateQuery ends the process $1 if it began at $2 and is named like a session.
+// A pooler that shows the server's own process ids resets the name before another
 // client gets the process.
-//
-// OFFSET keeps the join before the function with the effect.
-const terminateQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(i::text, ',') FILTER (WHERE pg_catalog.pg_terminate_backend(pid)), '')
-	FROM (SELECT u.i, u.pid FROM ROWS FROM (pg_catalog.unnest($1::text::int[]), pg_catalog.unnest($2::text::bigint[])) WITH ORDINALITY AS u (pid, start, i)
-		CROSS JOIN LATERAL pg_catalog.pg_stat_get_activity(u.pid) AS a
-		WHERE ` + startOf + ` = u.start AND pg_catalog.right(a.application_name, 8) = 'latchkey' OFFSET 0) AS v`
+const terminateQuery = `SELECT pg_backend_pid(), coalesce((SELECT CASE WHEN ` + startOf + ` = $2 AND right(a.application_name, 8) = 'latchkey'
+	THEN pg_terminate_backend(a.pid) END FROM pg_stat_get_activity($1) AS a), false)`
 
 // Terminate implements dialect.Terminator.
 func (s *session) Terminate(left []dialect.Process) (there []dialect.Process, err error) {
-	pids, starts := make([]string, len(left)), make([]string, len(left))
-	for i, p := range left {
-		pids[i], starts[i] = strconv.FormatInt(p.PID, 10), strconv.FormatInt(p.Start, 10)
-	}
-	array := func(numbers []string) string { return "{" + strings.Join(numbers, ",") + "}" }
-	var list string
-	if err = s.row(terminateQuery, []any{array(pids), array(starts)}, &list); err != nil {
-		return nil, dialect.Fail(err)
-	}
-	for item := range strings.SplitSeq(list, ",") {
-		if item == "" {
-			continue
+	for _, p := range left {
+		var ended bool
+		if err := s.row(terminateQuery, []any{p.PID, p.Start}, &ended); err != nil {
+			return nil, dialect.Fail(err)
 		}
-		i, err := strconv.Atoi(item)
-		if err != nil || i < 1 || i > len(left) {
-			return nil, dialect.ErrNonsense
+		if ended {
+			there = append(there, p)
 		}
-		there = append(there, left[i-1])
 	}
 	return there, nil
 }

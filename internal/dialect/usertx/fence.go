@@ -163,6 +163,6 @@ func FenceSchema() dialect.Schema {
 	return dialect.Schema{
 		PostgreSQL: []string{postgresFence},
 		SQLite:     []string{sqliteFence},
-		MySQL:      []string{mysqlTokens, MySQLTokensRow, mysqlFenceTable},
+		MySQL:      []string{mysqlTokens, mysqlTokensRow, mysqlFenceTable},
 	}
 }

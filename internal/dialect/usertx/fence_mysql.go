@@ -40,9 +40,7 @@ const (
 	number      BIGINT NOT NULL
 ) ENGINE = InnoDB`
 
-	// MySQLTokensRow makes the one row of the counter. The process that made
-	// the table may have died before.
-	MySQLTokensRow = `INSERT IGNORE INTO latchkey_tokens (only_row, system_id, server_hash, epoch, number) VALUES (1, FLOOR(RAND() * 9007199254740991), 0, 0, 0)`
+	mysqlTokensRow = `INSERT IGNORE INTO latchkey_tokens (only_row, system_id, server_hash, epoch, number) VALUES (1, FLOOR(RAND() * 9007199254740991), 0, 0, 0)`
 
 	mysqlFenceTable = `CREATE TABLE IF NOT EXISTS latchkey_fence (
 	key_space SMALLINT NOT NULL,
