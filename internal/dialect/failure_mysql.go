@@ -75,7 +75,3 @@ func mysqlInWords(number uint16, state string, kind Kind) string {
 	}
 	return "the server answered "
 }
-
-// mysqlLost is the text of go-sql-driver's error for a connection that was lost
-// in a statement.
-const mysqlLost = "invalid connection"

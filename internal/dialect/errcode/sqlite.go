@@ -54,6 +54,13 @@ func IsBusy(err error) bool {
 	return ok && (code&0xff == SQLiteBusy || code&0xff == SQLiteLocked)
 }
 
+// IsNoTable reports whether err is SQLite's error for a missing table. It has no
+// code of its own.
+func IsNoTable(err error) bool {
+	_, ok := SQLite(err)
+	return ok && strings.Contains(err.Error(), "no such table")
+}
+
 // integer returns the value of an integer of any type.
 func integer(v reflect.Value) (int, bool) {
 	switch {

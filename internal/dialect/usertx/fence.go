@@ -8,7 +8,6 @@ package usertx
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -74,7 +73,7 @@ var errAnotherResponse = &dialect.Failure{
 // of the fence.
 func fenceFailure(ctx context.Context, tx dialect.Execer, err error) error {
 	switch {
-	case isNoTable(err):
+	case errcode.IsNoTable(err):
 		return &dialect.Failure{
 			Kind:   dialect.Statement,
 			Reason: "there is no table latchkey_fence in the file that the transaction is in: create it with FenceSchema(SQLite)",
@@ -83,13 +82,6 @@ func fenceFailure(ctx context.Context, tx dialect.Execer, err error) error {
 		Spoil(ctx, tx)
 	}
 	return dialect.Fail(err)
-}
-
-// isNoTable reports whether err is SQLite's error for a missing table. It has
-// no code of its own.
-func isNoTable(err error) bool {
-	_, ok := errcode.SQLite(err)
-	return ok && strings.Contains(err.Error(), "no such table")
 }
 
 // fenceStatement returns the statement for PostgreSQL and SQLite. It changes no
@@ -122,30 +114,6 @@ func isCheckViolation(err error) bool {
 	return errcode.SQLState(err) == "23514"
 }
 
-// postgresFence is the table of Fence in PostgreSQL.
-const postgresFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
-	key_space smallint NOT NULL,
-	key_id    bigint   NOT NULL,
-	system    bigint   NOT NULL, -- pg_catalog.pg_control_system()
-	timeline  bigint   NOT NULL,
-	lsn       bigint   NOT NULL,
-	fenced_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
-	stale     boolean  NOT NULL DEFAULT false CONSTRAINT latchkey_fence_stale CHECK (NOT stale),
-	PRIMARY KEY (key_space, key_id)
-) WITH (fillfactor = 70)`
-
-// sqliteFence is the table of Fence in SQLite, with the columns of PostgreSQL.
-const sqliteFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
-	key_space INTEGER NOT NULL,
-	key_id    INTEGER NOT NULL,
-	system    INTEGER NOT NULL, -- of latchkey_tokens
-	timeline  INTEGER NOT NULL,
-	lsn       INTEGER NOT NULL,
-	fenced_at TEXT    NOT NULL DEFAULT CURRENT_TIMESTAMP,
-	stale     INTEGER NOT NULL DEFAULT 0 CONSTRAINT latchkey_fence_stale CHECK (NOT stale),
-	PRIMARY KEY (key_space, key_id)
-)`
-
 // spoilTimeout bounds Spoil. A driver whose statement is cut short closes the
 // connection, which serves as well.
 const spoilTimeout = time.Second
@@ -156,13 +124,4 @@ func Spoil(ctx context.Context, tx dialect.Execer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spoilTimeout)
 	defer cancel()
 	_, _ = tx.ExecContext(ctx, "SELECT 'latchkey: this transaction has no valid lock and must not be committed'::int")
-}
-
-// FenceSchema returns the statements that create the tables of Fence.
-func FenceSchema() dialect.Schema {
-	return dialect.Schema{
-		PostgreSQL: []string{postgresFence},
-		SQLite:     []string{sqliteFence},
-		MySQL:      []string{mysqlTokens, mysqlTokensRow, mysqlFenceTable},
-	}
 }

@@ -28,29 +28,3 @@ func mysqlFence(key dialect.Key, t dialect.Token) string {
 		" system_id = %[3]d, timeline = %[4]d, lsn = %[5]d, fenced_at = CURRENT_TIMESTAMP(6)",
 		key.Space, key.ID, t.System, t.Epoch, t.Number)
 }
-
-// The tables of Fence in MySQL. A session creates missing ones when it draws a
-// token.
-const (
-	mysqlTokens = `CREATE TABLE IF NOT EXISTS latchkey_tokens (
-	only_row    TINYINT NOT NULL PRIMARY KEY CHECK (only_row = 1),
-	system_id   BIGINT NOT NULL,
-	server_hash BIGINT NOT NULL, -- of the server of the last one
-	epoch       BIGINT NOT NULL, -- rises when that changes
-	number      BIGINT NOT NULL
-) ENGINE = InnoDB`
-
-	mysqlTokensRow = `INSERT IGNORE INTO latchkey_tokens (only_row, system_id, server_hash, epoch, number) VALUES (1, FLOOR(RAND() * 9007199254740991), 0, 0, 0)`
-
-	mysqlFenceTable = `CREATE TABLE IF NOT EXISTS latchkey_fence (
-	key_space SMALLINT NOT NULL,
-	key_id    BIGINT NOT NULL,
-	system_id BIGINT NOT NULL, -- of latchkey_tokens
-	timeline  BIGINT NOT NULL, -- its epoch
-	lsn       BIGINT NOT NULL, -- its number
-	fenced_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
-	stale     BOOLEAN NOT NULL DEFAULT FALSE,
-	PRIMARY KEY (key_space, key_id),
-	CONSTRAINT latchkey_fence_stale CHECK (NOT stale)
-) ENGINE = InnoDB`
-)
