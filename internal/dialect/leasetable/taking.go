@@ -100,3 +100,12 @@ func (t taking) unnest() string {
 
 // array returns an SQL literal for an array of numbers.
 func array(items []string) string { return "'{" + strings.Join(items, ",") + "}'" }
+
+// unnestKeys returns an SQL table of keys: key space s and id k.
+func unnestKeys(keys []dialect.Key) string {
+	spaces, ids := make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		spaces[i], ids[i] = strconv.Itoa(int(k.Space)), strconv.FormatInt(k.ID, 10)
+	}
+	return "unnest(" + array(spaces) + "::int[], " + array(ids) + "::bigint[]) AS u (s, k)"
+}

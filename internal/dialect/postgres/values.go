@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
@@ -114,4 +116,15 @@ func parseKey(space, id string) (dialect.Key, error) {
 		return dialect.Key{}, dialect.ErrNonsense
 	}
 	return dialect.Key{Space: dialect.Space(space[0] - '0'), ID: n}, nil
+}
+
+// Interval returns d as an SQL expression, to the microsecond. A negative d
+// counts as zero.
+//
+// The expression has hours, minutes and seconds, since PostgreSQL 14 reads no
+// number of microseconds or seconds above 2^31. CockroachDB reads it as well.
+func Interval(d time.Duration) string {
+	us := max(d.Microseconds(), 0)
+	s := us / 1e6
+	return fmt.Sprintf("interval '%d:%02d:%02d.%06d'", s/3600, s/60%60, s%60, us%1e6)
 }
