@@ -11,7 +11,7 @@ type Batch struct {
 	Looks   []Look  // then take some keys of each list
 	Stacks  []Stack // then take one key of each list, or none
 
-	NotHeld []Key // response: the keys of Release that the session did not hold
+	NotHeld bool  // response: the session did not hold all keys of Release
 	Busy    []Key // response: the keys of Try that another session holds
 }
 
@@ -45,10 +45,7 @@ type Stack struct {
 
 // Reset empties b for its next use and keeps its memory.
 func (b *Batch) Reset() {
-	*b = Batch{
-		Release: b.Release[:0], Try: b.Try[:0], Looks: b.Looks[:0], Stacks: b.Stacks[:0],
-		NotHeld: b.NotHeld[:0], Busy: b.Busy[:0],
-	}
+	*b = Batch{Release: b.Release[:0], Try: b.Try[:0], Looks: b.Looks[:0], Stacks: b.Stacks[:0], Busy: b.Busy[:0]}
 }
 
 // Keys returns how many keys b carries.

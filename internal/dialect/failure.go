@@ -120,13 +120,19 @@ func kindOf(state string) Kind {
 	return Statement
 }
 
-// pgxBusy is the text of pgx's error for a connection with open rows. It has no
-// exported value.
-const pgxBusy = "conn busy"
+const connectionClosed = "the connection was closed"
 
-// pgxNoCache is in the text of pgx's errors for a mode whose cache is switched
-// off by its size.
-const pgxNoCache = "with disabled "
+// reasonsOfTexts are what parts of the texts of errors mean, where a driver
+// exports no value.
+var reasonsOfTexts = []struct{ text, reason string }{
+	{"invalid connection", connectionClosed}, // go-sql-driver, in a statement
+	{"conn busy", "another statement uses the connection: close the rows of the transaction first"},
+	{"server refused TLS connection", NoTLS}, // pgx
+	{"SSL is not enabled", NoTLS},            // lib/pq
+	{"ValidateConnect failed", NoSuchServer},
+	{"cannot use QueryExecMode", "pgx sends no statement in this default_query_exec_mode without its cache: set default_query_exec_mode=exec, or leave out the cache's capacity of 0"},
+	{"sql: database is closed", "the *sql.DB was closed"},
+}
 
 // reason says in general words what is wrong with a connection.
 func reason(err error) string {
@@ -147,27 +153,15 @@ func reason(err error) string {
 		return errno.Error()
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "the server did not answer in time"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, driver.ErrBadConn), errors.Is(err, net.ErrClosed),
-		err.Error() == mysqlLost:
-		return "the connection was closed"
-	case err.Error() == pgxBusy:
-		return "another statement uses the connection: close the rows of the transaction first"
-	}
-	// pgx, where no attempt without TLS follows, and lib/pq.
-	if strings.HasSuffix(strings.TrimRight(err.Error(), ")"), "server refused TLS connection") || strings.Contains(err.Error(), "SSL is not enabled") {
-		return NoTLS
-	}
-	if strings.Contains(err.Error(), "ValidateConnect failed") { // pgx
-		return NoSuchServer
-	}
-	if strings.HasPrefix(err.Error(), "cannot use QueryExecMode") && strings.Contains(err.Error(), pgxNoCache) {
-		return "pgx sends no statement in this default_query_exec_mode without its cache: set default_query_exec_mode=exec, or leave out the cache's capacity of 0"
-	}
-	if errors.Is(err, sql.ErrNoRows) {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, driver.ErrBadConn), errors.Is(err, net.ErrClosed):
+		return connectionClosed
+	case errors.Is(err, sql.ErrNoRows):
 		return "the database's answer made no sense"
 	}
-	if err.Error() == "sql: database is closed" { // which database/sql does not export
-		return "the *sql.DB was closed"
+	for _, r := range reasonsOfTexts {
+		if strings.Contains(err.Error(), r.text) {
+			return r.reason
+		}
 	}
 	return NoDriver + ": are the connection string and its TLS settings right?"
 }

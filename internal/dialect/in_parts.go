@@ -18,7 +18,7 @@ func InParts(b *Batch, exchange func(*Batch) error) error {
 	if err := exchange(&first); err != nil {
 		return err
 	}
-	b.NotHeld, b.Busy = append(b.NotHeld, first.NotHeld...), append(b.Busy, first.Busy...)
+	b.NotHeld, b.Busy = first.NotHeld, append(b.Busy, first.Busy...)
 	copy(b.Looks, first.Looks)
 	won := first.Looks[len(b.Looks):]
 	var second Batch
@@ -41,7 +41,7 @@ func InParts(b *Batch, exchange func(*Batch) error) error {
 	if err := exchange(&second); err != nil {
 		return err
 	}
-	if len(second.NotHeld) > 0 {
+	if second.NotHeld {
 		return ErrNonsense
 	}
 	return nil

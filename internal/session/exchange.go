@@ -73,7 +73,7 @@ func (c *connection) limits(keys int) keytable.Limits {
 // If the server did not have a lock that the batch released, other locks may be
 // gone too, and c is lost. A response that comes after the lease grants nothing.
 func (c *connection) completeBatch() bool {
-	if len(c.statement.NotHeld) > 0 {
+	if c.statement.NotHeld {
 		c.lose(lossUnlock)
 		return false
 	}

@@ -27,7 +27,7 @@ func (s *session) carryOutBatch(b *dialect.Batch, all bool) {
 		if s.server.holders[k][s] {
 			s.server.freeLocked(k, s)
 		} else {
-			b.NotHeld = append(b.NotHeld, k)
+			b.NotHeld = true
 		}
 	}
 	for _, k := range b.Try[:part(len(b.Try))] {

@@ -124,8 +124,8 @@ func WithLongHeld(limit time.Duration) WatchOption {
 // Watch calls should only after it has itself seen the session silent for the age
 // of WithLate. That takes at least two looks and counts by the clock of this
 // process. Then Watch calls should at every look until the silence ends. The
-// statement that ends the session checks once more that the same process holds
-// the lock, is late, and is silent.
+// statement that ends the session checks once more that it is the same process,
+// and that it has been silent since the look.
 //
 // The role of Watch must be the role of the session, a member of it, or a member
 // of pg_signal_backend. Only a superuser can end the session of a superuser.

@@ -35,7 +35,9 @@ func Terminate(ctx context.Context, db *sql.DB, p Process) (bool, error) {
 	if p.PID <= 0 || p.Start.IsZero() {
 		return false, nil
 	}
-	ended, err := dbconn.Within(ctx, forever, func(ctx context.Context) (bool, error) { return postgres.EndProcess(ctx, db, p.PID, p.Start) })
+	ended, err := dbconn.Within(ctx, forever, func(ctx context.Context) (bool, error) {
+		return postgres.EndProcess(ctx, db, p.PID, p.Start, time.Time{})
+	})
 	return ended, withAdvice(publicError(err))
 }
 
@@ -102,16 +104,14 @@ func (w *watchdog) terminate(ctx context.Context, s *Snapshot, requested time.Ti
 	w.notePart(partTerminate, failed)
 }
 
-// end ends the session of f's holder if it is late still. The log says so before,
-// since the server's reply may be lost.
+// end ends the session of f's holder if it has been silent since the Snapshot. So
+// it has written no heartbeat. The log says so before, since the server's reply
+// may be lost.
 func (w *watchdog) end(ctx context.Context, f Finding) error {
 	h := f.Holder
 	w.options.log.Warn("lockwatch: asking the server to end a session whose heartbeat is late", "pid", h.Process.PID)
-	registry := w.inspector.registry
 	done, err := ask(ctx, w.inspector, bound.Of(lookTimeout), func(ctx context.Context) (bool, error) {
-		return registry.Terminate(ctx, w.db, postgres.LateLock{
-			PID: h.Process.PID, Start: h.Process.Start, Key: idOf(h.Key), Shared: h.Shared, Late: w.options.late,
-		})
+		return postgres.EndProcess(ctx, w.db, h.Process.PID, h.Process.Start, h.Process.StateSince)
 	})
 	if done {
 		w.terminated[h.processID()] = true

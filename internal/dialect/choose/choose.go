@@ -43,7 +43,7 @@ func OnConn(ctx context.Context, conn *sql.Conn, leaseTable bool) (dialect.Diale
 		if system == PostgreSQL {
 			return postgres.Dialect{}, nil
 		}
-		return nil, dialect.Fail(lookAlike(ctx, conn))
+		return nil, dialect.Refuse(isLookAlike)
 	case SQLite:
 		return leasetable.SQLite{}, nil
 	case LikeMySQL:
@@ -55,21 +55,7 @@ func OnConn(ctx context.Context, conn *sql.Conn, leaseTable bool) (dialect.Diale
 	return mysql.Dialect{}, nil
 }
 
-// lookAlike returns the failure for a system that speaks PostgreSQL's SQL and
-// is not PostgreSQL. Its text says what to do.
-func lookAlike(ctx context.Context, conn *sql.Conn) error {
-	for _, known := range []struct{ pattern, name string }{
-		{"CockroachDB%", "CockroachDB, whose advisory locks do nothing"},
-		{"%-YB-%", "YugabyteDB, whose advisory locks do nothing before 2025.1"},
-		{"%Aurora DSQL%", "Aurora DSQL, which has no advisory locks"},
-	} {
-		is, err := postgres.Holds(ctx, conn, "pg_catalog.version() LIKE "+dialect.Quoted(known.pattern))
-		if err != nil {
-			return err
-		}
-		if is {
-			return dialect.Refuse("this is " + known.name + ": pass WithLeaseTable()")
-		}
-	}
-	return dialect.Refuse("this is not PostgreSQL by its version(), and what merely speaks its protocol often grants every lock: pass WithLeaseTable(), or WithDialect(sqllock.PostgreSQL) for a system known to implement session-level advisory locks")
-}
+// isLookAlike is the reason to reject a system that speaks PostgreSQL's SQL and is
+// not PostgreSQL.
+const isLookAlike = "this is not PostgreSQL by its version(), and what merely speaks its protocol often grants every lock, as CockroachDB does:" +
+	" pass WithLeaseTable(), or WithDialect(sqllock.PostgreSQL) for a system known to implement session-level advisory locks"

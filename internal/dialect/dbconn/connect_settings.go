@@ -2,6 +2,7 @@ package dbconn
 
 import (
 	"database/sql"
+	"fmt"
 	"reflect"
 	"time"
 )
@@ -37,18 +38,11 @@ func pgxSettings(c any) (s ConnectSettings, known bool) {
 	config = config.FieldByName("Config")
 	s.Timeout = time.Duration(config.FieldByName("ConnectTimeout").Int())
 	s.AnyServer = config.FieldByName("ValidateConnect").IsNil()
-	type address struct {
-		host string
-		port uint64
-	}
-	hosts := map[address]bool{}
-	add := func(c reflect.Value) {
-		hosts[address{c.FieldByName("Host").String(), c.FieldByName("Port").Uint()}] = true
-	}
-	add(config)
+	address := func(c reflect.Value) string { return fmt.Sprint(c.FieldByName("Host"), c.FieldByName("Port")) }
+	hosts := map[string]bool{address(config): true}
 	fallbacks := config.FieldByName("Fallbacks")
 	for i := range fallbacks.Len() {
-		add(fallbacks.Index(i).Elem())
+		hosts[address(fallbacks.Index(i).Elem())] = true
 	}
 	s.Hosts = len(hosts)
 	return s, true

@@ -2,8 +2,10 @@ package dbconn
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"net"
+	"syscall"
 )
 
 // mostEnded bounds how many ended connections of a pool Live passes over.
@@ -54,4 +56,21 @@ func hasArrived(socket net.Conn) (arrived bool) {
 	}
 	err := raw.Control(func(fd uintptr) { arrived = Readable(fd) })
 	return arrived || err != nil
+}
+
+// RawConn returns the connection of the operating system under socket, or nil
+// where it cannot be looked at. Looking does not read.
+func RawConn(socket net.Conn) syscall.RawConn {
+	if secure, ok := socket.(*tls.Conn); ok {
+		socket = secure.NetConn()
+	}
+	conn, ok := socket.(syscall.Conn)
+	if !ok || !canPeek {
+		return nil
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
 }

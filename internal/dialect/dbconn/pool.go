@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -27,10 +28,10 @@ type Pool struct {
 // because of others.
 const Attempts = 10
 
-// RolledBack reports whether err says that a transaction had no effect and may
+// rolledBack reports whether err says that a transaction had no effect and may
 // be tried again. That is a conflict or a deadlock. Of class 40, only 40003
 // leaves the effect open.
-func RolledBack(err error) bool {
+func rolledBack(err error) bool {
 	state := errcode.SQLState(err)
 	return state == "40001" || state == "40P01"
 }
@@ -39,7 +40,7 @@ func RolledBack(err error) bool {
 // when the database has rolled it back.
 func (p *Pool) borrow(ctx context.Context, f func(*sql.Conn) error) (err error) {
 	for i := range Attempts {
-		if err = p.Once(ctx, f); !RolledBack(err) {
+		if err = p.Once(ctx, f); !rolledBack(err) {
 			return err
 		}
 		Rest(ctx, i)
@@ -144,4 +145,36 @@ func (p *Pool) Exec(ctx context.Context, statement string) error {
 		_, err := conn.ExecContext(ctx, statement)
 		return err
 	})
+}
+
+// A BorrowedSocket is the socket of the connection that a Pool has borrowed, if
+// it can be reached. Any goroutine may close it under a statement.
+type BorrowedSocket struct {
+	mu     sync.Mutex // protects the fields below
+	socket net.Conn   // nil while no connection is borrowed
+	spared bool
+}
+
+// set notes the socket of the connection that is borrowed now, or nil.
+func (b *BorrowedSocket) set(socket net.Conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.socket = socket
+}
+
+// Close closes the socket, so that a statement fails whose driver ignores its
+// context.
+func (b *BorrowedSocket) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.socket != nil && !b.spared {
+		_ = b.socket.Close()
+	}
+}
+
+// Spare makes Close do nothing from now on.
+func (b *BorrowedSocket) Spare() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.spared = true
 }

@@ -1,7 +1,6 @@
 package errcode
 
 import (
-	"errors"
 	"reflect"
 	"strings"
 )
@@ -35,23 +34,15 @@ var MySQLNoSetting = []uint16{1105, 1193, 1229, 1231, 1232, 1235, 1238, MySQLPar
 // SQLState of type [5]byte. The path of its package contains "mysql". That fits
 // github.com/go-sql-driver/mysql and its forks.
 func MySQL(err error) (number uint16, state string, ok bool) {
-	defer func() {
-		if recover() != nil { // what looks like a driver's error, and is not
-			ok = false
-		}
-	}()
-	for ; err != nil; err = errors.Unwrap(err) {
-		v := reflect.Indirect(reflect.ValueOf(err))
-		if v.Kind() != reflect.Struct || !strings.Contains(v.Type().PkgPath(), "mysql") {
-			continue
-		}
+	ok = findDriverError(err, "mysql", func(v reflect.Value) bool {
 		field := v.FieldByName("Number")
 		if !field.IsValid() || field.Kind() != reflect.Uint16 {
-			continue
+			return false
 		}
-		return uint16(field.Uint()), mysqlState(v.FieldByName("SQLState")), true //nolint:gosec // it is one
-	}
-	return 0, "", false
+		number, state = uint16(field.Uint()), mysqlState(v.FieldByName("SQLState")) //nolint:gosec // it is one
+		return true
+	})
+	return number, state, ok
 }
 
 // mysqlState returns the SQLSTATE in a field of type [5]byte, or that of a

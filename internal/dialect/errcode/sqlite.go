@@ -1,7 +1,6 @@
 package errcode
 
 import (
-	"errors"
 	"reflect"
 	"strings"
 )
@@ -27,24 +26,15 @@ const (
 // The driver's error has a method or a field Code. The path of its package
 // contains "sqlite".
 func SQLite(err error) (code int, ok bool) {
-	defer func() {
-		if recover() != nil { // what looks like a driver's error, and is not
-			ok = false
+	ok = findDriverError(err, "sqlite", func(v reflect.Value) (found bool) {
+		field := v.FieldByName("Code")
+		if method := v.Addr().MethodByName("Code"); method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 {
+			field = method.Call(nil)[0]
 		}
-	}()
-	for ; err != nil; err = errors.Unwrap(err) {
-		v := reflect.ValueOf(err)
-		if !strings.Contains(reflect.Indirect(v).Type().PkgPath(), "sqlite") {
-			continue
-		}
-		if method := v.MethodByName("Code"); method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 {
-			return integer(method.Call(nil)[0])
-		}
-		if v = reflect.Indirect(v); v.Kind() == reflect.Struct {
-			return integer(v.FieldByName("Code"))
-		}
-	}
-	return 0, false
+		code, found = integer(field)
+		return found
+	})
+	return code, ok
 }
 
 // IsBusy reports whether err means that another connection has locked a file of
@@ -52,6 +42,13 @@ func SQLite(err error) (code int, ok bool) {
 func IsBusy(err error) bool {
 	code, ok := SQLite(err)
 	return ok && (code&0xff == SQLiteBusy || code&0xff == SQLiteLocked)
+}
+
+// IsNoTable reports whether err is SQLite's error for a missing table. It has no
+// code of its own.
+func IsNoTable(err error) bool {
+	_, ok := SQLite(err)
+	return ok && strings.Contains(err.Error(), "no such table")
 }
 
 // integer returns the value of an integer of any type.

@@ -145,10 +145,7 @@ func (tx *sqliteTx) reap(keys []dialect.Key) bool {
 	if found > 0 {
 		tx.exec(`DELETE FROM main.latchkey_locks WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
 	}
-	for _, of := range bySpace(keys) {
-		found += tx.exec(`DELETE FROM main.latchkey_locks WHERE key_space = ? AND key_id IN (SELECT value FROM json_each(?))
-			AND session NOT IN (SELECT id FROM main.latchkey_sessions)`, of.space, of.ids)
-	}
+	found += tx.exec(`DELETE FROM main.latchkey_locks WHERE `+isAmong+` AND session NOT IN (SELECT id FROM main.latchkey_sessions)`, keysAsJSON(keys))
 	return found > 0
 }
 

@@ -2,38 +2,18 @@ package leasetable
 
 import (
 	"context"
-	"errors"
-	"strconv"
-	"strings"
+	"fmt"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// exchange implements tables.
+// exchange implements tables. It carries out b in one transaction.
 func (t *sqliteTables) exchange(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error {
-	err := t.exchangeOnce(ctx, s, b, reserved, false)
-	if errors.Is(err, errNotAll) {
-		err = t.exchangeOnce(ctx, s, b, reserved, true)
-	}
-	return err
-}
-
-// errNotAll says that the session did not hold all keys of a release. The
-// statement does not ask which, since normally it holds all.
-var errNotAll = errors.New("not all that was to be given back was held")
-
-// exchangeOnce carries out b in one transaction. With exact it finds out which
-// keys of a release were not held.
-func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens, exact bool) error {
 	what := newTaking(b)
-	given := b.Release
+	var given int64
 	var block dialect.Token
 	err := t.renewed(ctx, s, func(tx *sqliteTx) {
-		if exact {
-			given = tx.giveBackExactly(s, b.Release)
-		} else {
-			tx.giveBack(s, b.Release)
-		}
+		given = tx.exec(`DELETE FROM main.latchkey_locks WHERE session = ? AND `+isAmong, s.id, keysAsJSON(b.Release))
 		tx.take(s, what, len(b.Try))
 		if keys := what.missing(); len(keys) > 0 && tx.reap(keys) {
 			tx.take(s, what, len(b.Try))
@@ -48,72 +28,56 @@ func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *dialect.Ba
 	if block != (dialect.Token{}) {
 		reserved.reserve(block, tokenBlock)
 	}
-	notGiven(b, given)
+	b.NotHeld = given < int64(len(b.Release))
 	what.respond(b)
 	return nil
-}
-
-// giveBack deletes the rows of some keys.
-const giveBack = `DELETE FROM main.latchkey_locks WHERE session = ? AND key_space = ? AND key_id IN (SELECT value FROM json_each(?))`
-
-// giveBack gives keys back. It fails with errNotAll if s did not hold all of
-// them.
-func (tx *sqliteTx) giveBack(s *stamp, keys []dialect.Key) {
-	for _, of := range bySpace(keys) {
-		if n := tx.exec(giveBack, s.id, of.space, of.ids); tx.err == nil && n < int64(len(of.keys)) {
-			tx.err = errNotAll
-		}
-	}
-}
-
-// giveBackExactly gives keys back and returns those that s held.
-func (tx *sqliteTx) giveBackExactly(s *stamp, keys []dialect.Key) (given []dialect.Key) {
-	for _, of := range bySpace(keys) {
-		given = append(given, tx.keys(giveBack+` RETURNING key_space, key_id`, s.id, of.space, of.ids)...)
-	}
-	return given
 }
 
 // take takes the first free keys for each look that wants more. The first tries
 // of them are for one key each, and share a statement.
 func (tx *sqliteTx) take(s *stamp, what taking, tries int) {
-	const insert = `INSERT INTO main.latchkey_locks (key_space, key_id, session, acquired) SELECT ?, value, ?, ` + sqliteMillis + ` FROM json_each(?) `
-	for _, of := range bySpace(what[:tries].missing()) {
-		taken := of.keys
-		if n := tx.exec(insert+`WHERE true ON CONFLICT DO NOTHING`, of.space, s.id, of.ids); n < int64(len(of.keys)) {
-			taken = tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE session = ? AND key_space = ?
-				AND key_id IN (SELECT value FROM json_each(?))`, s.id, of.space, of.ids)
-		}
-		tx.note(what[:tries].took(taken))
-	}
+	tx.takeSome(s, what[:tries], tries)
 	for i := tries; i < len(what); i++ {
-		l := what[i : i+1]
-		for _, of := range bySpace(l.missing()) {
-			tx.note(l.took(tx.keys(insert+`WHERE NOT EXISTS (SELECT 1 FROM main.latchkey_locks WHERE key_space = ? AND key_id = value)
-				ORDER BY key LIMIT ? RETURNING key_space, key_id`, of.space, s.id, of.ids, of.space, l[0].Want-len(l[0].Won))))
-		}
+		tx.takeSome(s, what[i:i+1], what[i].Want-len(what[i].Won))
 	}
 }
 
-// keysOfSpace are the keys of one space, and their ids as a JSON list.
-type keysOfSpace struct {
-	space dialect.Space
-	keys  []dialect.Key
-	ids   string
+// takeSome takes the first free keys of what, and no more than want. It asks which
+// keys it has got only if there is a doubt: RETURNING takes three times as long.
+func (tx *sqliteTx) takeSome(s *stamp, what taking, want int) {
+	keys := what.missing()
+	if len(keys) == 0 {
+		return
+	}
+	ids := keysAsJSON(keys)
+	switch n := tx.exec(`INSERT INTO main.latchkey_locks (key_space, key_id, session, acquired)
+		SELECT `+keyColumns+`, ?, `+sqliteMillis+` FROM json_each(?)
+		WHERE NOT EXISTS (SELECT 1 FROM main.latchkey_locks WHERE key_space = json_extract(value, '$[0]') AND key_id = json_extract(value, '$[1]')) ORDER BY key LIMIT ?`, s.id, ids, want); n {
+	case 0:
+		keys = nil
+	case int64(len(keys)):
+	default:
+		keys = tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE session = ? AND `+isAmong, s.id, ids)
+	}
+	tx.note(what.took(keys))
 }
 
-// bySpace sorts keys by their spaces.
-func bySpace(keys []dialect.Key) (all []keysOfSpace) {
-	for _, space := range []dialect.Space{dialect.Bigint, dialect.TwoInts} {
-		of, ids := keysOfSpace{space: space}, []string(nil)
-		for _, k := range keys {
-			if k.Space == space {
-				of.keys, ids = append(of.keys, k), append(ids, strconv.FormatInt(k.ID, 10))
-			}
+const (
+	// keyColumns are the space and the id of an element of keysAsJSON.
+	keyColumns = `json_extract(value, '$[0]'), json_extract(value, '$[1]')`
+
+	// isAmong is the condition that a row is that of a key of keysAsJSON.
+	isAmong = `(key_space, key_id) IN (SELECT ` + keyColumns + ` FROM json_each(?))`
+)
+
+// keysAsJSON returns the space and the id of each key.
+func keysAsJSON(keys []dialect.Key) string {
+	text := []byte{'['}
+	for i, k := range keys {
+		if i > 0 {
+			text = append(text, ',')
 		}
-		if of.ids = "[" + strings.Join(ids, ",") + "]"; len(ids) > 0 {
-			all = append(all, of)
-		}
+		text = fmt.Appendf(text, "[%d,%d]", k.Space, k.ID)
 	}
-	return all
+	return string(append(text, ']'))
 }

@@ -82,22 +82,6 @@ func (t taking) respond(b *dialect.Batch) {
 	}
 }
 
-// notGiven notes which keys of b.Release were not among those given back.
-func notGiven(b *dialect.Batch, given []dialect.Key) {
-	if len(given) == len(b.Release) {
-		return
-	}
-	was := make(map[dialect.Key]bool, len(given))
-	for _, k := range given {
-		was[k] = true
-	}
-	for _, k := range b.Release {
-		if !was[k] {
-			b.NotHeld = append(b.NotHeld, k)
-		}
-	}
-}
-
 // unnest returns an SQL table of the keys of missing: look g, how many more it
 // wants, key space s and id k, in the order n from 1 on. unnest of several arrays
 // is PostgreSQL's own without its schema, and only so.
@@ -116,3 +100,12 @@ func (t taking) unnest() string {
 
 // array returns an SQL literal for an array of numbers.
 func array(items []string) string { return "'{" + strings.Join(items, ",") + "}'" }
+
+// unnestKeys returns an SQL table of keys: key space s and id k.
+func unnestKeys(keys []dialect.Key) string {
+	spaces, ids := make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		spaces[i], ids[i] = strconv.Itoa(int(k.Space)), strconv.FormatInt(k.ID, 10)
+	}
+	return "unnest(" + array(spaces) + "::int[], " + array(ids) + "::bigint[]) AS u (s, k)"
+}

@@ -25,16 +25,22 @@ func (s *session) Exchange(b *dialect.Batch) error {
 	return dialect.InParts(b, s.exchange)
 }
 
-// exchange carries out a batch without stacks.
+// exchange carries out a batch without stacks. A statement that fails half-way
+// keeps what it had taken, and MySQL lists a session's locks in no place that every
+// user may read. So such a failure ends the session.
 func (s *session) exchange(b *dialect.Batch) error {
 	text, err := s.ask(context.Background(), s.exchangeOf(b))
 	if err == nil {
 		err = s.readResponse(b, text)
 	}
-	if err != nil && !errors.Is(err, dialect.ErrTooLong) { // a statement that is too long is not sent
-		s.mayHold(b)
+	err = dialect.Fail(err)
+	var failure *dialect.Failure
+	if errors.As(err, &failure) && dialect.Survives(failure) && failure != dialect.ErrTooLong { // which was not sent
+		ended := *failure
+		ended.Kind = dialect.Gone
+		return &ended
 	}
-	return dialect.Fail(err)
+	return err
 }
 
 // Room returns how many keys a batch may carry in the worst case, in which each
@@ -98,7 +104,7 @@ func (s *session) readResponse(b *dialect.Batch, text string) error {
 		switch text[i] {
 		case done:
 		case not, noLock:
-			b.NotHeld = append(b.NotHeld, k)
+			b.NotHeld = true
 		default:
 			return dialect.ErrNonsense
 		}
@@ -150,69 +156,11 @@ func (s *session) readLooks(b *dialect.Batch, text string) error {
 	return nil
 }
 
-// mayHold notes that the session may hold each key of b.
-func (s *session) mayHold(b *dialect.Batch) {
-	for _, keys := range [][]dialect.Key{b.Release, b.Try} {
-		for _, k := range keys {
-			s.held[k] = struct{}{}
-		}
-	}
-	for i := range b.Looks {
-		for _, k := range b.Looks[i].Keys {
-			s.held[k] = struct{}{}
-		}
-	}
-}
-
-// heldAtOnce is how many keys Held asks for in one statement.
-const heldAtOnce = 500
-
-// Held implements dialect.Session. It asks for each key that the session may
-// hold. MySQL lists a session's locks in no place that every user may read.
-func (s *session) Held() (keys []dialect.Key, err error) {
-	all := slices.Collect(maps.Keys(s.held))
-	for {
-		room := s.Room()
-		keys, err = s.heldAmong(all, min(heldAtOnce, room))
-		if !errors.Is(err, dialect.ErrTooLong) || s.Room() == room {
-			break
-		}
-	}
-	if err != nil {
+// Held implements dialect.Session. Each statement that was sent has succeeded, so
+// the session knows what it holds if it lives.
+func (s *session) Held() ([]dialect.Key, error) {
+	if _, err := s.ask(context.Background(), "'1'"); err != nil {
 		return nil, dialect.Fail(err)
 	}
-	clear(s.held)
-	for _, k := range keys {
-		s.held[k] = struct{}{}
-	}
-	return keys, nil
-}
-
-// heldAmong returns the keys of all that are held. It asks for atOnce keys in
-// one statement. Without a key the question is whether the session lives.
-func (s *session) heldAmong(all []dialect.Key, atOnce int) (keys []dialect.Key, err error) {
-	for first := true; first || len(all) > 0; first = false {
-		asked := all[:min(atOnce, len(all))]
-		all = all[len(asked):]
-		text := append(s.text[:0], "CONCAT(''"...)
-		for _, k := range asked {
-			text = append(text, ",IFNULL(IS_USED_LOCK("...)
-			text = s.names.appendName(text, k)
-			text = append(text, ")=CONNECTION_ID(),0)"...)
-		}
-		s.text = append(text, ')')
-		answer, err := s.ask(context.Background(), string(s.text))
-		if err != nil {
-			return nil, err
-		}
-		if len(answer) != len(asked) {
-			return nil, dialect.ErrNonsense
-		}
-		for i, k := range asked {
-			if answer[i] == done {
-				keys = append(keys, k)
-			}
-		}
-	}
-	return keys, nil
+	return slices.Collect(maps.Keys(s.held)), nil
 }

@@ -15,8 +15,8 @@ import (
 // waits: it takes locks and gives them back, and changes no rows. It changes
 // rows on other connections, by a sideTx.
 //
-// Invariant: while the session lives, it has the lock called name. Each key
-// that it may hold is in held.
+// Invariant: while the session lives, it has the lock called name, and those of
+// the keys in held.
 type session struct {
 	conn   *sql.Conn
 	id     int64    // of the connection: every answer must come from it

@@ -63,11 +63,11 @@ func (s *session) Token() (t dialect.Token, err error) {
 	return t, nil
 }
 
-// token returns the next token. If a table is missing, it creates the tables
-// first.
+// token returns the next token. If a table or its row is missing, it creates all
+// of them first.
 func (tx sideTx) token() (dialect.Token, error) {
-	t, err := tx.inTransaction()
-	if number, _, _ := errcode.MySQL(err); number != errcode.MySQLNoSuchTable {
+	t, err := tx.attempt()
+	if number, _, _ := errcode.MySQL(err); number != errcode.MySQLNoSuchTable && !errors.Is(err, errNoRow) {
 		return t, err
 	}
 	for _, statement := range usertx.FenceSchema().MySQL {
@@ -75,8 +75,12 @@ func (tx sideTx) token() (dialect.Token, error) {
 			return t, noTables(err)
 		}
 	}
-	return tx.inTransaction()
+	return tx.attempt()
 }
+
+// errNoRow is the failure of a counter without its row. The process that made the
+// table may have died before.
+var errNoRow = &dialect.Failure{Kind: dialect.Statement, Reason: "latchkey_tokens has no row: run the statements of FenceSchema(MySQL) once"}
 
 // noTables returns the failure of a statement that creates a table. It names
 // the schema function.
@@ -92,25 +96,14 @@ func noTables(err error) error {
 	return failure
 }
 
-// inTransaction returns the next token of a transaction. It tries again if that
-// was rolled back because of other transactions.
-func (tx sideTx) inTransaction() (t dialect.Token, err error) {
-	for i := range dbconn.Attempts {
-		if t, err = tx.attempt(); !dbconn.RolledBack(err) {
-			break
-		}
-		dbconn.Rest(tx.ctx, i)
-	}
-	return t, err
-}
-
 // The ends of a transaction, whatever the user's completion_type says.
 const (
 	commit       = "COMMIT AND NO CHAIN NO RELEASE"
 	rollbackWork = "ROLLBACK AND NO CHAIN NO RELEASE"
 )
 
-// attempt is one attempt of inTransaction.
+// attempt returns the next token in one transaction. Nothing else locks two rows
+// of the table, so no deadlock ends it.
 func (tx sideTx) attempt() (t dialect.Token, err error) {
 	ctx, cancel := context.WithTimeout(tx.ctx, bound.Of(sideTxTimeout))
 	defer cancel()
@@ -136,16 +129,11 @@ func (tx sideTx) attempt() (t dialect.Token, err error) {
 // rises when another server counts than before.
 func (tx sideTx) next() (t dialect.Token, err error) {
 	counted, err := tx.count()
-	if err == nil && counted == 0 { // the process that made the table may have died before it made the row
-		if err = tx.exec(usertx.MySQLTokensRow); err == nil {
-			counted, err = tx.count()
-		}
+	if err == nil && counted == 0 {
+		err = errNoRow
 	}
 	if err != nil {
 		return t, err
-	}
-	if counted == 0 {
-		return t, errInterrupted
 	}
 	var (
 		mine bool

@@ -3,7 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"strconv"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -15,12 +15,12 @@ import (
 // are those of readers, or one is left from a holder before: the latest counts.
 //
 // The start of a process is hidden from some roles. The pid alone counts then.
-const holdAges = `SELECT h.key_space, h.key_id, (EXTRACT(epoch FROM pg_catalog.clock_timestamp() - pg_catalog.max(h.acquired)) * 1000000)::bigint
-	FROM TABLE AS h
-	WHERE (h.key_space = 0 AND h.key_id = ANY (($1)::text::bigint[]) OR h.key_space = 1 AND h.key_id = ANY (($2)::text::bigint[]))
-	AND h.process <> ($3)::bigint AND h.expires > pg_catalog.clock_timestamp()
+const holdAges = `SELECT coalesce(pg_catalog.json_agg(ages), '[]')::text FROM (
+	SELECT h.key_space AS "Space", h.key_id AS "ID", (EXTRACT(epoch FROM pg_catalog.clock_timestamp() - pg_catalog.max(h.acquired)) * 1000000000)::bigint AS "Age"
+	FROM TABLE AS h JOIN pg_catalog.json_to_recordset(($1)::text::json) AS k ("Space" smallint, "ID" bigint) ON (h.key_space, h.key_id) = (k."Space", k."ID")
+	WHERE h.process <> ($2)::bigint AND h.expires > pg_catalog.clock_timestamp()
 	AND EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(h.pid) AS a WHERE a.backend_start IS NULL OR a.backend_start = h.backend_start)
-	GROUP BY 1, 2`
+	GROUP BY 1, 2) AS ages`
 
 // HoldAges returns for how long processes other than this one have held keys,
 // as far as the registry has them. It borrows a connection of db for one
@@ -31,32 +31,21 @@ func HoldAges(ctx context.Context, db *sql.DB, tables Registry, process int64, k
 		return nil, dbconn.ErrNoConnection
 	}
 	return onPool(ctx, db, func(conn *sql.Conn) (map[dialect.Key]time.Duration, error) {
-		rows, err := conn.QueryContext(ctx, strings.Replace(holdAges, "TABLE", tables.Heartbeats.Name, 1),
-			idsOf(keys, dialect.Bigint), idsOf(keys, dialect.TwoInts), process)
+		asked, err := json.Marshal(keys)
 		if err != nil {
 			return nil, err
 		}
-		defer rows.Close()
+		var text string
+		query := strings.Replace(holdAges, "TABLE", tables.Heartbeats.Name, 1)
+		if err := conn.QueryRowContext(ctx, query, string(asked), process).Scan(&text); err != nil {
+			return nil, err
+		}
+		var held []HeldKey
+		err = json.Unmarshal([]byte(text), &held)
 		ages := make(map[dialect.Key]time.Duration)
-		for rows.Next() {
-			var key dialect.Key
-			var micros int64
-			if err := rows.Scan(&key.Space, &key.ID, &micros); err != nil {
-				return nil, err
-			}
-			ages[key] = max(time.Duration(micros)*time.Microsecond, 0)
+		for _, h := range held {
+			ages[h.Key] = max(h.Age, 0)
 		}
-		return ages, rows.Err()
+		return ages, err
 	})
-}
-
-// idsOf returns the ids of those keys that are in space, as a text of an array.
-func idsOf(keys []dialect.Key, space dialect.Space) string {
-	var ids []string
-	for _, k := range keys {
-		if k.Space == space {
-			ids = append(ids, strconv.FormatInt(k.ID, 10))
-		}
-	}
-	return "{" + strings.Join(ids, ",") + "}"
 }

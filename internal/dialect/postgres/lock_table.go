@@ -17,7 +17,7 @@ const lockTableQuery = `SELECT pg_catalog.pg_backend_pid(),
 
 // LockTable implements dialect.Surveyor.
 func (s *session) LockTable() (dialect.LockTable, error) {
-	t, pid, err := LockTableOf(s.statements.ctx, s.conn)
+	t, pid, err := LockTableOf(s.ctx, s.conn)
 	if err == nil && pid != s.pid {
 		return dialect.LockTable{}, errOtherProcess
 	}

@@ -41,17 +41,15 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 	if err != nil {
 		return nil, err
 	}
-	s := &session{conn: conn.Conn, pid: pid, socket: conn.Socket, abort: func() {}}
+	s := &session{conn: conn.Conn, pid: pid, socket: conn.Socket, abort: func() {}, ctx: context.Background(), prepared: map[form]*sql.Stmt{}}
 	_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.prepare(ctx, set) })
 	if err != nil {
 		conn.Discard()
 		return nil, dialect.Fail(err)
 	}
-	s.statements.ctx = context.Background()
 	if s.socket == nil {
-		s.statements.ctx, s.abort = context.WithCancel(s.statements.ctx)
+		s.ctx, s.abort = context.WithCancel(s.ctx)
 	}
-	s.exchangeOn = s.exchangeRaw
 	return s, nil
 }
 

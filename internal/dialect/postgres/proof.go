@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -219,33 +218,25 @@ const (
 // takePrepared takes a free key on session with a prepared statement. It checks
 // that the process pid has carried that out.
 func (p *proof) takePrepared(ctx context.Context, pid, key int64) error {
-	row, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (row [2]driver.Value, err error) {
-		err = p.session.Raw(func(c any) error {
-			s := statements{ctx: ctx}
-			stmt, err := s.prepare(c.(driver.Conn), "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_try_advisory_lock($1::bigint)")
-			if err != nil {
-				return err
-			}
-			if err := s.queryRow(stmt, []driver.NamedValue{{Ordinal: 1, Value: key}}, row[:]); err != nil {
-				return err
-			}
-			return stmt.Close()
-		})
-		return row, err
+	type response struct {
+		pid   int64
+		taken bool
+	}
+	r, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (r response, err error) {
+		stmt, err := p.session.PrepareContext(ctx, "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_try_advisory_lock($1::bigint)")
+		if err != nil {
+			return r, err
+		}
+		defer stmt.Close()
+		err = stmt.QueryRowContext(ctx, key).Scan(&r.pid, &r.taken)
+		return r, err
 	})
-	if err != nil {
-		return err
-	}
-	by, err := intOf(row[0])
-	if err != nil {
-		return err
-	}
-	switch taken, err := boolOf(row[1]); {
+	switch {
 	case err != nil:
 		return err
-	case !taken:
+	case !r.taken:
 		return dialect.Refuse(notExcluded)
-	case by != pid:
+	case r.pid != pid:
 		return dialect.Refuse(lockElsewhere)
 	}
 	return nil

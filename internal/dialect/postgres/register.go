@@ -4,7 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
-	"fmt"
+	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,22 +26,22 @@ type Registrar interface {
 	Register(tables Registry, r *Register) error
 }
 
-// A Register is what a session writes down.
+// A Register is what a session writes down. It travels as JSON.
 type Register struct {
 	Process int64
 	Holder  string
 	Lease   time.Duration
-	Held    []HeldKey
-	Waits   []WaitingKey
-	IsFirst bool // the first one of this session: it removes rows of dead sessions
-	NoWaits bool // another session of the process writes Waits
+	Held    []HeldKey    `json:",omitempty"`
+	Waits   []WaitingKey `json:",omitempty"`
+	IsFirst bool         // the first one of this session: it removes rows of dead sessions
+	NoWaits bool         // another session of the process writes Waits
 }
 
 // A HeldKey is a lock that is held. One with the number of the Register's Process
 // is no lock: it shows on which server process a Session waits. Readers of locks
 // pass over it, since no process holds it.
 type HeldKey struct {
-	Key             dialect.Key
+	dialect.Key
 	Namespace, Name string // "" for none
 	Age             time.Duration
 }
@@ -48,7 +49,7 @@ type HeldKey struct {
 // A WaitingKey is a key that callers of this process poll for. All of them hold
 // the same other lock, or none is known.
 type WaitingKey struct {
-	Key     dialect.Key
+	dialect.Key
 	Holding dialect.Key // what each caller holds, if Holds
 	Holds   bool
 	Waiters int
@@ -89,7 +90,7 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 // statement ends after 300 ms, with the triggers that it runs, so that callers
 // who want locks still get a response.
 func (s *session) Register(tables Registry, r *Register) error {
-	n, err := dbconn.UnlessClosed(func() (int64, error) { return rows(s.statements.ctx, s.conn, tables.register(s.pid, r)) })
+	n, err := dbconn.UnlessClosed(func() (int64, error) { return rows(s.ctx, s.conn, tables.register(s.pid, r)) })
 	switch {
 	case err == nil && n != 1:
 		err = errOtherProcess
@@ -111,37 +112,44 @@ var errStartHidden = &dialect.Failure{
 
 // register returns the statements of Register for the server process pid.
 func (r Registry) register(pid int64, what *Register) string {
-	const me = "(SELECT backend_start FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))"
-	statements := []string{
-		"SELECT pg_catalog.set_config('lock_timeout', '100ms', true), pg_catalog.set_config('statement_timeout', '300ms', true), pg_catalog.set_config('synchronous_commit', 'off', true)",
-		"DELETE FROM " + r.Heartbeats.Name + " WHERE pid = pg_catalog.pg_backend_pid() AND backend_start = " + me + notAmong("key_space, key_id", what.heldKeys()),
-	}
-	if len(what.Held) > 0 {
-		statements = append(statements, fmt.Sprintf(`INSERT INTO %s AS h (process, pid, backend_start, key_space, key_id, namespace, name, holder, acquired, expires, heartbeat, shared)
-			SELECT %d, pg_catalog.pg_backend_pid(), %s, s, k, namespace, name, %s, pg_catalog.statement_timestamp() - age, pg_catalog.statement_timestamp() + %s, pg_catalog.statement_timestamp(), shared
-			FROM (VALUES %s) AS v (s, k, namespace, name, age, shared)
-			ON CONFLICT (pid, backend_start, key_space, key_id) DO UPDATE SET process = excluded.process, namespace = excluded.namespace, name = excluded.name,
-			acquired = excluded.acquired, expires = excluded.expires, heartbeat = excluded.heartbeat, shared = excluded.shared`,
-			r.Heartbeats.Name, what.Process, me, r.text(what.Holder), Interval(what.Lease), what.heldRows(r)))
-	}
-	if !what.NoWaits {
-		statements = append(statements, "DELETE FROM "+r.Waits.Name+" WHERE process = "+strconv.FormatInt(what.Process, 10)+
-			notAmong("key_space, key_id, held_space, held_id", what.waitKeys()))
-	}
-	if !what.NoWaits && len(what.Waits) > 0 {
-		statements = append(statements, fmt.Sprintf(`INSERT INTO %s AS w (process, key_space, key_id, held_space, held_id, waiters, since, heartbeat, expires)
-			SELECT %d, s, k, hs, hk, waiters, pg_catalog.statement_timestamp() - age, pg_catalog.statement_timestamp(), pg_catalog.statement_timestamp() + %s
-			FROM (VALUES %s) AS v (s, k, hs, hk, waiters, age)
-			ON CONFLICT (process, key_space, key_id, held_space, held_id) DO UPDATE SET waiters = excluded.waiters, since = excluded.since,
-			heartbeat = excluded.heartbeat, expires = excluded.expires`,
-			r.Waits.Name, what.Process, Interval(what.Lease), what.waitRows()))
-	}
+	statement := "SELECT set_config('lock_timeout', '100ms', true), set_config('statement_timeout', '300ms', true), set_config('synchronous_commit', 'off', true);\n"
 	if what.IsFirst {
-		statements = append(statements, r.sweepDead(r.Heartbeats, notHeld), r.sweepDead(r.Waits, "true"))
+		statement += r.Heartbeats.sweep(deadFor, notHeld, deadLimit) + ";\n" + r.Waits.sweep(deadFor, "true", deadLimit) + ";\n"
 	}
-	statements = append(statements, fmt.Sprintf("SELECT 1 WHERE pg_catalog.pg_backend_pid() = %d", pid))
-	return strings.Join(statements, ";\n")
+	return statement + strings.NewReplacer("HEARTBEATS", r.Heartbeats.Name, "WAITS", r.Waits.Name,
+		"DOCUMENT", r.document(what), "PID", strconv.FormatInt(pid, 10)).Replace(registerStatement)
 }
+
+// registerStatement replaces what a session has written by a new Register. It
+// selects one row if the process PID carries it out. Durations in the document
+// are in nanoseconds.
+const registerStatement = `WITH what AS MATERIALIZED (
+	SELECT d, (d->>'Process')::bigint AS process, d->>'Holder' AS holder, statement_timestamp() AS now,
+		statement_timestamp() + (d->>'Lease')::bigint / 1000 * interval '1 microsecond' AS expires,
+		pg_backend_pid() AS pid, (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid())) AS start
+	FROM (SELECT DOCUMENT::json AS d) AS document),
+held AS MATERIALIZED (
+	SELECT process, pid, start, "Space" & 1 AS s, "ID" AS k, "Namespace", nullif("Name", ''), holder,
+		now - "Age" / 1000 * interval '1 microsecond', expires, now AS heartbeat, ("Space" & 2) <> 0
+	FROM what, json_to_recordset(d->'Held') AS h ("Space" int, "ID" bigint, "Namespace" text, "Name" text, "Age" bigint)),
+waiting AS MATERIALIZED (
+	SELECT process, "Space" & 1 AS s, "ID" AS k, CASE WHEN "Holds" THEN ("Holding"->>'Space')::int & 1 ELSE -1 END AS hs, ("Holding"->>'ID')::bigint AS hk, "Waiters",
+		now - "Age" / 1000 * interval '1 microsecond', now AS heartbeat, expires
+	FROM what, json_to_recordset(d->'Waits') AS w ("Space" int, "ID" bigint, "Holds" boolean, "Holding" json, "Waiters" int, "Age" bigint)),
+ended AS (
+	DELETE FROM HEARTBEATS AS t USING what WHERE (t.pid, t.backend_start) = (what.pid, start) AND (key_space, key_id) NOT IN (SELECT s, k FROM held)),
+served AS (
+	DELETE FROM WAITS AS t USING what WHERE t.process = what.process AND NOT (d->>'NoWaits')::boolean
+		AND (key_space, key_id, held_space, held_id) NOT IN (SELECT s, k, hs, hk FROM waiting)),
+holds AS (
+	INSERT INTO HEARTBEATS (process, pid, backend_start, key_space, key_id, namespace, name, holder, acquired, expires, heartbeat, shared) SELECT * FROM held
+	ON CONFLICT (pid, backend_start, key_space, key_id) DO UPDATE SET process = excluded.process, namespace = excluded.namespace, name = excluded.name,
+		acquired = excluded.acquired, expires = excluded.expires, heartbeat = excluded.heartbeat, shared = excluded.shared),
+waits AS (
+	INSERT INTO WAITS (process, key_space, key_id, held_space, held_id, waiters, since, heartbeat, expires) SELECT * FROM waiting
+	ON CONFLICT (process, key_space, key_id, held_space, held_id) DO UPDATE SET waiters = excluded.waiters, since = excluded.since,
+		heartbeat = excluded.heartbeat, expires = excluded.expires)
+SELECT FROM what WHERE pid = PID`
 
 // The first Register of a session removes rows that expired long ago, and few
 // of them.
@@ -150,78 +158,31 @@ const (
 	deadLimit = 1000
 )
 
-// sweepDead returns the statement that removes rows of dead sessions from a
-// table.
-func (Registry) sweepDead(table RegistryTable, dead string) string {
-	return fmt.Sprintf(sweepStatement, table.Name, Interval(deadFor), dead, deadLimit)
-}
-
-// notAmong is the condition that columns are none of keys.
-func notAmong(columns string, keys []string) string {
-	if len(keys) == 0 {
-		return ""
-	}
-	return " AND (" + columns + ") NOT IN (VALUES " + strings.Join(keys, ",") + ")"
-}
-
-// heldKeys returns the keys of Held as rows of SQL.
-func (r *Register) heldKeys() (all []string) {
-	for _, h := range r.Held {
-		all = append(all, fmt.Sprintf("(%d, (%d)::bigint)", h.Key.Exclusive().Space, h.Key.ID))
-	}
-	return all
-}
-
-// heldRows returns Held as rows of SQL.
-func (r *Register) heldRows(tables Registry) string {
-	var all []string
-	for _, h := range r.Held {
-		name := "NULL::text"
-		if h.Name != "" {
-			name = tables.text(h.Name)
-		}
-		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s, %s, %s, %t)", h.Key.Exclusive().Space, h.Key.ID, tables.text(h.Namespace), name, Interval(h.Age), h.Key.IsShared()))
-	}
-	return strings.Join(all, ",")
-}
-
-// holding returns the columns for the lock that the callers of w hold.
-func (w WaitingKey) holding() string {
-	if !w.Holds {
-		return "-1, 0::bigint"
-	}
-	return fmt.Sprintf("%d, (%d)::bigint", w.Holding.Exclusive().Space, w.Holding.ID)
-}
-
-// waitKeys returns the keys of Waits as rows of SQL.
-func (r *Register) waitKeys() (all []string) {
-	for _, w := range r.Waits {
-		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding()))
-	}
-	return all
-}
-
-// waitRows returns Waits as rows of SQL.
-func (r *Register) waitRows() string {
-	var all []string
-	for _, w := range r.Waits {
-		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s, %d, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding(), w.Waiters, Interval(w.Age)))
-	}
-	return strings.Join(all, ",")
-}
-
 // longestText bounds a text for people, in bytes.
 const longestText = 200
 
-// text returns an SQL expression for s, cut if it is long. In a database that
-// is not UTF-8 only the ASCII characters remain.
-//
-// The bytes travel as hex digits, which are the same in every encoding of a
-// client and need no quotes.
-func (r Registry) text(s string) string {
+// document returns an SQL expression for r as JSON. Its bytes travel as hex
+// digits, which are the same in every encoding of a client and need no quotes.
+func (tables Registry) document(r *Register) string {
+	written := *r
+	written.Holder, written.Held = tables.text(r.Holder), slices.Clone(r.Held)
+	for i := range written.Held {
+		h := &written.Held[i]
+		h.Namespace, h.Name = tables.text(h.Namespace), tables.text(h.Name)
+	}
+	text, err := json.Marshal(written)
+	if err != nil {
+		panic("sqllock: " + err.Error()) // numbers and valid UTF-8
+	}
+	return "convert_from(decode('" + hex.EncodeToString(text) + "', 'hex'), 'UTF8')"
+}
+
+// text returns s, cut if it is long. In a database that is not UTF-8 only the
+// ASCII characters remain.
+func (tables Registry) text(s string) string {
 	const unknown = '?'
 	s = strings.Map(func(c rune) rune {
-		if c == 0 || c > unicode.MaxASCII && !r.UTF8 {
+		if c == 0 || c > unicode.MaxASCII && !tables.UTF8 {
 			return unknown
 		}
 		return c
@@ -233,5 +194,5 @@ func (r Registry) text(s string) string {
 		}
 		s = s[:cut]
 	}
-	return "pg_catalog.convert_from(pg_catalog.decode('" + hex.EncodeToString([]byte(s)) + "', 'hex'), 'UTF8')"
+	return s
 }

@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"math"
 	"net"
 
@@ -22,47 +24,75 @@ type session struct {
 	socket  net.Conn // nil where it cannot be reached
 	abort   func()   // ends a call in flight where the socket cannot be reached, if the driver heeds its context
 
-	statements statements
-	batch      *dialect.Batch  // of the exchange under way
-	exchangeOn func(any) error // exchangeRaw, made once
+	ctx      context.Context    //nolint:containedctx // no caller's: see dialect.Session
+	prepared map[form]*sql.Stmt // made at first use; they end with the connection
+	text     []byte             // memory for the next statement
 }
 
 // Exchange implements dialect.Session.
 func (s *session) Exchange(b *dialect.Batch) error {
-	s.batch = b
-	err := s.conn.Raw(s.exchangeOn)
-	s.batch = nil
-	return advisory(err)
+	f := formOf(b)
+	columns, err := s.exchange(f, b)
+	switch state := errcode.SQLState(err); {
+	case state == errcode.InvalidStatementName:
+		return errReset
+	case state == errcode.DuplicateStatement:
+		return errUnclean
+	case errors.Is(err, sql.ErrConnDone): // database/sql has tried again on a connection that the driver had found broken
+		return dialect.Fail(driver.ErrBadConn)
+	case err != nil:
+		return advisory(err)
+	}
+	return readResponse(b, f, columns)
 }
 
-// exchangeRaw is Exchange on the driver's connection.
-func (s *session) exchangeRaw(c any) error {
-	f := formOf(s.batch)
-	row, err := s.statements.exchange(c.(driver.Conn), s.batch, f)
-	if errcode.SQLState(err) == errcode.InvalidStatementName {
-		return errReset
-	}
-	if err != nil {
-		if errcode.SQLState(err) == errcode.DuplicateStatement {
-			return errUnclean
+// exchange sends the statement for b, which has this form. It returns the
+// columns of the response after the first.
+//
+// Only a statement that was prepared before a reset of the session notices it. So
+// that of a heartbeat, which has no part, is prepared before the first lock.
+func (s *session) exchange(f form, b *dialect.Batch) (columns []string, err error) {
+	for _, needed := range [...]form{0, f} {
+		if s.prepared[needed] == nil {
+			if s.prepared[needed], err = s.conn.PrepareContext(s.ctx, needed.query()); err != nil {
+				return nil, err
+			}
 		}
-		return err
 	}
-	pid, err := intOf(row[0])
-	if err != nil {
-		return err
+	args := s.argsOf(f, b)
+	columns = make([]string, len(args))
+	var pid int64
+	dest := []any{&pid}
+	for i := range columns {
+		dest = append(dest, &columns[i])
 	}
-	if pid != s.pid {
-		return errOtherProcess
+	err = s.prepared[f].QueryRowContext(s.ctx, args...).Scan(dest...)
+	if err == nil && pid != s.pid {
+		err = errOtherProcess
 	}
-	return readResponse(s.batch, f, row[1:])
+	return columns, err
+}
+
+// argsOf returns the arguments of f in the order of its parts.
+func (s *session) argsOf(f form, b *dialect.Batch) (args []any) {
+	for _, part := range parts {
+		switch {
+		case f&part.form == 0:
+		case f&single != 0:
+			args = append(args, singleKey(b).ID)
+		default:
+			s.text = part.text(s.text[:0], b)
+			args = append(args, string(s.text))
+		}
+	}
+	return args
 }
 
 // row scans the one row of query, whose first column is the id of the server
 // process. dest are for the others. The error is the driver's or a *Failure.
 func (s *session) row(query string, args []any, dest ...any) error {
 	var pid int64
-	err := s.conn.QueryRowContext(s.statements.ctx, query, args...).Scan(append([]any{&pid}, dest...)...)
+	err := s.conn.QueryRowContext(s.ctx, query, args...).Scan(append([]any{&pid}, dest...)...)
 	if err == nil && pid != s.pid {
 		err = errOtherProcess
 	}

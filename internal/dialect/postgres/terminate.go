@@ -3,8 +3,9 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"strconv"
-	"strings"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
@@ -36,39 +37,61 @@ const startOf = "(extract(epoch FROM a.backend_start) * 1000000)::bigint"
 // Process implements dialect.Backend.
 func (s *session) Process() dialect.Process { return s.process }
 
-// terminateQuery passes over processes that have gone, and over others that
-// have their ids now.
-//
-// It also passes over a process that is not named like a session any more. A
-// pooler that shows the server's own process ids resets the name before another
+// terminateQuery ends the process $1 if it began at $2 and is named like a session.
+// A pooler that shows the server's own process ids resets the name before another
 // client gets the process.
-//
-// OFFSET keeps the join before the function with the effect.
-const terminateQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(i::text, ',') FILTER (WHERE pg_catalog.pg_terminate_backend(pid)), '')
-	FROM (SELECT u.i, u.pid FROM ROWS FROM (pg_catalog.unnest($1::text::int[]), pg_catalog.unnest($2::text::bigint[])) WITH ORDINALITY AS u (pid, start, i)
-		CROSS JOIN LATERAL pg_catalog.pg_stat_get_activity(u.pid) AS a
-		WHERE ` + startOf + ` = u.start AND pg_catalog.right(a.application_name, 8) = 'latchkey' OFFSET 0) AS v`
+const terminateQuery = `SELECT pg_backend_pid(), coalesce((SELECT CASE WHEN ` + startOf + ` = $2 AND right(a.application_name, 8) = 'latchkey'
+	THEN pg_terminate_backend(a.pid) END FROM pg_stat_get_activity($1) AS a), false)`
 
 // Terminate implements dialect.Terminator.
 func (s *session) Terminate(left []dialect.Process) (there []dialect.Process, err error) {
-	pids, starts := make([]string, len(left)), make([]string, len(left))
-	for i, p := range left {
-		pids[i], starts[i] = strconv.FormatInt(p.PID, 10), strconv.FormatInt(p.Start, 10)
-	}
-	array := func(numbers []string) string { return "{" + strings.Join(numbers, ",") + "}" }
-	var list string
-	if err = s.row(terminateQuery, []any{array(pids), array(starts)}, &list); err != nil {
-		return nil, dialect.Fail(err)
-	}
-	for item := range strings.SplitSeq(list, ",") {
-		if item == "" {
-			continue
+	for _, p := range left {
+		var ended bool
+		if err := s.row(terminateQuery, []any{p.PID, p.Start}, &ended); err != nil {
+			return nil, dialect.Fail(err)
 		}
-		i, err := strconv.Atoi(item)
-		if err != nil || i < 1 || i > len(left) {
-			return nil, dialect.ErrNonsense
+		if ended {
+			there = append(there, p)
 		}
-		there = append(there, left[i-1])
 	}
 	return there, nil
+}
+
+// EndProcess ends the server process that has this PID and start, and reports
+// whether it did. It does so only if at this moment the process still has both, and
+// holds an advisory lock of this database or waits for a lock. Unless silent is
+// zero, the process must also be in the state in which it has been since then.
+//
+// One statement asks all this and ends the process. The error is a *Failure with
+// the server's SQLSTATE, or that of ctx.
+func EndProcess(ctx context.Context, db *sql.DB, pid int, start, silent time.Time) (bool, error) {
+	conn, err := dbconn.Live(ctx, db)
+	if err != nil {
+		return false, dialect.Fail(err)
+	}
+	defer conn.Close()
+	if genuine, err := IsGenuine(ctx, conn); !genuine && (err == nil || dialect.IsStatement(err)) {
+		return false, fmt.Errorf("only PostgreSQL's own sessions can be ended: %w", errors.ErrUnsupported)
+	}
+	return tidied(ctx, conn, func(conn *sql.Conn) (bool, error) { return Holds(ctx, conn, endProcess(pid, start, silent)) })
+}
+
+// endProcess returns the condition of EndProcess. It is a CASE, since only a CASE
+// promises an order of evaluation. A process never ends itself here.
+func endProcess(pid int, start, silent time.Time) string {
+	same := "a.backend_start = " + moment(start)
+	if !silent.IsZero() {
+		same += " AND a.state_change = " + moment(silent)
+	}
+	return fmt.Sprintf(`CASE WHEN %[1]d <> pg_catalog.pg_backend_pid()
+	AND EXISTS (SELECT FROM pg_catalog.pg_stat_get_activity(%[1]d) AS a WHERE %[2]s
+		AND a.datid = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())))
+	AND EXISTS (SELECT FROM pg_catalog.pg_locks WHERE pid = %[1]d AND (locktype = 'advisory' OR NOT granted
+		OR pid = ANY (SELECT pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.pid)) FROM pg_catalog.pg_locks AS w WHERE NOT w.granted)))
+	THEN pg_catalog.pg_terminate_backend(%[1]d) ELSE false END`, pid, same)
+}
+
+// moment returns t as an SQL literal.
+func moment(t time.Time) string {
+	return dialect.Quoted(t.UTC().Format("2006-01-02 15:04:05.000000+00")) + "::timestamptz"
 }

@@ -1,9 +1,10 @@
 package postgres
 
 import (
-	"database/sql/driver"
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
@@ -71,11 +72,7 @@ func appendStacks(text []byte, b *dialect.Batch) []byte {
 }
 
 // parseArray reads the text of a bigint[].
-func parseArray(column driver.Value) ([]int64, error) {
-	text, ok := column.(string)
-	if !ok {
-		return nil, dialect.ErrNonsense
-	}
+func parseArray(text string) ([]int64, error) {
 	inner, ok1 := strings.CutPrefix(text, "{")
 	inner, ok2 := strings.CutSuffix(inner, "}")
 	if !ok1 || !ok2 {
@@ -93,34 +90,6 @@ func parseArray(column driver.Value) ([]int64, error) {
 		numbers = append(numbers, n)
 	}
 	return numbers, nil
-}
-
-// intOf reads an integer column, which a driver or its wrapper may give as
-// text.
-func intOf(column driver.Value) (int64, error) {
-	switch column := column.(type) {
-	case int64:
-		return column, nil
-	case string:
-		if n, err := strconv.ParseInt(column, 10, 64); err == nil {
-			return n, nil
-		}
-	}
-	return 0, dialect.ErrNonsense
-}
-
-// boolOf reads a boolean column, which a driver or its wrapper may give as
-// text.
-func boolOf(column driver.Value) (bool, error) {
-	switch column := column.(type) {
-	case bool:
-		return column, nil
-	case string:
-		if b, err := strconv.ParseBool(column); err == nil {
-			return b, nil
-		}
-	}
-	return false, dialect.ErrNonsense
 }
 
 // ParseKeys reads a list of keys in the form space:id,space:id.
@@ -147,4 +116,15 @@ func parseKey(space, id string) (dialect.Key, error) {
 		return dialect.Key{}, dialect.ErrNonsense
 	}
 	return dialect.Key{Space: dialect.Space(space[0] - '0'), ID: n}, nil
+}
+
+// Interval returns d as an SQL expression, to the microsecond. A negative d
+// counts as zero.
+//
+// The expression has hours, minutes and seconds, since PostgreSQL 14 reads no
+// number of microseconds or seconds above 2^31. CockroachDB reads it as well.
+func Interval(d time.Duration) string {
+	us := max(d.Microseconds(), 0)
+	s := us / 1e6
+	return fmt.Sprintf("interval '%d:%02d:%02d.%06d'", s/3600, s/60%60, s%60, us%1e6)
 }

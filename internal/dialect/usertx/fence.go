@@ -8,7 +8,6 @@ package usertx
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -74,7 +73,7 @@ var errAnotherResponse = &dialect.Failure{
 // of the fence.
 func fenceFailure(ctx context.Context, tx dialect.Execer, err error) error {
 	switch {
-	case isNoTable(err):
+	case errcode.IsNoTable(err):
 		return &dialect.Failure{
 			Kind:   dialect.Statement,
 			Reason: "there is no table latchkey_fence in the file that the transaction is in: create it with FenceSchema(SQLite)",
@@ -83,13 +82,6 @@ func fenceFailure(ctx context.Context, tx dialect.Execer, err error) error {
 		Spoil(ctx, tx)
 	}
 	return dialect.Fail(err)
-}
-
-// isNoTable reports whether err is SQLite's error for a missing table. It has
-// no code of its own.
-func isNoTable(err error) bool {
-	_, ok := errcode.SQLite(err)
-	return ok && strings.Contains(err.Error(), "no such table")
 }
 
 // fenceStatement returns the statement for PostgreSQL and SQLite. It changes no
@@ -122,30 +114,6 @@ func isCheckViolation(err error) bool {
 	return errcode.SQLState(err) == "23514"
 }
 
-// postgresFence is the table of Fence in PostgreSQL.
-const postgresFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
-	key_space smallint NOT NULL,
-	key_id    bigint   NOT NULL,
-	system    bigint   NOT NULL, -- pg_catalog.pg_control_system()
-	timeline  bigint   NOT NULL,
-	lsn       bigint   NOT NULL,
-	fenced_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
-	stale     boolean  NOT NULL DEFAULT false CONSTRAINT latchkey_fence_stale CHECK (NOT stale),
-	PRIMARY KEY (key_space, key_id)
-) WITH (fillfactor = 70)`
-
-// sqliteFence is the table of Fence in SQLite, with the columns of PostgreSQL.
-const sqliteFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
-	key_space INTEGER NOT NULL,
-	key_id    INTEGER NOT NULL,
-	system    INTEGER NOT NULL, -- of latchkey_tokens
-	timeline  INTEGER NOT NULL,
-	lsn       INTEGER NOT NULL,
-	fenced_at TEXT    NOT NULL DEFAULT CURRENT_TIMESTAMP,
-	stale     INTEGER NOT NULL DEFAULT 0 CONSTRAINT latchkey_fence_stale CHECK (NOT stale),
-	PRIMARY KEY (key_space, key_id)
-)`
-
 // spoilTimeout bounds Spoil. A driver whose statement is cut short closes the
 // connection, which serves as well.
 const spoilTimeout = time.Second
@@ -158,11 +126,25 @@ func Spoil(ctx context.Context, tx dialect.Execer) {
 	_, _ = tx.ExecContext(ctx, "SELECT 'latchkey: this transaction has no valid lock and must not be committed'::int")
 }
 
-// FenceSchema returns the statements that create the tables of Fence.
-func FenceSchema() dialect.Schema {
-	return dialect.Schema{
-		PostgreSQL: []string{postgresFence},
-		SQLite:     []string{sqliteFence},
-		MySQL:      []string{mysqlTokens, MySQLTokensRow, mysqlFenceTable},
-	}
+// mysqlHere returns a statement that fails unless Here of t holds, since no
+// BIGINT holds the sum.
+//
+// It is apart from mysqlFence, which a replica repeats with
+// binlog_format=STATEMENT, and a replica has another name. It reads no table,
+// so the transaction has no snapshot yet when the fence waits for its row.
+func mysqlHere(t dialect.Token) string {
+	return "SELECT 9223372036854775807 + (NOT IFNULL(" + t.Here + ", 0))"
+}
+
+// mysqlFence returns the statement of Fence for MySQL.
+//
+// MySQL assigns from left to right, so the comparison with the old row comes
+// first. For a later token its sum is one that no BIGINT holds. That is an
+// error in every mode, while a session may switch the constraint off.
+func mysqlFence(key dialect.Key, t dialect.Token) string {
+	return fmt.Sprintf("INSERT INTO latchkey_fence (key_space, key_id, system_id, timeline, lsn) VALUES (%d, %d, %d, %d, %d)"+
+		" ON DUPLICATE KEY UPDATE"+
+		" stale = 9223372036854775807 + (system_id = %[3]d AND (timeline > %[4]d OR timeline = %[4]d AND lsn > %[5]d)) <> 9223372036854775807,"+
+		" system_id = %[3]d, timeline = %[4]d, lsn = %[5]d, fenced_at = CURRENT_TIMESTAMP(6)",
+		key.Space, key.ID, t.System, t.Epoch, t.Number)
 }

@@ -53,7 +53,7 @@ func Watermark(ctx context.Context, db Querier, key dialect.Key) (at int64, ok b
 
 // watermarkFailure is dialect.Fail, and knows SQLite's error for a missing table.
 func watermarkFailure(err error) error {
-	if isNoTable(err) {
+	if errcode.IsNoTable(err) {
 		return &dialect.Failure{
 			Kind: dialect.Statement,
 			Reason: "there is no table latchkey_watermarks in the file that the transaction is in:" +
@@ -89,40 +89,4 @@ func mysqlAdvance(key dialect.Key, to int64) string {
 	return fmt.Sprintf("INSERT INTO latchkey_watermarks (key_space, key_id, mark) VALUES (%d, %d, %d)"+
 		" ON DUPLICATE KEY UPDATE mark = IF(mark < %[3]d, %[3]d, 9223372036854775807 + (mark >= %[3]d)),"+
 		" marked_at = CURRENT_TIMESTAMP(6)", key.Space, key.ID, to)
-}
-
-// The tables of watermarks. Their columns have the same names in every database.
-const (
-	postgresWatermarks = `CREATE TABLE IF NOT EXISTS latchkey_watermarks (
-	key_space smallint NOT NULL,
-	key_id    bigint   NOT NULL,
-	mark      bigint   NOT NULL,
-	marked_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
-	PRIMARY KEY (key_space, key_id)
-) WITH (fillfactor = 70)`
-
-	sqliteWatermarks = `CREATE TABLE IF NOT EXISTS latchkey_watermarks (
-	key_space INTEGER NOT NULL,
-	key_id    INTEGER NOT NULL,
-	mark      INTEGER NOT NULL,
-	marked_at TEXT    NOT NULL DEFAULT CURRENT_TIMESTAMP,
-	PRIMARY KEY (key_space, key_id)
-)`
-
-	mysqlWatermarks = `CREATE TABLE IF NOT EXISTS latchkey_watermarks (
-	key_space SMALLINT NOT NULL,
-	key_id    BIGINT NOT NULL,
-	mark      BIGINT NOT NULL,
-	marked_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
-	PRIMARY KEY (key_space, key_id)
-) ENGINE = InnoDB`
-)
-
-// WatermarkSchema returns the statements that create the table of watermarks.
-func WatermarkSchema() dialect.Schema {
-	return dialect.Schema{
-		PostgreSQL: []string{postgresWatermarks},
-		SQLite:     []string{sqliteWatermarks},
-		MySQL:      []string{mysqlWatermarks},
-	}
 }
