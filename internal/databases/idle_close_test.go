@@ -15,7 +15,7 @@ func TestIdleCloseOnEveryDatabase(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
 		db, look := pool(t, o), open(t, o.Driver, o.DSN)
 		db.SetConnMaxIdleTime(100 * time.Millisecond)
-		s := session(t, db, append(o.Options(), sqllock.WithIdleClose(time.Second))...)
+		s := session(t, db, append(o.Options(), sqllock.WithIdleClose(time.Second), sqllock.WithHeartbeat(100*time.Millisecond))...)
 		other := process(t, o)
 		for range 2 { // the second time as the first
 			lock := awaitLock(t, s, sqllock.ID(1))

@@ -127,8 +127,7 @@ const connectionClosed = "the connection was closed"
 var reasonsOfTexts = []struct{ text, reason string }{
 	{"invalid connection", connectionClosed}, // go-sql-driver, in a statement
 	{"conn busy", "another statement uses the connection: close the rows of the transaction first"},
-	{"server refused TLS connection", NoTLS}, // pgx
-	{"SSL is not enabled", NoTLS},            // lib/pq
+	{"SSL is not enabled", NoTLS}, // lib/pq
 	{"ValidateConnect failed", NoSuchServer},
 	{"cannot use QueryExecMode", "pgx sends no statement in this default_query_exec_mode without its cache: set default_query_exec_mode=exec, or leave out the cache's capacity of 0"},
 	{"sql: database is closed", "the *sql.DB was closed"},
@@ -157,6 +156,9 @@ func reason(err error) string {
 		return connectionClosed
 	case errors.Is(err, sql.ErrNoRows):
 		return "the database's answer made no sense"
+	}
+	if strings.HasSuffix(strings.TrimRight(err.Error(), ")"), "server refused TLS connection") { // pgx: no attempt without TLS follows
+		return NoTLS
 	}
 	for _, r := range reasonsOfTexts {
 		if strings.Contains(err.Error(), r.text) {

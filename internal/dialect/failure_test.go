@@ -55,6 +55,7 @@ func TestFail(t *testing.T) {
 		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, Gone, "refused"},
 		{"no such host", &net.DNSError{Name: "secret-host", Err: "no such host"}, Gone, "could not be looked up"},
 		{"pgx without TLS", errors.New("server refused TLS connection"), Gone, "sslmode"},
+		{"pgx at another server", errors.New("server refused TLS connection (failed to receive message)"), Gone, "the driver could not connect"},
 		{"pgx on a standby", errors.New("failed to connect to `user=u database=d`: 127.0.0.1:1 (secret-host): ValidateConnect failed: server is in standby mode"), Gone, "target_session_attrs"},
 		{"lib/pq without TLS", errors.New("pq: SSL is not enabled on the server"), Gone, "sslmode"},
 		{"anything else", errors.New("secret-host did something"), Gone, "could not connect"},

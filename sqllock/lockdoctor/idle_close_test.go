@@ -17,7 +17,7 @@ import (
 func TestHealthyWhileIdleClosed(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
-	s := dbtest.Session(t, "pgx", dsn, sqllock.WithIdleClose(time.Second))
+	s := dbtest.Session(t, "pgx", dsn, sqllock.WithIdleClose(time.Second), sqllock.WithHeartbeat(100*time.Millisecond))
 	lockertest.Eventually(t, "the connection is closed", func() bool { return s.Stats().IdleClosed })
 	r := examine(t, dbtest.Open(t, "pgx", dsn), lockdoctor.WithSession(s))
 	mustBeHealthy(t, r)

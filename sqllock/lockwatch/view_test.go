@@ -42,8 +42,8 @@ func TestWhichProcessWaits(t *testing.T) {
 	})
 }
 
-// SetName of one lock of a stack names all of them, but for those with a name of
-// their own.
+// SetName of one lock of a stack names all of them, but for those that had a name
+// before Bind.
 func TestNameOfAStack(t *testing.T) {
 	t.Parallel()
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
@@ -51,10 +51,9 @@ func TestNameOfAStack(t *testing.T) {
 		s := session(t, driver, dsn, sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond))
 		user, tenant, total := sqllock.Namespace("user").Key("ada"), sqllock.Namespace("tenant").Key("acme"), sqllock.Namespace("total").Key("")
 		locks := sqllock.Locks{mustLock(t, s, user), mustLock(t, s, tenant), mustLock(t, s, total)}
+		locks[1].SetName("acme")
 		ctx, cancel := locks.Bind(t.Context())
 		defer cancel()
-		own, _ := sqllock.FromContext(ctx, tenant)
-		own.SetName("acme")
 		innermost, _ := sqllock.FromContext(ctx)
 		innermost.SetName("export of ada")
 		for key, want := range map[sqllock.Key]string{user: "export of ada", tenant: "acme", total: "export of ada"} {
