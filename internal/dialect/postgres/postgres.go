@@ -9,6 +9,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"strconv"
 	"strings"
 	"time"
@@ -41,7 +42,8 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 	if err != nil {
 		return nil, err
 	}
-	s := &session{conn: conn.Conn, pid: pid, socket: conn.Socket, abort: func() {}, ctx: context.Background(), prepared: map[form]*sql.Stmt{}}
+	s := &session{conn: conn.Conn, pid: pid, socket: conn.Socket, abort: func() {}, ctx: context.Background(), prepared: map[form]driver.Stmt{}}
+	s.exchangeOn = s.exchange
 	_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.prepare(ctx, set) })
 	if err != nil {
 		conn.Discard()
