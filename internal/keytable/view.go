@@ -2,7 +2,7 @@ package keytable
 
 import "time"
 
-// What a table tells of its keys, for metrics, audits and the registry.
+// What a table reports about its keys, for metrics, audits and the registry.
 
 // Figures are what a table reports about itself.
 type Figures struct {

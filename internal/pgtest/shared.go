@@ -35,7 +35,11 @@ type idleConn struct {
 // if there is one.
 func administrate(ctx context.Context, dsn, query string) error {
 	conn := idle(dsn)
-	if conn == nil || conn.Ping(ctx) != nil {
+	if conn != nil && conn.Ping(ctx) != nil { // its server has ended
+		closeConn(ctx, conn)
+		conn = nil
+	}
+	if conn == nil {
 		var err error
 		if conn, err = pgx.Connect(ctx, dsn); err != nil {
 			return err

@@ -195,8 +195,8 @@ func (c *codec) decode(st *dialect.Batch, b *keytable.Batch) {
 	}
 }
 
-// callerWork is about what a caller takes to get its response and to make its
-// next request, beside all others.
+// callerWork is about the time in which one of many callers gets its response
+// and makes its next request.
 const callerWork = 2 * time.Microsecond
 
 // halves reports whether two statements are faster than one for so many

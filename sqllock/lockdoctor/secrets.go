@@ -13,7 +13,7 @@ import (
 )
 
 // noteTable is the table of notes. A note says which secret a Session uses for a
-// namespace: it has the class of the namespace, a fingerprint of the secret, and
+// namespace. It has the class of the namespace, a fingerprint of the secret, and
 // the number of a lock of the Session.
 //
 // Invariant: a note counts while its lock is held, which is acquired before the

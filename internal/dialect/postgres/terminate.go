@@ -12,9 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// processOf returns the server process of conn, whose id is pid. It is not
-// known behind a pooler, which may give the process to another client, nor to a
-// role that may not see it, as after a SET ROLE, or may not call
+// processOf returns the server process of conn, whose id is pid. It is not known
+// behind a pooler, which may give the process to another client. Nor is it known
+// to a role that may not see it, as after a SET ROLE, or that may not call
 // pg_stat_get_activity.
 func processOf(ctx context.Context, conn *sql.Conn, pid int64) (dialect.Process, error) {
 	if handshake, known := dbconn.HandshakePID(conn); !known || handshake != pid {
