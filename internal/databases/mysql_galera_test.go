@@ -28,20 +28,36 @@ func galeraNode(t *testing.T, other *mariadbtest.GaleraNode) *mariadbtest.Galera
 }
 
 // refuses fails the test unless Open rejects the server of dsn with a reason
-// that has the word says, and the doctor gives the same reason.
+// that has the word says, and the doctor gives the same reason. A node closes
+// its clients' connections while it joins or leaves: nothing is known of it
+// then, and the next connection is asked.
 func refuses(t *testing.T, state, dsn, says string) {
 	t.Helper()
 	db := open(t, "mysql", dsn)
-	s, err := sqllock.Open(t.Context(), db)
-	if err == nil {
-		_ = s.Close()
-	}
-	if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), says) {
-		t.Errorf("%s: Open: %v, want ErrNotExclusive that says %q", state, err, says)
-	}
-	if c, _ := doctor(t, db).Find("exclusion"); c.State != lockdoctor.Error || !strings.Contains(c.Reason, says) || c.Fix == "" {
-		t.Errorf("%s: the doctor says of exclusion: %q, %q, %q", state, c.State, c.Reason, c.Fix)
-	}
+	lockertest.Eventually(t, state+" is refused", func() bool {
+		s, err := sqllock.Open(t.Context(), db)
+		switch {
+		case err == nil:
+			_ = s.Close()
+			t.Fatalf("%s: Open accepted the server", state)
+		case errors.Is(err, sqllock.ErrUnavailable):
+			return false
+		case !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), says):
+			t.Fatalf("%s: Open: %v, want ErrNotExclusive that says %q", state, err, says)
+		}
+		return true
+	})
+	lockertest.Eventually(t, "the doctor refuses "+state, func() bool {
+		r, err := lockdoctor.Check(t.Context(), db)
+		if err != nil {
+			return false
+		}
+		c, _ := r.Find("exclusion")
+		if c.State == lockdoctor.OK {
+			t.Fatalf("%s: the doctor accepts the server", state)
+		}
+		return c.State == lockdoctor.Error && strings.Contains(c.Reason, says) && c.Fix != ""
+	})
 }
 
 // awaitRefusal waits until s, whose server has become another one, is refused
