@@ -32,7 +32,15 @@ type Lock struct {
 
 	detachable // Bind ignores the lock once it is detached
 
-	mu    sync.Mutex     // protects what follows, down to hooks; never held while calling out
+	unlocked atomic.Bool              // Unlock has its result
+	with     atomic.Pointer[attached] // nil: nothing
+}
+
+// An attached is what a caller has attached to its lock. Most locks have none.
+// Whoever attaches something looks for the end of the lock after that, and
+// whoever ends the lock looks for what is attached after that.
+type attached struct {
+	mu    sync.Mutex     // protects what follows; never held while calling out
 	drawn *dialect.Token // for Fence; nil before
 	name  *sharedName    // nil: none
 	cause error          // why Bind's contexts ended: a loss, or Cancel
@@ -40,8 +48,19 @@ type Lock struct {
 	bound []*lockContext // made by Bind and not cancelled yet
 	hooks []func(cause error)
 
-	unlocked sync.WaitGroup // until Unlock has its result
-	result   error          // of Unlock
+	result   error         // of Unlock
+	unlocked chan struct{} // closed then; nil: no other Unlock waits
+}
+
+// attached returns what is attached to l, with its mu locked.
+func (l *Lock) attached() *attached {
+	a := l.with.Load()
+	if a == nil {
+		l.with.CompareAndSwap(nil, new(attached))
+		a = l.with.Load()
+	}
+	a.mu.Lock()
+	return a
 }
 
 // detachable lets package ratelimit call [inside.Detach].
@@ -59,7 +78,6 @@ type home struct {
 func newHold() *keytable.Hold {
 	l := new(Lock)
 	l.hold.Holder = (*holder)(l)
-	l.unlocked.Add(1)
 	return &l.hold
 }
 
@@ -128,8 +146,7 @@ func (l *Lock) Unlock() (err error) {
 	case l.hold.Ended() != keytable.Released:
 		return ErrLost
 	}
-	l.unlocked.Wait()
-	return l.result
+	return l.await()
 }
 
 // end ends the lock for Unlock, and reports whether it had not ended. It ends a
@@ -143,9 +160,35 @@ func (l *Lock) end() bool {
 
 // finish stores the result of Unlock for callers that call it again.
 func (l *Lock) finish(result error) error {
-	l.result = result
-	l.unlocked.Done()
+	if result != nil {
+		a := l.attached()
+		a.result = result
+		a.mu.Unlock()
+	}
+	l.unlocked.Store(true)
+	if l.with.Load() != nil {
+		a := l.attached()
+		if a.unlocked != nil {
+			close(a.unlocked)
+		}
+		a.mu.Unlock()
+	}
 	return result
+}
+
+// await returns the result of an Unlock that another call has begun.
+func (l *Lock) await() error {
+	a := l.attached()
+	defer a.mu.Unlock()
+	if !l.unlocked.Load() {
+		if a.unlocked == nil {
+			a.unlocked = make(chan struct{})
+		}
+		a.mu.Unlock()
+		<-a.unlocked
+		a.mu.Lock()
+	}
+	return a.result
 }
 
 // Err is the error of a try, or of an Unlock, that has waited for late.
@@ -168,13 +211,16 @@ func (h *holder) CallHooks(how keytable.End)   { (*Lock)(h).callHooks(how) }
 // endContexts ends contexts of l, which has ended. A lock given back early
 // leaves its request's contexts alone.
 func (l *Lock) endContexts(how keytable.End) {
-	l.mu.Lock()
-	work, bound := l.work, []*lockContext(nil)
-	if how != keytable.Released {
-		l.cause = cmp.Or(l.cause, endCauses[how])
-		bound, l.bound = l.bound, nil
+	if l.with.Load() == nil {
+		return
 	}
-	l.mu.Unlock()
+	a := l.attached()
+	work, bound := a.work, []*lockContext(nil)
+	if how != keytable.Released {
+		a.cause = cmp.Or(a.cause, endCauses[how])
+		bound, a.bound = a.bound, nil
+	}
+	a.mu.Unlock()
 	if work != nil {
 		work.cancel(endCauses[how])
 	}
@@ -185,10 +231,13 @@ func (l *Lock) endContexts(how keytable.End) {
 
 // callHooks calls the functions of OnEnd.
 func (l *Lock) callHooks(how keytable.End) {
-	l.mu.Lock()
-	hooks := l.hooks
-	l.hooks = nil
-	l.mu.Unlock()
+	if l.with.Load() == nil {
+		return
+	}
+	a := l.attached()
+	hooks := a.hooks
+	a.hooks = nil
+	a.mu.Unlock()
 	for _, hook := range hooks {
 		hook(endCauses[how])
 	}
@@ -214,17 +263,20 @@ type sharedName = atomic.Pointer[string]
 // shareName gives l the name that is in s, unless it has one. It returns where
 // the name of l is.
 func (l *Lock) shareName(s *sharedName) *sharedName {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.name = cmp.Or(l.name, s)
-	return l.name
+	a := l.attached()
+	defer a.mu.Unlock()
+	a.name = cmp.Or(a.name, s)
+	return a.name
 }
 
 func (h *holder) Name() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.name == nil || h.name.Load() == nil {
+	if h.with.Load() == nil {
 		return ""
 	}
-	return *h.name.Load()
+	a := (*Lock)(h).attached()
+	defer a.mu.Unlock()
+	if a.name == nil || a.name.Load() == nil {
+		return ""
+	}
+	return *a.name.Load()
 }

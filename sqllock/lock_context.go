@@ -23,15 +23,15 @@ func (l *Lock) Context() context.Context {
 	if l == nil {
 		return context.Background()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.work == nil {
-		l.work = newLockContext(context.WithoutCancel(l.ctx), l)
-		if cause := cmp.Or(l.cause, endCauses[l.hold.Ended()]); cause != nil {
-			l.work.cancel(cause)
+	a := l.attached()
+	defer a.mu.Unlock()
+	if a.work == nil {
+		a.work = newLockContext(context.WithoutCancel(l.ctx), l)
+		if cause := cmp.Or(a.cause, endCauses[l.hold.Ended()]); cause != nil {
+			a.work.cancel(cause)
 		}
 	}
-	return l.work
+	return a.work
 }
 
 // Bind returns ctx with the lock in it. The context ends when ctx ends or when
@@ -46,15 +46,15 @@ func (l *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.
 		return context.WithCancel(ctx)
 	}
 	c := newLockContext(ctx, l)
-	l.mu.Lock()
-	cause := l.cause
+	a := l.attached()
+	cause := a.cause
 	if how := l.hold.Ended(); cause == nil && how != keytable.Released {
 		cause = endCauses[how]
 	}
 	if cause == nil {
-		l.bound = append(l.bound, c)
+		a.bound = append(a.bound, c)
 	}
-	l.mu.Unlock()
+	a.mu.Unlock()
 	if cause != nil {
 		c.cancel(cause)
 	}
@@ -77,11 +77,11 @@ func newLockContext(parent context.Context, l *Lock) *lockContext {
 // unbind is the cancel function of Bind.
 func (c *lockContext) unbind() {
 	l := c.lock
-	l.mu.Lock()
-	if i := slices.Index(l.bound, c); i >= 0 {
-		l.bound = slices.Delete(l.bound, i, i+1)
+	a := l.attached()
+	if i := slices.Index(a.bound, c); i >= 0 {
+		a.bound = slices.Delete(a.bound, i, i+1)
 	}
-	l.mu.Unlock()
+	a.mu.Unlock()
 	c.cancel(context.Canceled)
 }
 
@@ -144,12 +144,12 @@ func (l *Lock) OnEnd(f func(cause error)) {
 	if l == nil {
 		return
 	}
-	l.mu.Lock()
+	a := l.attached()
 	how := l.hold.Ended()
 	if how == keytable.NotEnded {
-		l.hooks = append(l.hooks, f)
+		a.hooks = append(a.hooks, f)
 	}
-	l.mu.Unlock()
+	a.mu.Unlock()
 	if how != keytable.NotEnded {
 		f(endCauses[how])
 	}
@@ -166,14 +166,14 @@ func (l *Lock) Cancel(cause error) {
 	if cause == nil {
 		cause = context.Canceled
 	}
-	l.mu.Lock()
-	l.cause = cmp.Or(l.cause, cause)
-	contexts := l.bound
-	l.bound = nil
-	if l.work != nil {
-		contexts = append(contexts, l.work)
+	a := l.attached()
+	a.cause = cmp.Or(a.cause, cause)
+	contexts := a.bound
+	a.bound = nil
+	if a.work != nil {
+		contexts = append(contexts, a.work)
 	}
-	l.mu.Unlock()
+	a.mu.Unlock()
 	for _, b := range contexts {
 		b.cancel(cause)
 	}

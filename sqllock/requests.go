@@ -13,7 +13,7 @@ import (
 // How the calls of all lockers become requests of a key table.
 
 // id returns the key as the key table knows it.
-func (k *Key) id() keytable.ID { return keytable.ID{Space: uint8(k.space), Number: k.number} }
+func (k *Key) id() keytable.ID { return keytable.ID{Space: uint64(k.space), Number: k.number} }
 
 // acquire acquires key.
 func (hm *home) acquire(ctx context.Context, w keytable.Want, key Key) (*Lock, error) {

@@ -72,9 +72,9 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	case l.hold.Mode() == keytable.Shared:
 		return nil, errReadersToken
 	}
-	l.mu.Lock()
-	drawn := l.drawn
-	l.mu.Unlock()
+	a := l.attached()
+	drawn := a.drawn
+	a.mu.Unlock()
 	if drawn != nil {
 		return drawn, nil
 	}
@@ -93,10 +93,10 @@ func (l *Lock) draw(ctx context.Context, old *dialect.Token) (*dialect.Token, er
 	if err := l.Err(); err != nil { // released or lost meanwhile
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.drawn == old {
-		l.drawn = token
+	a := l.attached()
+	defer a.mu.Unlock()
+	if a.drawn == old {
+		a.drawn = token
 	}
-	return l.drawn, nil
+	return a.drawn, nil
 }

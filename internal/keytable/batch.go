@@ -96,7 +96,7 @@ func (t *Table) Prepare(o *Owner, limits Limits, b *Batch) bool {
 
 func (t *Table) prepare(o *Owner, limits Limits, b *Batch) bool {
 	b.clear()
-	b.upTo, b.Starved = t.calls, false
+	b.upTo, b.Starved, t.arrived = t.calls, false, 0
 	p := preparation{Table: t, Batch: b, Limits: limits, owner: o, large: limits.Stack}
 	p.releases()
 	if !limits.ReleasesOnly {

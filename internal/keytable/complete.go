@@ -140,6 +140,7 @@ func (t *Table) Lose(o *Owner, b *Batch, err error) (ends Ends) {
 func (t *Table) Expire(came time.Duration, why func() error) (oldest time.Duration, some bool) {
 	t.mu.Lock()
 	defer t.unlock()
+	t.arrived = 0
 	for a := t.arrivals.first; a != nil; a = t.arrivals.first {
 		switch {
 		case a.since > came:

@@ -24,7 +24,7 @@ import (
 
 // An ID is a key as the database sees it.
 type ID struct {
-	Space  uint8 // a number space of the database, below 2
+	Space  uint64 // a number space of the database; as wide as Number, for the map's hash
 	Number int64
 }
 
@@ -97,6 +97,7 @@ type Table struct {
 	retries  map[*Request]struct{} // those of sets that a Poll tries again
 	touched  []*Group              // to settle
 	arrivals list                  // that wait for the source
+	arrived  time.Duration         // when the first of those came that the next batch may serve; 0: none has
 	calls    uint64                // requests, and polls, so far
 	attempts uint64                // at stacks, so far
 	held     int                   // keys that the source has granted and not got back

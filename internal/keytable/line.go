@@ -62,6 +62,9 @@ func (t *Table) arrive(c *call) {
 	if t.arrivals.first == nil && t.config.Arrival != nil {
 		t.config.Arrival()
 	}
-	c.since = t.config.Now()
+	if t.arrived == 0 {
+		t.arrived = t.config.Now()
+	}
+	c.since = t.arrived
 	t.arrivals.push(c)
 }

@@ -236,7 +236,11 @@ func (t *Table) await(ctx context.Context, r *Request) (*Hold, []*Hold, error) {
 	parked := !r.decided
 	r.parked = parked
 	t.mu.Unlock()
-	if parked {
+	switch {
+	case !parked:
+	case ctx.Done() == nil: // then a receive is cheaper than a select
+		<-r.done
+	default:
 		select {
 		case <-r.done:
 		case <-ctx.Done():

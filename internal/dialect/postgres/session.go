@@ -106,7 +106,7 @@ func (s *session) argsOf(f form, b *dialect.Batch) []driver.NamedValue {
 		case f&single != 0:
 			arg.Value = singleKey(b).ID
 		default:
-			s.text = part.text(s.text[:0], b)
+			s.text = part.text(s.text[:0], b, f)
 			arg.Value = string(s.text)
 		}
 		args = append(args, arg)

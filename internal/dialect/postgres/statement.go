@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,7 @@ const (
 	tryLooks
 	tryStacks
 	single // the one part is one exclusive key of the bigint space, not an array: 10 to 15 µs cheaper
+	plain  // all released and tried keys are exclusive ones of the bigint space: about 10 µs cheaper
 )
 
 // A part is a column of the statement's one row. %N stands for its parameter.
@@ -27,17 +29,18 @@ const (
 type part struct {
 	form   form
 	array  string
+	plain  string // array, if its parameter has ids alone; "" where there is none
 	single string // "" where there is none
 
-	text func(text []byte, b *dialect.Batch) []byte    // appends the parameter for array
-	read func(b *dialect.Batch, numbers []int64) error // reads the column of array
+	text func(text []byte, b *dialect.Batch, f form) []byte // appends the parameter for array or plain
+	read func(b *dialect.Batch, numbers []int64) error      // reads the column of array or plain
 }
 
 var parts = []part{
-	{releaseKeys, keysQuery("pg_advisory_unlock"), "pg_advisory_unlock(%N::bigint)", appendReleases, readReleases},
-	{tryKeys, keysQuery("pg_try_advisory_lock"), "pg_try_advisory_lock(%N::bigint)", appendTries, readTries},
-	{tryLooks, looksQuery, "", appendLooks, readLooks},
-	{tryStacks, stacksQuery, "", appendStacks, readStacks},
+	{releaseKeys, keysQuery("pg_advisory_unlock"), plainQuery("pg_advisory_unlock"), "pg_advisory_unlock(%N::bigint)", appendReleases, readReleases},
+	{tryKeys, keysQuery("pg_try_advisory_lock"), plainQuery("pg_try_advisory_lock"), "pg_try_advisory_lock(%N::bigint)", appendTries, readTries},
+	{tryLooks, looksQuery, "", "", appendLooks, readLooks},
+	{tryStacks, stacksQuery, "", "", appendStacks, readStacks},
 }
 
 // keysQuery returns the part that calls function for keys. The parameter has two
@@ -46,6 +49,12 @@ var parts = []part{
 func keysQuery(function string) string {
 	return strings.NewReplacer("a[", "(%N::bigint[])[", "(a)", "(%N::bigint[])").Replace(
 		`ARRAY(SELECT i / 2 FROM (SELECT generate_series(2, cardinality(a), 2) AS i) AS keys WHERE NOT ` + onKey(function) + `)::text`)
+}
+
+// plainQuery is keysQuery for a parameter of ids alone, of exclusive keys of the
+// bigint space.
+func plainQuery(function string) string {
+	return `ARRAY(SELECT i FROM (SELECT generate_series(1, cardinality(%N::bigint[])) AS i) AS keys WHERE NOT ` + function + `((%N::bigint[])[i]))::text`
 }
 
 // looksQuery is the part tryLooks. Each element of the parameter is a look, a:
@@ -90,8 +99,11 @@ func (f form) query() string {
 			continue
 		}
 		column := part.array
-		if f&single != 0 {
+		switch {
+		case f&single != 0:
 			column = part.single
+		case f&plain != 0 && part.plain != "":
+			column = part.plain
 		}
 		columns = append(columns, strings.ReplaceAll(column, "%N", "$"+strconv.Itoa(len(columns))))
 	}
@@ -105,8 +117,13 @@ func formOf(b *dialect.Batch) (f form) {
 			f |= releaseKeys << part
 		}
 	}
-	if len(b.Release)+len(b.Try) == 1 && f < tryLooks && singleKey(b).Space == dialect.Bigint {
+	other := func(k dialect.Key) bool { return k.Space != dialect.Bigint }
+	switch n := len(b.Release) + len(b.Try); {
+	case n == 0 || slices.ContainsFunc(b.Release, other) || slices.ContainsFunc(b.Try, other):
+	case n == 1 && f < tryLooks:
 		f |= single
+	default:
+		f |= plain
 	}
 	return f
 }

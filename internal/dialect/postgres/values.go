@@ -13,16 +13,23 @@ import (
 // []int64, which pgx sends in binary, saves the server less than it costs the
 // client.
 
-func appendReleases(text []byte, b *dialect.Batch) []byte { return appendKeys(text, b.Release) }
+func appendReleases(text []byte, b *dialect.Batch, f form) []byte {
+	return appendKeys(text, b.Release, f)
+}
 
-func appendTries(text []byte, b *dialect.Batch) []byte { return appendKeys(text, b.Try) }
+func appendTries(text []byte, b *dialect.Batch, f form) []byte { return appendKeys(text, b.Try, f) }
 
 // appendKeys appends keys as the text of a bigint[]: the space and the id of
-// each.
-func appendKeys(text []byte, keys []dialect.Key) []byte {
+// each, or in a plain form the id alone.
+func appendKeys(text []byte, keys []dialect.Key, f form) []byte {
 	text = append(text, '{')
 	for _, k := range keys {
-		text = append(appendKey(text, k), ',')
+		if f&plain != 0 {
+			text = strconv.AppendInt(text, k.ID, 10)
+		} else {
+			text = appendKey(text, k)
+		}
+		text = append(text, ',')
 	}
 	return closeArray(text)
 }
@@ -42,7 +49,7 @@ func closeArray(text []byte) []byte {
 
 // appendLooks appends the looks of b as the text of a text[]. Each element is the
 // text of a bigint[], since SQL has no arrays of arrays of different lengths.
-func appendLooks(text []byte, b *dialect.Batch) []byte {
+func appendLooks(text []byte, b *dialect.Batch, _ form) []byte {
 	text = append(text, '{')
 	for i := range b.Looks {
 		text = append(text, `"{`...)
@@ -56,7 +63,7 @@ func appendLooks(text []byte, b *dialect.Batch) []byte {
 }
 
 // appendStacks appends the stacks of b like appendLooks.
-func appendStacks(text []byte, b *dialect.Batch) []byte {
+func appendStacks(text []byte, b *dialect.Batch, _ form) []byte {
 	text = append(text, '{')
 	for i := range b.Stacks {
 		text = append(text, `"{`...)
