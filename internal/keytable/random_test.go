@@ -145,7 +145,7 @@ func (db *database) carryOut(t *testing.T, o *keytable.Owner, b *keytable.Batch)
 	}
 }
 
-func ids(space uint8, from, n int) (all []keytable.ID) {
+func ids(space uint64, from, n int) (all []keytable.ID) {
 	for i := range n {
 		all = append(all, keytable.ID{Space: space, Number: int64(from + i)})
 	}
