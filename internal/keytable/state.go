@@ -55,7 +55,6 @@ type State struct {
 	seen, seenExclusive uint64
 
 	reply *reply // of the Release that waits
-	place int    // in reply
 }
 
 // ID returns the key.

@@ -24,7 +24,6 @@ var (
 	mustLock   = dbtest.Lock
 	unlock     = dbtest.Unlock
 	execute    = dbtest.Execute
-	number     = dbtest.Number
 	expectBool = dbtest.ExpectBool
 	stateOf    = dbtest.State
 )
