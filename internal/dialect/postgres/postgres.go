@@ -12,7 +12,6 @@ import (
 	"database/sql/driver"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
@@ -44,10 +43,8 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 	}
 	s := &session{conn: conn.Conn, pid: pid, socket: conn.Socket, abort: func() {}, ctx: context.Background(), prepared: map[form]driver.Stmt{}}
 	s.exchangeOn = s.exchange
-	_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.prepare(ctx, set) })
-	if err != nil {
-		conn.Discard()
-		return nil, dialect.Fail(err)
+	if err = conn.SetUp(ctx, set.Proof, func(ctx context.Context) error { return s.prepare(ctx, set) }); err != nil {
+		return nil, err
 	}
 	if s.socket == nil {
 		s.ctx, s.abort = context.WithCancel(s.ctx)
@@ -79,29 +76,18 @@ func (d Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) er
 // proven returns a connection of db on which locks exclude others, and the
 // process id of its server process.
 func (d Dialect) proven(ctx context.Context, db *sql.DB, set dialect.Settings) (conn *dbconn.Taken, pid int64, err error) {
-	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, terminateOwn)
-	if err != nil {
-		return nil, 0, dialect.Fail(err)
-	}
-	pid, err = d.prove(ctx, conn, witness, set.Proof)
-	if err = witness.GiveBack(err); err != nil {
-		conn.Discard()
-	}
-	return conn, pid, dialect.Fail(err)
-}
-
-// prove proves that locks on conn exclude witness. It returns the process id of
-// conn's server process.
-func (d Dialect) prove(ctx context.Context, conn, witness *dbconn.Taken, timeout time.Duration) (pid int64, err error) {
-	p := proof{session: conn.Conn, witness: witness.Conn, timeout: timeout, anyVersion: d.AnyVersionString}
-	pid, err = p.run(ctx)
-	switch state := errcode.SQLState(err); state {
-	case errcode.InvalidStatementName: // it was prepared on another connection
-		err = dialect.Refuse(behindPooler)
-	case errcode.FeatureNotSupported, errcode.UndefinedFunction:
-		err = dialect.Refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
-	}
-	return pid, advisory(err)
+	conn, err = dbconn.Prove(ctx, db, set, terminateOwn, func(pair dbconn.Pair) (err error) {
+		p := proof{Pair: pair, anyVersion: d.AnyVersionString}
+		pid, err = p.run(ctx)
+		switch state := errcode.SQLState(err); state {
+		case errcode.InvalidStatementName: // it was prepared on another connection
+			return dialect.Refuse(behindPooler)
+		case errcode.FeatureNotSupported, errcode.UndefinedFunction:
+			return dialect.Refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
+		}
+		return advisory(err)
+	})
+	return conn, pid, err
 }
 
 // setUp makes conn a session of locks:
