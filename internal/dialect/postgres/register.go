@@ -67,20 +67,18 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 		}
 		return r, err
 	})
+	reason := "there are no tables latchkey_heartbeats and latchkey_waits in the schema that was named: create them there with lockwatch.Schema"
 	switch {
 	case err != nil:
 		return r, err
 	case r.Heartbeats.Untrusted || r.Waits.Untrusted:
-		return r, &dialect.Failure{Kind: dialect.Statement, State: errcode.UndefinedTable,
-			Reason: "the tables latchkey_heartbeats or latchkey_waits in the search_path belong to somebody else than this role, the database's owner or a superuser: name their schema if you trust their owner"}
+		reason = "the tables latchkey_heartbeats or latchkey_waits in the search_path belong to somebody else than this role, the database's owner or a superuser: name their schema if you trust their owner"
 	case r.Heartbeats.Name != "" && r.Waits.Name != "":
 		return r, nil
 	case schema == "":
-		return r, &dialect.Failure{Kind: dialect.Statement, State: errcode.UndefinedTable,
-			Reason: "there are no tables latchkey_heartbeats and latchkey_waits in the search_path: create them with lockwatch.Schema, or name their schema"}
+		reason = "there are no tables latchkey_heartbeats and latchkey_waits in the search_path: create them with lockwatch.Schema, or name their schema"
 	}
-	return r, &dialect.Failure{Kind: dialect.Statement, State: errcode.UndefinedTable,
-		Reason: "there are no tables latchkey_heartbeats and latchkey_waits in the schema that was named: create them there with lockwatch.Schema"}
+	return r, &dialect.Failure{Kind: dialect.Statement, State: errcode.UndefinedTable, Reason: reason}
 }
 
 // Register implements Registrar with an Exec without arguments. That is several
