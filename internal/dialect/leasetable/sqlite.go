@@ -168,7 +168,7 @@ func (tx *sqliteTx) reserve(n int64) (first dialect.Token) {
 // held implements tables.
 func (t *sqliteTables) held(ctx context.Context, s *stamp) (keys []dialect.Key, err error) {
 	err = t.renewed(ctx, s, func(tx *sqliteTx) {
-		keys = tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE session = ?`, s.id)
+		keys = tx.keys(keysOfSession, s.id)
 	})
 	return keys, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // A sqliteTx is a transaction in progress that has locked the file for writing.
@@ -41,25 +42,18 @@ func (tx *sqliteTx) exec(statement string, args ...any) int64 {
 	return n
 }
 
-// keys reads rows of key space and id.
+// keysOfSession lists the keys of a session, as postgres.ParseKeys reads them.
+const keysOfSession = `SELECT coalesce(group_concat(key_space || ',' || key_id), '') FROM main.latchkey_locks WHERE session = ?`
+
+// keys returns what a query that begins with keysOfSession lists.
 func (tx *sqliteTx) keys(query string, args ...any) (keys []dialect.Key) {
-	if tx.err != nil {
-		return nil
+	var list string
+	if tx.err == nil {
+		tx.err = tx.conn.QueryRowContext(tx.ctx, query, args...).Scan(&list)
 	}
-	rows, err := tx.conn.QueryContext(tx.ctx, query, args...)
-	if err != nil {
-		tx.err = err
-		return nil
+	if tx.err == nil {
+		keys, tx.err = postgres.ParseKeys(list)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var k dialect.Key
-		if tx.err = rows.Scan(&k.Space, &k.ID); tx.err != nil {
-			return nil
-		}
-		keys = append(keys, k)
-	}
-	tx.err = rows.Err()
 	return keys
 }
 

@@ -38,11 +38,6 @@ func onPool[T any](ctx context.Context, db *sql.DB, f func(*sql.Conn) (T, error)
 		return none, dialect.Fail(err)
 	}
 	defer conn.Close()
-	return tidied(ctx, conn, f)
-}
-
-// tidied is onPool for a connection that the caller has.
-func tidied[T any](ctx context.Context, conn *sql.Conn, f func(*sql.Conn) (T, error)) (none T, err error) {
 	if err := Tidy(ctx, conn); err != nil {
 		return none, dialect.Fail(err)
 	}
