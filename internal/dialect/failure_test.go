@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 )
 
 // stateError is a server's error as drivers return it. It has a state, and its
@@ -82,3 +85,19 @@ func TestFail(t *testing.T) {
 		t.Errorf("Fail(nil) = %v", err)
 	}
 }
+
+// The runbook says what to do about each SQLSTATE that has words.
+func TestRunbookKnowsEachReason(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for state, words := range wordsOfStates {
+		if row := "| " + words + " | " + state + " |"; !strings.Contains(string(page), row) {
+			t.Errorf("docs/runbook.md has no row that begins with %q", row)
+		}
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }

@@ -24,16 +24,19 @@ func InParts(b *Batch, exchange func(*Batch) error) error {
 	var second Batch
 	for i := range b.Stacks {
 		s := &b.Stacks[i]
-		n := len(s.Levels)
-		s.Won, s.Failed = s.complete(won[:n])
-		if s.Failed >= 0 {
-			for level := range n {
-				if w := won[level].Won; len(w) > 0 {
-					second.Release = append(second.Release, s.Levels[level][w[0]])
-				}
+		s.Won, s.Failed = s.Won[:0], -1
+		var taken []Key
+		for level, keys := range s.Levels {
+			if w := won[level].Won; len(w) > 0 {
+				s.Won, taken = append(s.Won, w[0]), append(taken, keys[w[0]])
+			} else if s.Failed < 0 {
+				s.Failed = level
 			}
 		}
-		won = won[n:]
+		if s.Failed >= 0 {
+			s.Won, second.Release = s.Won[:0], append(second.Release, taken...)
+		}
+		won = won[len(s.Levels):]
 	}
 	if len(second.Release) == 0 {
 		return nil
@@ -45,16 +48,4 @@ func InParts(b *Batch, exchange func(*Batch) error) error {
 		return ErrNonsense
 	}
 	return nil
-}
-
-// complete returns the response for s, after a look for each level.
-func (s *Stack) complete(looks []Look) (won []int, failed int) {
-	won = s.Won[:0]
-	for level := range looks {
-		if len(looks[level].Won) == 0 {
-			return won[:0], level
-		}
-		won = append(won, looks[level].Won[0])
-	}
-	return won, -1
 }

@@ -3,6 +3,8 @@ package dialect
 import (
 	"context"
 	"database/sql"
+	"os"
+	"strconv"
 	"strings"
 )
 
@@ -20,3 +22,12 @@ type Execer interface {
 // Invariant: no statement contains a semicolon, not even in a comment. So a
 // migration tool that splits its files at semicolons can run the statements.
 type Schema struct{ PostgreSQL, SQLite, MySQL []string }
+
+// Holder returns host/pid of this process, for people who read the tables.
+func Holder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	return host + "/" + strconv.Itoa(os.Getpid())
+}

@@ -13,6 +13,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -104,4 +105,9 @@ func TestRejected(t *testing.T) {
 		t.Errorf("New: %v", err)
 	}
 	httptesting.WantPanic(t, "otellatchkey", "", func() { otellatchkey.WithMeterProvider(nil) })
+}
+
+func TestMain(m *testing.M) {
+	bound.Lengthen()
+	dbtest.Main(m)
 }

@@ -3,6 +3,8 @@ package lockdoctor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // postgresChecks are the checks of PostgreSQL. Those that ask the server come
@@ -197,4 +200,30 @@ func (s *subject) revoked(ctx context.Context) error {
 		s.wrong("the role may not call "+functions, "GRANT EXECUTE ON FUNCTION "+functions+" TO …; with this role")
 	}
 	return err
+}
+
+// A timeout of the server does harm if it is shorter than least.
+type timeout struct {
+	name        string
+	unit, least time.Duration
+	harm        string
+}
+
+// timeouts judges the settings that a new connection has. Those that are 0, or
+// that the server does not have, do no harm.
+func (s *subject) timeouts(settings map[string]setting, limits []timeout) (fine string) {
+	for _, l := range limits {
+		is := settings[l.name]
+		number, err := strconv.ParseFloat(is.value, 64)
+		lasts := time.Duration(number * float64(l.unit))
+		if err != nil || lasts <= 0 || lasts >= l.least {
+			continue
+		}
+		words, fix := is.origin()
+		if s.dialect == sqllock.MySQL {
+			words, fix = "set for the server, or by the connection string", "SET GLOBAL "+l.name+" to more than the lease, in the server's configuration too; or take it out of the connection string."
+		}
+		s.warn(fmt.Sprintf("%s is %v (%s): %s", l.name, lasts, words, l.harm), fix)
+	}
+	return fmt.Sprintf("no timeout of a new connection is shorter than what locks need (lease %v)", s.lease)
 }

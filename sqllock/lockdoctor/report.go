@@ -3,6 +3,7 @@ package lockdoctor
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,15 +43,7 @@ const (
 
 // severity orders states. A check that was skipped is as good as one that
 // passed.
-func (s State) severity() int {
-	switch s {
-	case Warning:
-		return 1
-	case Error:
-		return 2
-	}
-	return 0
-}
+func (s State) severity() int { return max(slices.Index([]State{OK, Warning, Error}, s), 0) }
 
 // Worst returns Error if a check ended with it, otherwise Warning if one ended
 // with that, and otherwise OK.

@@ -101,7 +101,7 @@ func stateOf(tables ...postgres.RegistryTable) TableState {
 }
 
 // addLeases adds the locks of a lease table.
-func (s *Snapshot) addLeases(locks []dialect.LeasedLock) {
+func (s *Snapshot) addLeases(locks []postgres.LeasedLock) {
 	for _, l := range locks {
 		h := Holder{Key: keyOf(l.Space, l.ID), Lease: &Lease{Session: l.Session, Holder: l.Holder, Acquired: l.Acquired, Expires: l.Expires}}
 		if l.Expires.After(s.At) {

@@ -56,6 +56,12 @@ func Within[T any](ctx context.Context, timeout time.Duration, ask func(context.
 	return none, ErrSilence
 }
 
+// Do is Within for a question whose response is no more than an error.
+func Do(ctx context.Context, timeout time.Duration, ask func(context.Context) error) error {
+	_, err := Within(ctx, timeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, ask(ctx) })
+	return err
+}
+
 // InTime calls do and reports whether it has returned within timeout.
 func InTime(timeout time.Duration, do func()) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

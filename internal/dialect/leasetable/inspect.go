@@ -14,9 +14,9 @@ import (
 // An Inspection is the state of the lease tables at one moment. In PostgreSQL
 // itself package postgres reads them, together with the advisory locks.
 type Inspection struct {
-	At      time.Time            // by the database's clock
-	Missing bool                 // there are no lease tables
-	Locks   []dialect.LeasedLock // also of sessions that have expired
+	At      time.Time             // by the database's clock
+	Missing bool                  // there are no lease tables
+	Locks   []postgres.LeasedLock // also of sessions that have expired
 }
 
 // sqliteInspection selects an Inspection as JSON. Times have milliseconds.
@@ -55,16 +55,7 @@ const postgresInspection = `SELECT pg_catalog.json_build_object('At', pg_catalog
 // SQL and is not PostgreSQL. The search_path finds the tables, as for a
 // session. The error is a *Failure or that of ctx.
 func InspectPostgreSQL(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
-	if err := postgres.Tidy(ctx, conn); err != nil {
-		return nil, dialect.Fail(err)
-	}
-	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return nil, dialect.Fail(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	var text string
-	err = tx.QueryRowContext(ctx, postgresInspection).Scan(&text)
+	text, err := postgres.ReadWithoutChange(ctx, conn, postgresInspection)
 	if errcode.SQLState(err) == errcode.UndefinedTable {
 		return &Inspection{Missing: true}, nil
 	}

@@ -21,50 +21,30 @@ import (
 // that the driver is safe behind a pooler.
 func (t *postgresTables) prove(ctx context.Context) error {
 	err := t.pool.Once(ctx, func(conn *sql.Conn) error {
-		err := t.proveOn(ctx, conn)
-		if err != nil {
-			dbconn.Destroy(conn, "") // a search_path that a person corrects counts for new connections
+		for _, step := range []func(context.Context, *sql.Conn) error{t.server, Unprepared, t.makeTables, t.look, t.findTokens} {
+			if err := step(ctx, conn); err != nil {
+				dbconn.Destroy(conn, "") // a search_path that a person corrects counts for new connections
+				return err
+			}
 		}
-		return err
+		return nil
 	})
-	switch {
-	case err == nil:
-	case errcode.SQLState(err) == errcode.ReadOnly && t.genuine: // it is no standby
-		return dialect.Misconfigured(readOnlyByDefault)
-	case errcode.SQLState(err) == errcode.ReadOnly:
-		return dialect.Refuse(onReadOnly)
-	case errcode.SQLState(err) == errcode.InvalidSchema:
+	switch state := errcode.SQLState(err); {
+	case state == errcode.ReadOnly && t.genuine: // it is no standby
+		return dialect.Misconfigured("transactions are read-only here, and the lease tables must be written to: set default_transaction_read_only=off for the role, or in the connection string")
+	case state == errcode.ReadOnly:
+		return dialect.Refuse("this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)")
+	case state == errcode.InvalidSchema:
 		return dialect.Misconfigured("the search_path names no schema in which the lease tables could be: set it for the role, or in the connection string")
-	case errcode.SQLState(err) == errcode.Forbidden:
+	case state == errcode.Forbidden:
 		return errRights
 	}
 	return err
 }
 
-// proveOn is prove on one connection.
-func (t *postgresTables) proveOn(ctx context.Context, conn *sql.Conn) error {
-	if err := t.server(ctx, conn); err != nil {
-		return err
-	}
-	if err := Unprepared(ctx, conn); err != nil {
-		return err
-	}
-	if err := t.makeTables(ctx, conn); err != nil {
-		return err
-	}
-	return t.look(ctx, conn)
-}
-
 // errRights is the failure of a role that lacks a right to the tables.
 var errRights = dialect.Misconfigured("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner," +
 	" and grant it SELECT, INSERT, UPDATE and DELETE, and USAGE on their schema")
-
-// onReadOnly is the reason to reject a server that cannot be written to.
-const onReadOnly = "this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)"
-
-// readOnlyByDefault is the reason to reject a primary whose transactions are
-// read-only. A standby is rejected before.
-const readOnlyByDefault = "transactions are read-only here, and the lease tables must be written to: set default_transaction_read_only=off for the role, or in the connection string"
 
 // server checks that the server can be written to, and finds out whether it is
 // PostgreSQL itself.
@@ -89,7 +69,7 @@ func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (err error)
 func Unprepared(ctx context.Context, conn *sql.Conn) error {
 	if mode, known := dbconn.PgxQueryMode(conn); known {
 		if !slices.Contains([]string{"exec", "simple protocol", "cache describe"}, mode) {
-			return dialect.Refuse(pgxPrepares)
+			return dialect.Refuse("pgx prepares its statements in the mode that it is in, and a transaction pooler may run another client's instead: set default_query_exec_mode=exec (or simple_protocol) in its connection string")
 		}
 		return nil
 	}
@@ -112,9 +92,6 @@ func Unprepared(ctx context.Context, conn *sql.Conn) error {
 	}
 	return err
 }
-
-// pgxPrepares is the reason to reject pgx in most of its modes.
-const pgxPrepares = "pgx prepares its statements in the mode that it is in, and a transaction pooler may run another client's instead: set default_query_exec_mode=exec (or simple_protocol) in its connection string"
 
 // makeTables creates the missing tables. Of two processes that do so at the
 // same moment, one may fail and then looks again.
@@ -167,25 +144,32 @@ func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
 }
 
 // look finds the schema of the tables, so that the search_path has no effect
-// from then on. It also finds out where tokens come from.
+// from then on.
 func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
-	var together bool
+	var together, hides bool
 	err := conn.QueryRowContext(ctx, `SELECT pg_catalog.min(pg_catalog.quote_ident(n.nspname)) || '.', pg_catalog.count(DISTINCT n.nspname) = 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 		WHERE c.oid IN (pg_catalog.to_regclass('latchkey_sessions')::oid, pg_catalog.to_regclass('latchkey_locks')::oid, pg_catalog.to_regclass('latchkey_tokens')::oid)`).
 		Scan(&t.schema, &together)
 	if err == nil && together && t.genuine {
-		var hides bool
-		if hides, err = postgres.Holds(ctx, conn, rowsAreHidden); err == nil && hides {
-			err = dialect.Refuse("row-level security hides rows of the lease tables from this role, so that it could take a key that another role holds: disable it on these tables")
-		}
+		hides, err = postgres.Holds(ctx, conn, rowsAreHidden)
 	}
-	if err == nil && !together {
-		err = dialect.Refuse("the lease tables are found in more than one schema of the search_path: leave those of one schema, with all that use them on the same search_path")
-	}
-	if err != nil || !t.genuine {
+	switch {
+	case err != nil:
 		return err
+	case !together:
+		return dialect.Refuse("the lease tables are found in more than one schema of the search_path: leave those of one schema, with all that use them on the same search_path")
+	case hides:
+		return dialect.Refuse("row-level security hides rows of the lease tables from this role, so that it could take a key that another role holds: disable it on these tables")
 	}
-	if t.logged, err = postgres.Holds(ctx, conn, "NOT "+postgres.OnAurora); err != nil || !t.logged {
+	return nil
+}
+
+// findTokens finds out where tokens come from, and draws one.
+func (t *postgresTables) findTokens(ctx context.Context, conn *sql.Conn) (err error) {
+	if t.genuine {
+		t.logged, err = postgres.Holds(ctx, conn, "NOT "+postgres.OnAurora)
+	}
+	if err != nil || !t.logged {
 		return err
 	}
 	_, err = conn.ExecContext(ctx, "SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', ''), system_identifier FROM pg_catalog.pg_control_system()")

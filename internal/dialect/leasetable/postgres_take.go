@@ -26,7 +26,7 @@ func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *dialect.Batc
 }
 
 // keyList are the keys of rows, as postgres.ParseKeys reads them.
-const keyList = `coalesce(pg_catalog.string_agg(key_space::text || ':' || key_id::text, ','), '')`
+const keyList = `coalesce(pg_catalog.string_agg(key_space::text || ',' || key_id::text, ','), '')`
 
 // releaseQuery gives keys back, and releaseColumns is how many the session held.
 const (

@@ -67,24 +67,23 @@ func (t *sqliteTables) prove(ctx context.Context) error {
 	if err == nil {
 		err = t.writeAhead(ctx, conn)
 	}
-	was.restore(conn)
+	restore(conn, was)
 	return err
 }
 
 // oneFile checks that the database is a file and that the connection may write.
 func oneFile(ctx context.Context, conn *sql.Conn) error {
-	var file string
-	if err := conn.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
+	var (
+		file      string
+		queryOnly bool
+	)
+	err := conn.QueryRowContext(ctx, "SELECT file, query_only FROM pragma_database_list, pragma_query_only WHERE name = 'main'").Scan(&file, &queryOnly)
+	switch {
+	case err != nil:
 		return err
-	}
-	if file == "" {
+	case file == "":
 		return dialect.Refuse("the database is in memory or temporary, and nobody else's: name a file, or use NewMemory for one process")
-	}
-	var queryOnly bool
-	if err := conn.QueryRowContext(ctx, "SELECT query_only FROM pragma_query_only").Scan(&queryOnly); err != nil {
-		return err
-	}
-	if queryOnly {
+	case queryOnly:
 		return dialect.Misconfigured("the connections can only read (query_only): Open needs some that can write")
 	}
 	return nil
@@ -169,7 +168,7 @@ func (tx *sqliteTx) reserve(n int64) (first dialect.Token) {
 // held implements tables.
 func (t *sqliteTables) held(ctx context.Context, s *stamp) (keys []dialect.Key, err error) {
 	err = t.renewed(ctx, s, func(tx *sqliteTx) {
-		keys = tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE session = ?`, s.id)
+		keys = tx.keys(keysOfSession, s.id)
 	})
 	return keys, err
 }

@@ -57,7 +57,7 @@ func (tx *sqliteTx) takeSome(s *stamp, what taking, want int) {
 		keys = nil
 	case int64(len(keys)):
 	default:
-		keys = tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE session = ? AND `+isAmong, s.id, ids)
+		keys = tx.keys(keysOfSession+` AND `+isAmong, s.id, ids)
 	}
 	tx.note(what.took(keys))
 }

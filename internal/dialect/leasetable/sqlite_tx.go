@@ -9,6 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // A sqliteTx is a transaction in progress that has locked the file for writing.
@@ -41,25 +42,18 @@ func (tx *sqliteTx) exec(statement string, args ...any) int64 {
 	return n
 }
 
-// keys reads rows of key space and id.
+// keysOfSession lists the keys of a session, as postgres.ParseKeys reads them.
+const keysOfSession = `SELECT coalesce(group_concat(key_space || ',' || key_id), '') FROM main.latchkey_locks WHERE session = ?`
+
+// keys returns what a query that begins with keysOfSession lists.
 func (tx *sqliteTx) keys(query string, args ...any) (keys []dialect.Key) {
-	if tx.err != nil {
-		return nil
+	var list string
+	if tx.err == nil {
+		tx.err = tx.conn.QueryRowContext(tx.ctx, query, args...).Scan(&list)
 	}
-	rows, err := tx.conn.QueryContext(tx.ctx, query, args...)
-	if err != nil {
-		tx.err = err
-		return nil
+	if tx.err == nil {
+		keys, tx.err = postgres.ParseKeys(list)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var k dialect.Key
-		if tx.err = rows.Scan(&k.Space, &k.ID); tx.err != nil {
-			return nil
-		}
-		keys = append(keys, k)
-	}
-	tx.err = rows.Err()
 	return keys
 }
 
@@ -71,7 +65,7 @@ func (t *sqliteTables) transact(ctx context.Context, f func(*sqliteTx) error) er
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	settings, err := t.lend(ctx, conn)
+	was, err := t.lend(ctx, conn)
 	if err == nil {
 		if err = whileBusy(ctx, conn, "BEGIN IMMEDIATE"); err == nil {
 			// Nothing waits from here on, so no statement is interrupted.
@@ -84,7 +78,7 @@ func (t *sqliteTables) transact(ctx context.Context, f func(*sqliteTx) error) er
 			rollback(conn)
 		}
 	}
-	settings.restore(conn)
+	restore(conn, was)
 	return err
 }
 
@@ -123,67 +117,62 @@ func rollback(conn *sql.Conn) {
 	}
 }
 
-// lent are the settings that a borrowed connection had.
-type lent struct {
-	busyTimeout int64 // ms
-	synchronous int64
+const restoreTimeout = time.Second // for a rollback, or for settings to be put back
+
+// A pragma is a setting of a connection.
+type pragma struct {
+	name  string
+	value int64
 }
 
-const (
-	restoreTimeout = time.Second // for a rollback, or for settings to be put back
-
-	busyTimeout = 200 * time.Millisecond // then whileBusy tries again
+var (
+	// busyTimeout is in milliseconds. Then whileBusy tries again.
+	busyTimeout = pragma{"busy_timeout", 200}
 
 	// synchronousNormal does not wait for the disk at each commit. A crash of
 	// the machine may take back the last locks, and ends the processes that
-	// hold them.
-	synchronousNormal = 1
+	// hold them. It is safe with a write-ahead journal only.
+	synchronousNormal = pragma{"main.synchronous", 1}
 )
 
-// lend sets a borrowed connection for a transaction. It first ends a
-// transaction that an earlier user has left open. Normally there is none, and
-// the statement fails within microseconds.
-func (t *sqliteTables) lend(ctx context.Context, conn *sql.Conn) (was lent, err error) {
+// lend sets a borrowed connection for a transaction, and returns the settings that
+// it had and has no more. It first ends a transaction that an earlier user has left
+// open. Normally there is none, and the statement fails within microseconds.
+func (t *sqliteTables) lend(ctx context.Context, conn *sql.Conn) (was []pragma, err error) {
 	_, _ = conn.ExecContext(ctx, "ROLLBACK")
-	ours := lent{busyTimeout.Milliseconds(), synchronousNormal}
-	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&was.busyTimeout); err != nil {
-		return ours, err
+	ours := []pragma{busyTimeout}
+	if t.wal {
+		ours = append(ours, synchronousNormal)
 	}
-	if was.busyTimeout != ours.busyTimeout {
-		if err := pragma(ctx, conn, "busy_timeout", ours.busyTimeout); err != nil {
+	for _, setting := range ours {
+		old := setting
+		if err := readWhileBusy(ctx, conn, "PRAGMA "+setting.name, &old.value); err != nil {
 			return was, err
 		}
-	}
-	if err := readWhileBusy(ctx, conn, "PRAGMA main.synchronous", &was.synchronous); err != nil {
-		return was, err
-	}
-	if !t.wal {
-		was.synchronous = ours.synchronous // stays as it is: NORMAL is safe with a write-ahead journal only
-	}
-	if was.synchronous > ours.synchronous {
-		return was, pragma(ctx, conn, "main.synchronous", ours.synchronous)
+		if old == setting {
+			continue
+		}
+		was = append(was, old)
+		if err := setting.set(ctx, conn); err != nil {
+			return was, err
+		}
 	}
 	return was, nil
 }
 
 // restore gives a borrowed connection its settings back, or destroys it.
-func (was lent) restore(conn *sql.Conn) {
+func restore(conn *sql.Conn, was []pragma) {
 	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
 	defer cancel()
-	var err error
-	if was.busyTimeout != busyTimeout.Milliseconds() {
-		err = pragma(ctx, conn, "busy_timeout", was.busyTimeout)
-	}
-	if err == nil && was.synchronous > synchronousNormal {
-		err = pragma(ctx, conn, "main.synchronous", was.synchronous)
-	}
-	if err != nil {
-		dbconn.Destroy(conn, "")
+	for _, setting := range was {
+		if setting.set(ctx, conn) != nil {
+			dbconn.Destroy(conn, "")
+			return
+		}
 	}
 }
 
-// pragma sets a PRAGMA of SQLite.
-func pragma(ctx context.Context, conn *sql.Conn, name string, value int64) error {
-	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA %s = %d", name, value))
+func (p pragma) set(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA %s = %d", p.name, p.value))
 	return err
 }

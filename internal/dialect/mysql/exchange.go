@@ -59,14 +59,10 @@ func (s *session) Room() int {
 func (s *session) exchangeOf(b *dialect.Batch) string {
 	text := append(s.text[:0], "CONCAT(''"...)
 	for _, k := range b.Release {
-		text = append(text, ",IFNULL(RELEASE_LOCK("...)
-		text = s.names.appendName(text, k)
-		text = append(text, "),'n')"...)
+		text = s.names.appendCall(text, ",IFNULL(RELEASE_LOCK(", k, "),'n')")
 	}
 	for _, k := range b.Try {
-		text = append(text, ",IFNULL(GET_LOCK("...)
-		text = s.names.appendName(text, k)
-		text = append(text, ",0),'n')"...)
+		text = s.names.appendCall(text, ",IFNULL(GET_LOCK(", k, ",0),'n')")
 	}
 	for i := range b.Looks {
 		text = s.appendLook(text, &b.Looks[i])
@@ -83,11 +79,8 @@ func (s *session) appendLook(text []byte, l *dialect.Look) []byte {
 	for i, k := range l.Keys {
 		text = append(text, ",IF(@latchkey<"...)
 		text = strconv.AppendInt(text, int64(l.Want), 10)
-		text = append(text, " AND IS_FREE_LOCK("...)
-		text = s.names.appendName(text, k)
-		text = append(text, ") AND GET_LOCK("...)
-		text = s.names.appendName(text, k)
-		text = append(text, ",0),IF(@latchkey:=@latchkey+1,'"...)
+		text = s.names.appendCall(text, " AND IS_FREE_LOCK(", k, ")")
+		text = s.names.appendCall(text, " AND GET_LOCK(", k, ",0),IF(@latchkey:=@latchkey+1,'")
 		text = strconv.AppendInt(text, int64(i), 10)
 		text = append(text, ",',''),'')"...)
 	}
@@ -128,30 +121,22 @@ func (s *session) readResponse(b *dialect.Batch, text string) error {
 // readLooks reads the text for Looks. Of each it begins with a semicolon, and
 // has the places of the keys that were taken, each with a comma.
 func (s *session) readLooks(b *dialect.Batch, text string) error {
-	for i := range b.Looks {
+	lists := strings.Split(text, ";")
+	if lists[0] != "" || len(lists) != 1+len(b.Looks) {
+		return dialect.ErrNonsense
+	}
+	for i, list := range lists[1:] {
 		l := &b.Looks[i]
-		after, begins := strings.CutPrefix(text, ";")
-		if !begins {
-			return dialect.ErrNonsense
-		}
-		var places string
-		places, text = after, ""
-		if next := strings.IndexByte(after, ';'); next >= 0 {
-			places, text = after[:next], after[next:]
-		}
-		for item := range strings.SplitSeq(strings.TrimSuffix(places, ","), ",") {
-			if item == "" {
+		for item := range strings.SplitAfterSeq(list, ",") {
+			if item == "" { // after the last comma
 				continue
 			}
-			place, err := strconv.Atoi(item)
+			place, err := strconv.Atoi(strings.TrimSuffix(item, ","))
 			if err != nil || !l.Take(place) {
 				return dialect.ErrNonsense
 			}
 			s.held[l.Keys[place]] = struct{}{}
 		}
-	}
-	if text != "" {
-		return dialect.ErrNonsense
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
@@ -39,7 +40,7 @@ type InspectedLock struct {
 // that wraps errors.ErrUnsupported, and says what to change, if this server or
 // this user has neither. Other errors are *Failures or those of ctx.
 func Inspect(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
-	server, err := (&proof{session: conn}).server(ctx)
+	server, err := (&proof{Pair: dbconn.Pair{Session: conn}}).server(ctx)
 	if err == nil {
 		err = server.fit()
 	}

@@ -35,6 +35,11 @@ func (n lockNames) appendName(text []byte, key dialect.Key) []byte {
 	return append(text, '\'')
 }
 
+// appendCall appends the name of key's lock, between two parts of a call.
+func (n lockNames) appendCall(text []byte, before string, key dialect.Key, after string) []byte {
+	return append(n.appendName(append(text, before...), key), after...)
+}
+
 // key returns the key whose lock has this name. Other programs' locks, those of
 // other databases and those of sessions have none.
 func (n lockNames) key(name string) (key dialect.Key, ok bool) {

@@ -51,10 +51,8 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 		names: newLockNames(server.database), limit: server.longest(),
 	}
 	s.name = s.names.ofSession(rand.Uint64()) //nolint:gosec // a name, not a secret
-	_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.setUp(ctx, server, set) })
-	if err != nil {
-		conn.Discard()
-		return nil, dialect.Fail(err)
+	if err = conn.SetUp(ctx, set.Proof, func(ctx context.Context) error { return s.setUp(ctx, server, set) }); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -68,25 +66,19 @@ func (d Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) er
 		return err
 	}
 	defer conn.Discard()
-	_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, configure(ctx, conn.Conn, server, set)
-	})
-	return dialect.Fail(err)
+	return conn.SetUp(ctx, set.Proof, func(ctx context.Context) error { return configure(ctx, conn.Conn, server, set) })
 }
 
 // proven returns a connection of db on which locks exclude others, its id, and
 // what its server says about itself.
 func (d Dialect) proven(ctx context.Context, db *sql.DB, set dialect.Settings) (conn *dbconn.Taken, id int64, s server, err error) {
-	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, "")
-	if err != nil {
-		return nil, 0, s, dialect.Fail(err)
-	}
-	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof, mayBeFed: d.Named}
-	s, err = p.run(ctx)
-	if err = witness.GiveBack(err); err != nil {
-		conn.Discard()
-	}
-	return conn, p.id, s, dialect.Fail(err)
+	var p proof
+	conn, err = dbconn.Prove(ctx, db, set, "", func(pair dbconn.Pair) (err error) {
+		p = proof{Pair: pair, mayBeFed: d.Named}
+		s, err = p.run(ctx)
+		return err
+	})
+	return conn, p.id, s, err
 }
 
 // setUp makes the connection a session of locks:

@@ -4,11 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
@@ -17,9 +15,8 @@ import (
 // A proof shows that locks of GET_LOCK on session exclude other connections to
 // the same server. Otherwise it says what to change. It SETs nothing.
 type proof struct {
-	session, witness *sql.Conn
-	timeout          time.Duration // for each question
-	mayBeFed         bool          // the user answers for a server that another one feeds
+	dbconn.Pair
+	mayBeFed bool // the user answers for a server that another one feeds
 
 	id, other int64 // of session's connection, and of witness's
 }
@@ -27,16 +24,12 @@ type proof struct {
 // behindProxy is the reason to reject a proxy.
 const behindProxy = "a proxy is between that shares the server's connections among its clients (ProxySQL, MaxScale or the like): connect to the server itself, or switch multiplexing and read/write splitting off for this user"
 
-// rounds is how often ownConnections looks, as often as PostgreSQL's proof
-// looks for a pooler.
-const rounds = 8
-
 // run returns what session's server says about itself.
 //
 // It begins with that. A node of Galera outside of its cluster takes no other
 // statement of the proof.
 func (p *proof) run(ctx context.Context) (server, error) {
-	server, err := dbconn.Within(ctx, p.timeout, p.server)
+	server, err := dbconn.Within(ctx, p.Timeout, p.server)
 	if err == nil {
 		err = server.fit()
 	}
@@ -58,9 +51,9 @@ func (p *proof) run(ctx context.Context) (server, error) {
 // tidy ends transactions that earlier users have left open on both connections.
 // Otherwise the session would stay in one, and a round would commit the other.
 func (p *proof) tidy(ctx context.Context) error {
-	for _, conn := range []*sql.Conn{p.session, p.witness} {
+	for _, conn := range []*sql.Conn{p.Session, p.Witness} {
 		for _, statement := range []string{rollbackWork, "UNLOCK TABLES"} {
-			if err := p.exec(ctx, conn, statement); err != nil {
+			if err := p.Exec(ctx, conn, statement); err != nil {
 				return err
 			}
 		}
@@ -73,7 +66,7 @@ func (p *proof) tidy(ctx context.Context) error {
 // lower case if the server ignores case.
 func (p *proof) server(ctx context.Context) (server server, err error) {
 	var database sql.NullString
-	err = p.session.QueryRowContext(ctx, `SELECT VERSION(),
+	err = p.Session.QueryRowContext(ctx, `SELECT VERSION(),
 		HEX(CONVERT(IF(@@global.lower_case_table_names = 0, DATABASE(), LOWER(DATABASE())) USING utf8mb4))`).Scan(&server.version, &database)
 	if err != nil {
 		return server, err
@@ -92,7 +85,7 @@ func (p *proof) server(ctx context.Context) (server server, err error) {
 // shown returns those of the named variables that session's server has. Their
 // names are in lower case.
 func (p *proof) shown(ctx context.Context, what string, names []string) (map[string]string, error) {
-	rows, err := p.session.QueryContext(ctx, "SHOW GLOBAL "+what+" WHERE Variable_name IN ('"+strings.Join(names, "','")+"')")
+	rows, err := p.Session.QueryContext(ctx, "SHOW GLOBAL "+what+" WHERE Variable_name IN ('"+strings.Join(names, "','")+"')")
 	if err != nil {
 		return nil, err
 	}
@@ -109,47 +102,20 @@ func (p *proof) shown(ctx context.Context, what string, names []string) (map[str
 }
 
 // ownConnections checks that each connection keeps one of the server's own.
-// Where they are shared, the transaction of a second client takes the one that
-// the first client was on.
 func (p *proof) ownConnections(ctx context.Context) (err error) {
-	if p.id, _, err = p.ask(ctx, p.session, "0"); err != nil {
+	if p.id, _, err = p.ask(ctx, p.Session, "0"); err != nil {
 		return err
 	}
-	if p.other, _, err = p.ask(ctx, p.witness, "0"); err != nil {
+	if p.other, _, err = p.ask(ctx, p.Witness, "0"); err != nil {
 		return err
 	}
-	for range rounds {
-		if err := p.round(ctx); err != nil {
-			return err
+	return p.Apart(ctx, dbconn.Rounds, behindProxy, rollbackWork, func(ctx context.Context, conn *sql.Conn) (bool, error) {
+		id, _, err := p.ask(ctx, conn, "0")
+		if conn == p.Session {
+			return id == p.id, err
 		}
-	}
-	return nil
-}
-
-// round has the witness open a transaction, which occupies a connection, and
-// looks at both.
-//
-// A proxy with a single connection to the server cannot serve session then. So
-// silence means a proxy.
-func (p *proof) round(ctx context.Context) error {
-	if err := p.exec(ctx, p.witness, "START TRANSACTION"); err != nil {
-		return err
-	}
-	other, _, err := p.ask(ctx, p.witness, "0")
-	var id int64
-	if err == nil {
-		id, _, err = p.ask(ctx, p.session, "0")
-		if errors.Is(err, dbconn.ErrSilence) {
-			return dialect.Refuse(fmt.Sprintf("no answer within %v while another connection was in a transaction: %s", p.timeout, behindProxy))
-		}
-	}
-	if err == nil && (id == other || id != p.id || other != p.other) {
-		err = dialect.Refuse(behindProxy)
-	}
-	if rollback := p.exec(ctx, p.witness, rollbackWork); err == nil {
-		err = rollback
-	}
-	return err
+		return id == p.other && id != p.id, err
+	})
 }
 
 // exclusion takes two random names at once, which old servers cannot, and has
@@ -163,14 +129,14 @@ func (p *proof) exclusion(ctx context.Context) error {
 		call string
 		want string
 	}{
-		{p.session, p.id, "GET_LOCK(" + one + ", 0)", "1"},
-		{p.witness, p.other, "GET_LOCK(" + one + ", 0)", "0"},
-		{p.session, p.id, "GET_LOCK(" + two + ", 0)", "1"},
-		{p.witness, p.other, "GET_LOCK(" + one + ", 0)", "0"},
-		{p.session, p.id, "RELEASE_LOCK(" + one + ")", "1"},
-		{p.witness, p.other, "GET_LOCK(" + one + ", 0)", "1"},
-		{p.witness, p.other, "RELEASE_LOCK(" + one + ")", "1"},
-		{p.session, p.id, "RELEASE_LOCK(" + two + ")", "1"},
+		{p.Session, p.id, "GET_LOCK(" + one + ", 0)", "1"},
+		{p.Witness, p.other, "GET_LOCK(" + one + ", 0)", "0"},
+		{p.Session, p.id, "GET_LOCK(" + two + ", 0)", "1"},
+		{p.Witness, p.other, "GET_LOCK(" + one + ", 0)", "0"},
+		{p.Session, p.id, "RELEASE_LOCK(" + one + ")", "1"},
+		{p.Witness, p.other, "GET_LOCK(" + one + ", 0)", "1"},
+		{p.Witness, p.other, "RELEASE_LOCK(" + one + ")", "1"},
+		{p.Session, p.id, "RELEASE_LOCK(" + two + ")", "1"},
 	}
 	for _, step := range steps {
 		id, got, err := p.ask(ctx, step.conn, step.call)
@@ -196,17 +162,9 @@ func (p *proof) ask(ctx context.Context, conn *sql.Conn, expression string) (id 
 		id    int64
 		value sql.NullString
 	}
-	a, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (a answer, err error) {
+	a, err := dbconn.Within(ctx, p.Timeout, func(ctx context.Context) (a answer, err error) {
 		err = conn.QueryRowContext(ctx, "SELECT CONNECTION_ID(), "+expression).Scan(&a.id, &a.value)
 		return a, err
 	})
 	return a.id, a.value.String, err
-}
-
-// exec sends a statement that changes nothing but the state of conn.
-func (p *proof) exec(ctx context.Context, conn *sql.Conn, statement string) error {
-	_, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (sql.Result, error) {
-		return conn.ExecContext(ctx, statement)
-	})
-	return err
 }

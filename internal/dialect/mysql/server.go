@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -137,19 +138,7 @@ func isOn(value string) bool { return value != "" && value != "0" && !strings.Eq
 // olderThan compares the numbers at the beginning of a version. Behind a proxy,
 // MariaDB may begin with the version of a MySQL that it replaces, and a hyphen.
 func olderThan(version string, oldest [3]int) bool {
-	version = strings.TrimPrefix(version, "5.5.5-")
-	for i, part := range strings.SplitN(version, ".", len(oldest)) {
-		digits := strings.IndexFunc(part, func(r rune) bool { return r < '0' || r > '9' })
-		if digits >= 0 {
-			part = part[:digits]
-		}
-		n, err := strconv.Atoi(part)
-		if err != nil || n < oldest[i] {
-			return true
-		}
-		if n > oldest[i] {
-			return false
-		}
-	}
-	return false
+	var is [3]int
+	n, _ := fmt.Sscanf(strings.TrimPrefix(version, "5.5.5-"), "%d.%d.%d", &is[0], &is[1], &is[2])
+	return n < 2 || slices.Compare(is[:], oldest[:]) < 0
 }

@@ -2,10 +2,12 @@ package mysql
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/leaktest"
 )
 
 func TestServerFits(t *testing.T) {
@@ -134,3 +136,5 @@ func TestLongestStatement(t *testing.T) {
 		}
 	}
 }
+
+func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }

@@ -40,46 +40,29 @@ type session struct {
 // has computed it, or a server that is not the primary any more. The parts of
 // the expression are computed from left to right.
 func (s *session) ask(ctx context.Context, expression string) (string, error) {
-	var (
-		row  rowChecks
-		text sql.NullString
-	)
 	if len(expression) > s.limit {
 		return "", dialect.ErrTooLong
 	}
-	err := s.conn.QueryRowContext(ctx, "SELECT "+rowCheckColumns+", "+expression).Scan(&row.id, &row.readOnly, &text)
-	if err != nil && errcode.IsTooLarge(err) { // the driver has been told to allow less than we thought
+	var (
+		id       int64
+		readOnly string
+		text     sql.NullString
+	)
+	err := s.conn.QueryRowContext(ctx, "SELECT CONNECTION_ID(), @@global.read_only, "+expression).Scan(&id, &readOnly, &text)
+	switch {
+	case err != nil && errcode.IsTooLarge(err): // the driver has been told to allow less than we thought
 		s.limit = len(expression) / 2
 		return "", dialect.ErrTooLong
+	case err != nil:
+		return "", err
+	case id != s.id:
+		return "", errOtherConnection
+	case isOn(readOnly):
+		return "", dialect.Refuse(isReadOnly)
+	case !text.Valid:
+		return "", errInterrupted
 	}
-	if err == nil {
-		err = row.pass(s.id)
-	}
-	if err == nil && !text.Valid {
-		err = errInterrupted
-	}
-	return text.String, err
-}
-
-// rowCheckColumns begin every row: which connection it is from, and whether its
-// server has become a replica.
-const rowCheckColumns = "CONNECTION_ID(), @@global.read_only"
-
-// rowChecks are the values of rowCheckColumns.
-type rowChecks struct {
-	id       int64
-	readOnly string
-}
-
-// pass fails if c is not from the connection with id, or from a replica.
-func (c rowChecks) pass(id int64) error {
-	switch {
-	case c.id != id:
-		return errOtherConnection
-	case isOn(c.readOnly):
-		return dialect.Refuse(isReadOnly)
-	}
-	return nil
+	return text.String, nil
 }
 
 // Process returns the id of the connection, which KILL takes. The server gives

@@ -72,7 +72,10 @@ func (tx sideTx) token() (dialect.Token, error) {
 	}
 	for _, statement := range usertx.FenceSchema().MySQL {
 		if err := tx.exec(statement); err != nil {
-			return t, noTables(err)
+			if number, _, _ := errcode.MySQL(err); number != errcode.MySQLDenied && dialect.IsStatement(err) { // it says so itself
+				err = &dialect.Failure{Kind: dialect.Statement, State: errcode.SQLState(err), Reason: noTables + dialect.Fail(err).Error()}
+			}
+			return t, err
 		}
 	}
 	return tx.attempt()
@@ -82,19 +85,7 @@ func (tx sideTx) token() (dialect.Token, error) {
 // table may have died before.
 var errNoRow = &dialect.Failure{Kind: dialect.Statement, Reason: "latchkey_tokens has no row: run the statements of FenceSchema(MySQL) once"}
 
-// noTables returns the failure of a statement that creates a table. It names
-// the schema function.
-func noTables(err error) error {
-	number, _, ok := errcode.MySQL(err)
-	if !ok {
-		return err
-	}
-	var failure *dialect.Failure
-	if errors.As(dialect.Fail(err), &failure) && failure.Kind == dialect.Statement && number != errcode.MySQLDenied { // which says so itself
-		failure.Reason = "a table is missing and could not be made: run the statements of FenceSchema(MySQL) once: " + failure.Reason
-	}
-	return failure
-}
+const noTables = "a table is missing and could not be made: run the statements of FenceSchema(MySQL) once: "
 
 // The ends of a transaction, whatever the user's completion_type says.
 const (
@@ -181,3 +172,16 @@ func (tx sideTx) exec(statement string) error {
 }
 
 var errElsewhere = &dialect.Failure{Kind: dialect.Statement, Reason: "the session has ended, or the pool's other connections reach another server than its own"}
+
+// secretsTable is the table of secret checks. No session uses it. It is there for
+// lockdoctor, and for processes of an earlier release in the same fleet, which
+// check secrets in it.
+const secretsTable = `CREATE TABLE IF NOT EXISTS latchkey_secret_checks (
+	class   INT NOT NULL, -- of a namespace
+	fingerprint INT NOT NULL, -- of the secret that its keys are made with
+	session VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- a lock that is held while it lives
+	PRIMARY KEY (class, fingerprint, session)
+) ENGINE = InnoDB`
+
+// Schema returns the statements that create the table of sessions.
+func Schema() []string { return []string{secretsTable} }

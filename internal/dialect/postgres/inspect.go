@@ -21,8 +21,8 @@ type Inspection struct {
 	Blocked   []InspectedWait
 	Polls     []InspectedPoll
 	Waiting   []InspectedSession
-	Leases    []dialect.LeasedLock // also of sessions that have expired
-	Registry  Registry             `json:"-"`
+	Leases    []LeasedLock // also of sessions that have expired
+	Registry  Registry     `json:"-"`
 }
 
 // An InspectedProcess is a server process that holds a lock, waits for one, or
@@ -82,6 +82,16 @@ type InspectedSession struct {
 	Holder  string
 }
 
+// A LeasedLock is a row of latchkey_locks with its session, as it stands in a
+// lease table. It is held until Expires.
+type LeasedLock struct {
+	Space             dialect.Space
+	ID                int64
+	Session           int64  // of latchkey_sessions
+	Holder            string // of the session, for people
+	Acquired, Expires time.Time
+}
+
 // A Registry says where the tables of heartbeats and of waits are, and for
 // Inspect also the lease tables.
 type Registry struct {
@@ -113,18 +123,7 @@ func Inspect(ctx context.Context, conn *sql.Conn, schema string) (*Inspection, e
 	if err != nil {
 		return nil, err
 	}
-	return registry.inspect(ctx, conn)
-}
-
-// InspectAgain is Inspect for a database in which an earlier Inspection has found
-// the tables of r. It needs one query. It fails if the server is a standby now.
-//
-// After a failure of kind Statement the tables may have changed: use Inspect.
-func (r Registry) InspectAgain(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
-	if err := Tidy(ctx, conn); err != nil {
-		return nil, dialect.Fail(err)
-	}
-	return r.inspect(ctx, conn)
+	return registry.InspectAgain(ctx, conn)
 }
 
 // findRegistry finds the registry's tables. It fails on a standby and on an old
@@ -157,9 +156,12 @@ func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registr
 
 var errStandby = dialect.Refuse("this is a standby, whose advisory locks are its own: ask the primary (target_session_attrs=read-write)")
 
-// inspect reads everything in one statement. The server may be a standby by now.
-func (r Registry) inspect(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
-	text, err := readWithoutChange(ctx, conn, "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN '' ELSE ("+r.inspectQuery()+") END")
+// InspectAgain is Inspect for a database in which an earlier Inspection has found
+// the tables of r. It needs one query. It fails if the server is a standby now.
+//
+// After a failure of kind Statement the tables may have changed: use Inspect.
+func (r Registry) InspectAgain(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
+	text, err := ReadWithoutChange(ctx, conn, "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN '' ELSE ("+r.inspectQuery()+") END")
 	switch state := errcode.SQLState(err); {
 	case state == errcode.UndefinedTable, state == errcode.UndefinedColumn, state == errcode.UndefinedFunction:
 		return nil, foreignTable(state)
@@ -175,9 +177,12 @@ func (r Registry) inspect(ctx context.Context, conn *sql.Conn) (*Inspection, err
 	return i, nil
 }
 
-// readWithoutChange returns the text that query selects. In its transaction no
-// function that the query calls can change anything.
-func readWithoutChange(ctx context.Context, conn *sql.Conn, query string) (text string, err error) {
+// ReadWithoutChange returns the text that query selects. In its transaction no
+// function that the query calls can change anything. The error is the driver's.
+func ReadWithoutChange(ctx context.Context, conn *sql.Conn, query string) (text string, err error) {
+	if err := Tidy(ctx, conn); err != nil {
+		return "", err
+	}
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return "", err

@@ -44,10 +44,8 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 	}
 	s := &session{conn: conn.Conn, pid: pid, socket: conn.Socket, abort: func() {}, ctx: context.Background(), prepared: map[form]driver.Stmt{}}
 	s.exchangeOn = s.exchange
-	_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.prepare(ctx, set) })
-	if err != nil {
-		conn.Discard()
-		return nil, dialect.Fail(err)
+	if err = conn.SetUp(ctx, set.Proof, func(ctx context.Context) error { return s.prepare(ctx, set) }); err != nil {
+		return nil, err
 	}
 	if s.socket == nil {
 		s.ctx, s.abort = context.WithCancel(s.ctx)
@@ -79,29 +77,18 @@ func (d Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) er
 // proven returns a connection of db on which locks exclude others, and the
 // process id of its server process.
 func (d Dialect) proven(ctx context.Context, db *sql.DB, set dialect.Settings) (conn *dbconn.Taken, pid int64, err error) {
-	conn, witness, err := dbconn.TakeTwo(ctx, db, set.Socket, terminateOwn)
-	if err != nil {
-		return nil, 0, dialect.Fail(err)
-	}
-	pid, err = d.prove(ctx, conn, witness, set.Proof)
-	if err = witness.GiveBack(err); err != nil {
-		conn.Discard()
-	}
-	return conn, pid, dialect.Fail(err)
-}
-
-// prove proves that locks on conn exclude witness. It returns the process id of
-// conn's server process.
-func (d Dialect) prove(ctx context.Context, conn, witness *dbconn.Taken, timeout time.Duration) (pid int64, err error) {
-	p := proof{session: conn.Conn, witness: witness.Conn, timeout: timeout, anyVersion: d.AnyVersionString}
-	pid, err = p.run(ctx)
-	switch state := errcode.SQLState(err); state {
-	case errcode.InvalidStatementName: // it was prepared on another connection
-		err = dialect.Refuse(behindPooler)
-	case errcode.FeatureNotSupported, errcode.UndefinedFunction:
-		err = dialect.Refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
-	}
-	return pid, advisory(err)
+	conn, err = dbconn.Prove(ctx, db, set, terminateOwn, func(pair dbconn.Pair) (err error) {
+		p := proof{Pair: pair, anyVersion: d.AnyVersionString}
+		pid, err = p.run(ctx)
+		switch state := errcode.SQLState(err); state {
+		case errcode.InvalidStatementName: // it was prepared on another connection
+			return dialect.Refuse(behindPooler)
+		case errcode.FeatureNotSupported, errcode.UndefinedFunction:
+			return dialect.Refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
+		}
+		return advisory(err)
+	})
+	return conn, pid, err
 }
 
 // setUp makes conn a session of locks:
@@ -151,4 +138,39 @@ func setUp(ctx context.Context, conn *sql.Conn, set dialect.Settings) error {
 		return dialect.Refuse("idle_session_timeout could not be set: the server would not free the locks of a dead process")
 	}
 	return nil
+}
+
+// The largest values that Linux accepts for a socket.
+const (
+	longestKeepalive = 32767 // seconds
+	mostKeepalives   = 127
+)
+
+// cutOff returns the calls by which the server ends the session of a client
+// that disappears while the server reads a statement. The idle timeout does not
+// run then.
+//
+// The server's kernel probes a silent connection. It ends the connection when
+// the client's kernel has been silent for the lease, and never earlier. On a
+// Unix socket these settings have no effect.
+//
+// PostgreSQL 17 and newer also bounds a transaction whose last message is
+// missing. StatementTimeout, which is shorter, ends a transaction that is at
+// work.
+func cutOff(lease time.Duration) []string {
+	seconds := int64((lease + time.Second - 1) / time.Second)
+	idle := min(max(seconds/2, 1), longestKeepalive)
+	interval := min(max(seconds/10, 1), longestKeepalive)
+	count := min(max((seconds-idle+interval-1)/interval, 1), mostKeepalives)
+	number := func(n int64) string { return "'" + strconv.FormatInt(n, 10) + "'" }
+	set := func(name string, n int64) string {
+		return "pg_catalog.set_config('" + name + "', " + number(n) + ", false)"
+	}
+	return []string{
+		set("tcp_keepalives_idle", idle),
+		set("tcp_keepalives_interval", interval),
+		set("tcp_keepalives_count", count), // counts where there is no tcp_user_timeout
+		set("tcp_user_timeout", lease.Milliseconds()),
+		"CASE WHEN pg_catalog.current_setting('server_version_num')::int OPERATOR(pg_catalog.>=) 170000 THEN " + set("transaction_timeout", lease.Milliseconds()) + " END",
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
@@ -23,16 +22,14 @@ import (
 // no harm behind a transaction pooler. It names the schema of each function and
 // operator, since the search_path may have another one of the same name.
 type proof struct {
-	session, witness *sql.Conn
-	timeout          time.Duration // for each question
-	anyVersion       bool          // of PostgreSQL.AnyVersionString
+	dbconn.Pair
+	anyVersion bool // of PostgreSQL.AnyVersionString
 }
 
 // run returns the process id of session's server process.
 func (p *proof) run(ctx context.Context) (pid int64, err error) {
-	for _, conn := range []*sql.Conn{p.session, p.witness} {
-		_, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, Tidy(ctx, conn) })
-		if err != nil {
+	for _, conn := range []*sql.Conn{p.Session, p.Witness} {
+		if err := dbconn.Do(ctx, p.Timeout, func(ctx context.Context) error { return Tidy(ctx, conn) }); err != nil {
 			return 0, err
 		}
 	}
@@ -63,7 +60,7 @@ func (p *proof) server(ctx context.Context) error {
 	for i, d := range demands {
 		fmt.Fprintf(&unmet, " WHEN (%s) IS NOT TRUE THEN %d", d.condition, i+1)
 	}
-	n, err := p.number(ctx, p.session, "CASE"+unmet.String()+" ELSE 0 END")
+	n, err := p.number(ctx, p.Session, "CASE"+unmet.String()+" ELSE 0 END")
 	if err != nil || n == 0 {
 		return err
 	}
@@ -72,10 +69,6 @@ func (p *proof) server(ctx context.Context) error {
 
 // OnStandby is the reason to reject a standby.
 const OnStandby = "this server is a standby, which grants locks on its own: connect to the primary (target_session_attrs=read-write)"
-
-// rounds is how often ownProcesses looks. Eight rounds found 900 poolers of
-// 900. One round missed up to 12 of 100.
-const rounds = 8
 
 // behindPooler is the reason to reject a transaction pooler.
 const behindPooler = "a transaction pooler (PgBouncer or the like) is between, which moves a session from one server process to another: connect to the database itself or through a pool in session mode, or pass WithLeaseTable(), or use PerTx"
@@ -86,86 +79,28 @@ func IsBehindPooler(err error) bool {
 	return errors.As(err, &failure) && strings.HasSuffix(failure.Reason, behindPooler)
 }
 
-// ownProcesses checks that each connection keeps a server process of its own.
-// Behind a transaction pooler, the transaction of a second client takes the
-// process that the first client was on.
-//
-// The session asks before each round. A pooler that hands out the process that
-// was used last gives that of the session to the witness then. Otherwise both
-// could keep theirs by chance in all rounds.
+// ownProcesses checks that each connection keeps a server process of its own, and
+// returns the id of session's.
 //
 // If the driver shows the process id of the handshake, and it is the right one,
 // then nothing is between. One round is enough then.
-func (p *proof) ownProcesses(ctx context.Context) (int64, error) {
-	n := rounds
-	handshake, known := dbconn.HandshakePID(p.session)
-	if known {
-		direct, err := p.ask(ctx, p.session, onProcess(handshake))
-		if err != nil {
+func (p *proof) ownProcesses(ctx context.Context) (pid int64, err error) {
+	rounds := dbconn.Rounds
+	pid, direct := dbconn.HandshakePID(p.Session)
+	if direct {
+		if direct, err = p.ask(ctx, p.Session, onProcess(pid)); err != nil {
 			return 0, err
 		}
-		if direct {
-			n = 1
-		}
 	}
-	pid, err := p.pid(ctx, p.session)
-	if err != nil {
+	if direct {
+		rounds = 1
+	} else if pid, err = serverPID(func(query string) (int64, error) { return p.rows(ctx, p.Session, query) }); err != nil {
 		return 0, err
 	}
-	for i := range n {
-		if i > 0 { // before the first round, pid was asked for
-			if err := p.keeps(ctx, pid); err != nil {
-				return 0, err
-			}
-		}
-		if err := p.round(ctx, pid); err != nil {
-			return 0, err
-		}
-	}
-	return pid, nil
-}
-
-// keeps checks that the process pid responds to session.
-func (p *proof) keeps(ctx context.Context, pid int64) error {
-	kept, err := p.ask(ctx, p.session, onProcess(pid))
-	if err == nil && !kept {
-		err = dialect.Refuse(behindPooler)
-	}
-	return err
-}
-
-// round has the witness open a transaction, which occupies a server process. It
-// checks that session has another process, the same as before.
-//
-// A pooler with a single server connection cannot serve session then. So
-// silence means a pooler.
-func (p *proof) round(ctx context.Context, pid int64) error {
-	return p.inTransaction(ctx, func() error {
-		shared, err := p.ask(ctx, p.witness, onProcess(pid))
-		if err != nil {
-			return err
-		}
-		kept, err := p.ask(ctx, p.session, onProcess(pid))
-		if errors.Is(err, dbconn.ErrSilence) {
-			return dialect.Refuse(fmt.Sprintf("no answer within %v while another connection was in a transaction: %s", p.timeout, behindPooler))
-		}
-		if err == nil && (shared || !kept) {
-			err = dialect.Refuse(behindPooler)
-		}
-		return err
+	return pid, p.Apart(ctx, rounds, behindPooler, "ROLLBACK", func(ctx context.Context, conn *sql.Conn) (bool, error) {
+		there, err := p.ask(ctx, conn, onProcess(pid))
+		return there == (conn == p.Session), err
 	})
-}
-
-// inTransaction calls f while the witness is in a transaction.
-func (p *proof) inTransaction(ctx context.Context, f func() error) error {
-	if _, err := p.rows(ctx, p.witness, "BEGIN"); err != nil {
-		return err
-	}
-	err := f()
-	if _, rollback := p.rows(ctx, p.witness, "ROLLBACK"); err == nil {
-		err = rollback
-	}
-	return err
 }
 
 // exclusion takes one random key on both connections. A system whose advisory
@@ -185,10 +120,10 @@ func (p *proof) exclusion(ctx context.Context, pid int64) error {
 		conn   *sql.Conn
 		number string // an SQL expression: 0 if all is well, 1 for lockElsewhere, 2 for notExcluded
 	}{
-		{p.witness, "CASE WHEN " + try + " THEN 2 WHEN " + isHeldBy(pid, key) + " THEN 0 ELSE 1 END"},
-		{p.session, "CASE WHEN " + try + " THEN 0 ELSE 1 END"},
-		{p.session, "CASE WHEN NOT " + unlock + " THEN 1 WHEN " + unlock + " THEN 0 ELSE 1 END"},
-		{p.witness, "CASE WHEN " + try + " THEN CASE WHEN " + unlock + " THEN 0 ELSE 1 END ELSE 2 END"},
+		{p.Witness, "CASE WHEN " + try + " THEN 2 WHEN " + isHeldBy(pid, key) + " THEN 0 ELSE 1 END"},
+		{p.Session, "CASE WHEN " + try + " THEN 0 ELSE 1 END"},
+		{p.Session, "CASE WHEN NOT " + unlock + " THEN 1 WHEN " + unlock + " THEN 0 ELSE 1 END"},
+		{p.Witness, "CASE WHEN " + try + " THEN CASE WHEN " + unlock + " THEN 0 ELSE 1 END ELSE 2 END"},
 	}
 	for i, step := range steps {
 		n, err := p.number(ctx, step.conn, step.number)
@@ -222,8 +157,8 @@ func (p *proof) takePrepared(ctx context.Context, pid, key int64) error {
 		pid   int64
 		taken bool
 	}
-	r, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (r response, err error) {
-		stmt, err := p.session.PrepareContext(ctx, "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_try_advisory_lock($1::bigint)")
+	r, err := dbconn.Within(ctx, p.Timeout, func(ctx context.Context) (r response, err error) {
+		stmt, err := p.Session.PrepareContext(ctx, "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_try_advisory_lock($1::bigint)")
 		if err != nil {
 			return r, err
 		}
@@ -247,11 +182,6 @@ func isHeldBy(pid, id int64) string {
 	return fmt.Sprintf("EXISTS (SELECT FROM pg_catalog.pg_locks WHERE locktype OPERATOR(pg_catalog.=) 'advisory' AND granted AND pid OPERATOR(pg_catalog.=) %d"+
 		" AND objsubid OPERATOR(pg_catalog.=) 1::int2 AND classid OPERATOR(pg_catalog.=) %d::oid AND objid OPERATOR(pg_catalog.=) %d::oid)",
 		pid, uint64(id)>>32, uint32(id))
-}
-
-// pid returns the process id of conn's server process.
-func (p *proof) pid(ctx context.Context, conn *sql.Conn) (int64, error) {
-	return serverPID(func(query string) (int64, error) { return p.rows(ctx, conn, query) })
 }
 
 // pidBits splits a process id into two numbers of rows. Linux gives ids of at
@@ -291,5 +221,5 @@ func (p *proof) number(ctx context.Context, conn *sql.Conn, expression string) (
 
 // rows returns the number of rows of query, within the proof's timeout.
 func (p *proof) rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
-	return dbconn.Within(ctx, p.timeout, func(ctx context.Context) (int64, error) { return rows(ctx, conn, query) })
+	return dbconn.Within(ctx, p.Timeout, func(ctx context.Context) (int64, error) { return rows(ctx, conn, query) })
 }

@@ -169,7 +169,7 @@ func (s *session) row(query string, args []any, dest ...any) error {
 // The query touches no shared catalog: to lock one needs room in the server's
 // lock table, which may be full.
 const heldQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(
-	(objsubid - 1 + CASE mode WHEN 'ShareLock' THEN 2 ELSE 0 END)::text || ':' || ((classid::bigint << 32) | objid::bigint)::text, ','), '')
+	(objsubid - 1 + CASE mode WHEN 'ShareLock' THEN 2 ELSE 0 END)::text || ',' || ((classid::bigint << 32) | objid::bigint)::text, ','), '')
 	FROM pg_catalog.pg_locks
 	WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid() AND granted`
 

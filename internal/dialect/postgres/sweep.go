@@ -16,27 +16,19 @@ import (
 // Sweep passes over rows that are locked. It waits for at most 100 ms for a
 // table that is locked.
 func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limit int) (swept int64, err error) {
-	return onPool(ctx, db, func(conn *sql.Conn) (int64, error) { return r.sweep(ctx, conn, age, limit) })
-}
-
-func (r Registry) sweep(ctx context.Context, conn *sql.Conn, age time.Duration, limit int) (swept int64, err error) {
-	for _, s := range []struct {
-		table RegistryTable
-		dead  string
-	}{{r.Heartbeats, notHeld}, {r.Waits, "true"}} {
-		if !s.table.Readable {
-			continue
+	return onPool(ctx, db, func(conn *sql.Conn) (swept int64, err error) {
+		for table, dead := range map[RegistryTable]string{r.Heartbeats: notHeld, r.Waits: "true"} {
+			if !table.Readable {
+				continue
+			}
+			n, err := rows(ctx, conn, sweepTimeout+table.sweep(age, dead, limit))
+			swept += n
+			if err != nil && errcode.SQLState(err) != errcode.LockNotAvailable { // which has time until the next sweep
+				return swept, err
+			}
 		}
-		n, err := rows(ctx, conn, sweepTimeout+s.table.sweep(age, s.dead, limit))
-		swept += n
-		if errcode.SQLState(err) == errcode.LockNotAvailable {
-			continue // the next time
-		}
-		if err != nil {
-			return swept, err
-		}
-	}
-	return swept, nil
+		return swept, nil
+	})
 }
 
 // sweepTimeout bounds the statement after it, in the same transaction.

@@ -73,7 +73,11 @@ func EndProcess(ctx context.Context, db *sql.DB, pid int, start, silent time.Tim
 	if genuine, err := IsGenuine(ctx, conn); !genuine && (err == nil || dialect.IsStatement(err)) {
 		return false, fmt.Errorf("only PostgreSQL's own sessions can be ended: %w", errors.ErrUnsupported)
 	}
-	return tidied(ctx, conn, func(conn *sql.Conn) (bool, error) { return Holds(ctx, conn, endProcess(pid, start, silent)) })
+	if err := Tidy(ctx, conn); err != nil {
+		return false, dialect.Fail(err)
+	}
+	ended, err := Holds(ctx, conn, endProcess(pid, start, silent))
+	return ended, dialect.Fail(err)
 }
 
 // endProcess returns the condition of EndProcess. It is a CASE, since only a CASE

@@ -38,11 +38,6 @@ func onPool[T any](ctx context.Context, db *sql.DB, f func(*sql.Conn) (T, error)
 		return none, dialect.Fail(err)
 	}
 	defer conn.Close()
-	return tidied(ctx, conn, f)
-}
-
-// tidied is onPool for a connection that the caller has.
-func tidied[T any](ctx context.Context, conn *sql.Conn, f func(*sql.Conn) (T, error)) (none T, err error) {
 	if err := Tidy(ctx, conn); err != nil {
 		return none, dialect.Fail(err)
 	}
@@ -53,3 +48,37 @@ func tidied[T any](ctx context.Context, conn *sql.Conn, f func(*sql.Conn) (T, er
 // terminateOwn ends the server process that carries it out. Every role may end
 // its own.
 const terminateOwn = "SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())"
+
+// Holds reports whether an SQL condition is true.
+//
+// The result travels as the number of rows of an Exec without arguments. That
+// is the one form that no driver prepares. Behind a transaction pooler a
+// prepared statement may belong to another client.
+func Holds(ctx context.Context, conn *sql.Conn, condition string) (bool, error) {
+	n, err := rows(ctx, conn, "SELECT 1 WHERE "+condition)
+	return n == 1, err
+}
+
+// rows returns the number of rows of query.
+func rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
+	result, err := conn.ExecContext(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// IsGenuine reports whether version() says that conn is of PostgreSQL itself.
+// The error is the driver's. A database that does not understand the question
+// fails the statement.
+func IsGenuine(ctx context.Context, conn *sql.Conn) (bool, error) {
+	// The cast is PostgreSQL's own: MySQL understands the rest of it.
+	const question = "pg_catalog.version()::text LIKE 'PostgreSQL %' AND pg_catalog.version() NOT LIKE '%-YB-%' AND pg_catalog.version() NOT LIKE '%Redshift%'"
+	genuine, err := Holds(ctx, conn, question)
+	if errcode.SQLState(err) == errcode.FailedTransaction { // which the connection's last user has left
+		if err = Tidy(ctx, conn); err == nil {
+			genuine, err = Holds(ctx, conn, question)
+		}
+	}
+	return genuine, err
+}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,11 +86,15 @@ func parseArray(text string) ([]int64, error) {
 	if !ok1 || !ok2 {
 		return nil, dialect.ErrNonsense
 	}
-	if inner == "" {
+	return parseNumbers(inner)
+}
+
+// parseNumbers reads numbers with commas between them.
+func parseNumbers(list string) (numbers []int64, err error) {
+	if list == "" {
 		return nil, nil
 	}
-	var numbers []int64
-	for item := range strings.SplitSeq(inner, ",") {
+	for item := range strings.SplitSeq(list, ",") {
 		n, err := strconv.ParseInt(item, 10, 64)
 		if err != nil {
 			return nil, dialect.ErrNonsense
@@ -99,30 +104,19 @@ func parseArray(text string) ([]int64, error) {
 	return numbers, nil
 }
 
-// ParseKeys reads a list of keys in the form space:id,space:id.
-func ParseKeys(list string) ([]dialect.Key, error) {
-	if list == "" {
-		return nil, nil
+// ParseKeys reads a list of keys in the form space,id,space,id.
+func ParseKeys(list string) (keys []dialect.Key, err error) {
+	numbers, err := parseNumbers(list)
+	if err != nil || len(numbers)%2 != 0 {
+		return nil, dialect.ErrNonsense
 	}
-	var keys []dialect.Key
-	for item := range strings.SplitSeq(list, ",") {
-		space, id, _ := strings.Cut(item, ":")
-		key, err := parseKey(space, id)
-		if err != nil {
-			return nil, err
+	for pair := range slices.Chunk(numbers, 2) {
+		if pair[0] < 0 || pair[0] > int64(dialect.TwoInts|dialect.Shared) {
+			return nil, dialect.ErrNonsense
 		}
-		keys = append(keys, key)
+		keys = append(keys, dialect.Key{Space: dialect.Space(pair[0]), ID: pair[1]}) //nolint:gosec // compared above
 	}
 	return keys, nil
-}
-
-// parseKey reads a key from its two numbers.
-func parseKey(space, id string) (dialect.Key, error) {
-	n, err := strconv.ParseInt(id, 10, 64)
-	if err != nil || len(space) != 1 || space[0] < '0' || space[0] > '0'+byte(dialect.TwoInts|dialect.Shared) {
-		return dialect.Key{}, dialect.ErrNonsense
-	}
-	return dialect.Key{Space: dialect.Space(space[0] - '0'), ID: n}, nil
 }
 
 // Interval returns d as an SQL expression, to the microsecond. A negative d

@@ -23,7 +23,11 @@ import (
 func Advance(ctx context.Context, tx dialect.Execer, key dialect.Key, to int64) (bool, error) {
 	result, err := tx.ExecContext(ctx, advanceStatement(key, to))
 	if number, _, ok := errcode.MySQL(err); ok && number == errcode.MySQLParse {
-		return advanceMySQL(ctx, tx, key, to)
+		_, err = tx.ExecContext(ctx, mysqlAdvance(key, to))
+		if number, _, _ := errcode.MySQL(err); number == errcode.MySQLOutOfRange {
+			return false, nil
+		}
+		return err == nil, dialect.Fail(err)
 	}
 	if err != nil {
 		return false, watermarkFailure(err)
@@ -61,15 +65,6 @@ func watermarkFailure(err error) error {
 		}
 	}
 	return dialect.Fail(err)
-}
-
-// advanceMySQL is Advance for MySQL and MariaDB.
-func advanceMySQL(ctx context.Context, tx dialect.Execer, key dialect.Key, to int64) (bool, error) {
-	_, err := tx.ExecContext(ctx, mysqlAdvance(key, to))
-	if number, _, _ := errcode.MySQL(err); number == errcode.MySQLOutOfRange {
-		return false, nil
-	}
-	return err == nil, dialect.Fail(err)
 }
 
 // advanceStatement returns the statement for PostgreSQL and SQLite. It changes
