@@ -37,9 +37,8 @@ import (
 // may share a session and both get a key: no proof is made here.
 type ConnLocker struct {
 	home
-	conn   *postgres.Conn
-	poller *session.Poller
-	expiry *session.Expiry
+	conn  *postgres.Conn
+	timed *session.Table
 
 	owner   keytable.Owner
 	working atomic.Bool // a goroutine sends
@@ -57,16 +56,18 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
 	c := &ConnLocker{conn: postgres.OnConn(conn), stepped: make(chan struct{})}
-	c.home = home{
-		table: keytable.New(keytable.Config{
-			Wake: c.work, Arrival: func() { c.expiry.Arm() }, Now: session.Now, NewHold: newHold, HandOver: session.Fairness, YieldFor: session.YieldFor,
-		}),
-		late:   bound.Of(session.AnswerTimeout),
-		onLate: func() { c.doubt.Store(c.doubt.Load() || c.working.Load()) },
-	}
-	c.poller = session.NewPoller(c.table, session.Now)
-	c.expiry = session.NewExpiry(c.table, c.late, c.home.Err)
+	c.timed = session.NewTable(keytable.Config{
+		Wake: c.work, NewHold: newHold, HandOver: session.Fairness, YieldFor: session.YieldFor,
+	}, bound.Of(session.AnswerTimeout), c.late)
+	c.table = c.timed.Table
 	return c
+}
+
+// late is the error of a call that has had no response for too long. From then
+// on the connection is in doubt, if a statement is under way.
+func (c *ConnLocker) late() error {
+	c.doubt.Store(c.doubt.Load() || c.working.Load())
+	return session.ErrNoAnswer
 }
 
 // TryLock acquires key without waiting. It returns ErrHeld, the error of ctx,
@@ -146,7 +147,7 @@ var oneKey = keytable.Limits{Keys: 1, Grants: math.MaxInt, Most: math.MaxInt}
 // the connection nothing is.
 func (c *ConnLocker) step(b *keytable.Batch) bool {
 	if !c.table.Prepare(&c.owner, oneKey, b) {
-		c.poller.Look() // a poll may have found that its keys rest
+		c.timed.Look() // a poll may have found that its keys rest
 		return false
 	}
 	var (
@@ -156,9 +157,10 @@ func (c *ConnLocker) step(b *keytable.Batch) bool {
 	release := len(b.Releases) > 0
 	if release {
 		k := b.Releases[0]
-		ok, err = c.conn.Release(dbKey(k))
+		ok, err = c.conn.Release(session.DBKey(k.ID(), k.Mode()))
 	} else {
-		ok, err = c.conn.Try(dbKey(b.Looks[0].Keys[0]))
+		k := b.Looks[0].Keys[0]
+		ok, err = c.conn.Try(session.DBKey(k.ID(), k.Mode()))
 	}
 	lost := err != nil && !dialect.Survives(err) || release && err == nil && !ok || c.doubt.Load()
 	switch {
@@ -175,17 +177,8 @@ func (c *ConnLocker) step(b *keytable.Batch) bool {
 		c.table.Complete(&c.owner, b, session.Now())
 	}
 	c.noteStep()
-	c.poller.Look()
+	c.timed.Look()
 	return err == nil // what has failed is tried again later
-}
-
-// dbKey returns the key of k as the database sees it.
-func dbKey(k *keytable.State) dialect.Key {
-	key := dialect.Key{Space: dialect.Space(k.ID().Space), ID: k.ID().Number}
-	if k.Mode() == keytable.Shared {
-		return key.Shared()
-	}
-	return key
 }
 
 // noteStep tells those who wait for a statement to end.
@@ -214,7 +207,7 @@ func (c *ConnLocker) lose(b *keytable.Batch, err error) {
 // awaitQuiet waits until no statement for key, whose call was given up, is under
 // way. Such a statement would come between those of the owner.
 func (c *ConnLocker) awaitQuiet(key Key) {
-	timer := time.NewTimer(c.late)
+	timer := time.NewTimer(bound.Of(session.AnswerTimeout))
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
@@ -226,7 +219,7 @@ func (c *ConnLocker) awaitQuiet(key Key) {
 		select {
 		case <-stepped:
 		case <-timer.C:
-			c.onLate()
+			_ = c.late()
 			return
 		}
 	}

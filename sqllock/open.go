@@ -34,7 +34,7 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{home: home{table: engine.Table, session: engine}, named: o.named}
+	s := &Session{home: home{table: engine.Table.Table, session: engine}, named: o.named}
 	s.groups = inside.GroupsBy(s.tryEach)
 	return s, nil
 }

@@ -28,8 +28,7 @@ type TxLocker struct {
 	home
 	source txSource
 	lease  time.Duration // 0: a transaction may be idle without end
-	poller *session.Poller
-	expiry *session.Expiry
+	timed  *session.Table
 }
 
 // PerTx returns a TxLocker on db. It sends nothing to the database.
@@ -44,7 +43,17 @@ func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 	if db == nil {
 		panic("sqllock: PerTx needs a *sql.DB that is not nil")
 	}
-	return newTxLocker("PerTx", txPool{db}, opts)
+	return newTxLocker("PerTx", func(ctx, life context.Context) (heldTx, error) {
+		conn, err := postgres.Borrow(ctx, db)
+		if err != nil {
+			return heldTx{}, err
+		}
+		tx, err := postgres.Begin(life, conn)
+		if err != nil {
+			_ = conn.Close()
+		}
+		return heldTx{tx, conn}, err
+	}, opts)
 }
 
 // PerTxFunc is [PerTx] for transactions that begin returns. They are those of
@@ -62,7 +71,13 @@ func PerTxFunc(begin func(ctx context.Context) (Tx, error), opts ...Option) *TxL
 	if begin == nil {
 		panic("sqllock: PerTxFunc needs a function that is not nil")
 	}
-	return newTxLocker("PerTxFunc", txFunc(begin), opts)
+	return newTxLocker("PerTxFunc", func(_, life context.Context) (heldTx, error) {
+		tx, err := begin(life)
+		if err == nil && tx == nil {
+			err = errNoTx
+		}
+		return heldTx{tx: tx}, postgres.BeginFailure(err)
+	}, opts)
 }
 
 // newTxLocker returns a TxLocker on source, for the constructor of that name.
@@ -75,12 +90,9 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 	if o.LeaseSet {
 		p.lease = o.Lease
 	}
-	p.home = home{
-		table: keytable.New(keytable.Config{Wake: func() { go p.begin() }, Arrival: func() { p.expiry.Arm() }, Now: session.Now, NewHold: newHold}),
-		late:  o.Timeout(),
-	}
-	p.poller = session.NewPoller(p.table, session.Now)
-	p.expiry = session.NewExpiry(p.table, p.late, p.home.Err)
+	p.timed = session.NewTable(keytable.Config{Wake: func() { go p.begin() }, NewHold: newHold},
+		o.Timeout(), func() error { return session.ErrNoAnswer })
+	p.table = p.timed.Table
 	return p
 }
 
@@ -136,7 +148,7 @@ func (p *TxLocker) begin() {
 			return
 		}
 		go func() {
-			free, err := p.beginTx(holder, dbKey(b.Looks[0].Keys[0]))
+			free, err := p.beginTx(holder, session.DBKey(b.Looks[0].Keys[0].ID(), keytable.Exclusive))
 			if err != nil {
 				p.table.Reconcile(&holder.owner, b, session.Now(), func(keytable.ID, keytable.Mode) bool { return false }, err)
 			} else {
@@ -145,7 +157,7 @@ func (p *TxLocker) begin() {
 				}
 				p.table.Complete(&holder.owner, b, session.Now())
 			}
-			p.poller.Look()
+			p.timed.Look()
 		}()
 	}
 }
@@ -174,7 +186,7 @@ func (p *TxLocker) beginTx(h *txHolder, key dialect.Key) (free bool, err error) 
 	// The transaction outlives ctx, but not a server that never answers BEGIN.
 	life, endLife := context.WithCancel(context.Background())
 	tooLong := context.AfterFunc(ctx, endLife)
-	held, err := p.source.begin(ctx, life)
+	held, err := p.source(ctx, life)
 	tooLong()
 	if err != nil {
 		endLife()
@@ -207,14 +219,9 @@ func attemptError(err error) error {
 	return session.FromDialect(err)
 }
 
-// Where a TxLocker gets its transactions from.
-
-// A txSource begins transactions.
-type txSource interface {
-	// begin begins a transaction that lives no longer than life. ctx bounds the
-	// wait for a connection.
-	begin(ctx, life context.Context) (heldTx, error)
-}
+// A txSource begins a transaction that lives no longer than life. ctx bounds the
+// wait for a connection.
+type txSource func(ctx, life context.Context) (heldTx, error)
 
 // A heldTx is a transaction, and what is known of its connection.
 type heldTx struct {
@@ -243,33 +250,6 @@ func (h *txHolder) rollBack() error {
 		return nil
 	}
 	return ErrLost
-}
-
-// A txPool begins transactions on connections of a pool.
-type txPool struct{ db *sql.DB }
-
-func (p txPool) begin(ctx, life context.Context) (heldTx, error) {
-	conn, err := postgres.Borrow(ctx, p.db)
-	if err != nil {
-		return heldTx{}, err
-	}
-	tx, err := postgres.Begin(life, conn)
-	if err != nil {
-		_ = conn.Close()
-		return heldTx{}, err
-	}
-	return heldTx{tx, conn}, nil
-}
-
-// A txFunc is the function of PerTxFunc.
-type txFunc func(ctx context.Context) (Tx, error)
-
-func (f txFunc) begin(_, life context.Context) (heldTx, error) {
-	tx, err := f(life)
-	if err == nil && tx == nil {
-		err = errNoTx
-	}
-	return heldTx{tx: tx}, postgres.BeginFailure(err)
 }
 
 var errNoTx = dialect.Misconfigured("the function of PerTxFunc returned no transaction and no error")

@@ -89,7 +89,7 @@ func (c *connection) lose(why loss) {
 	s.passOn(c)
 	s.counters.lost(why.cause, len(ends))
 	s.mu.Unlock()
-	s.poller.Look() // no batch may come to have the keys of waiters tried again
+	s.Table.Look() // no batch may come to have the keys of waiters tried again
 	ends.Announce()
 	s.options.Log.Warn("sqllock: connection lost", "reason", why.reason, "locks", len(ends))
 	for _, o := range s.options.Observers {

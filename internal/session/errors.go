@@ -19,7 +19,7 @@ var (
 // Why the database is unavailable.
 var (
 	errNoConnection = fmt.Errorf("%w: no connection", ErrUnavailable)
-	errNoAnswer     = fmt.Errorf("%w: it does not answer", ErrUnavailable)
+	ErrNoAnswer     = fmt.Errorf("%w: it does not answer", ErrUnavailable)
 	errClosed       = fmt.Errorf("%w: the Session was closed before it answered", ErrUnavailable)
 	errLost         = fmt.Errorf("%w: the connection was lost before it answered", ErrUnavailable)
 )

@@ -39,9 +39,9 @@ func withAges(t *testing.T, test func(t *testing.T, s *Session, r *ageReader)) {
 		r := &ageReader{}
 		o := Defaults()
 		o.Suit()
-		s := &Session{options: o, registrar: new(registrar), Table: keytable.New(keytable.Config{
-			Now: Now, NewHold: func() *keytable.Hold { return &keytable.Hold{Holder: untold{}} },
-		})}
+		s := &Session{options: o, registrar: new(registrar), Table: NewTable(keytable.Config{
+			NewHold: func() *keytable.Hold { return &keytable.Hold{Holder: untold{}} },
+		}, AnswerTimeout, func() error { return ErrNoAnswer })}
 		s.ages = newHeldAges(r.read)
 		s.ctx, s.cancel = context.WithCancel(t.Context())
 		s.slots = []*slot{newSlot(s)}

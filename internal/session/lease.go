@@ -119,7 +119,7 @@ func (c *connection) check() {
 	}
 	if c.underWay && !c.doubtful && Now() >= c.sent+s.options.timeout {
 		c.doubtful = true
-		c.slot.setAway(errNoAnswer)
+		c.slot.setAway(ErrNoAnswer)
 		s.passOn(c)
 	}
 	c.alarm = forever // it has just fired

@@ -27,7 +27,7 @@ func (c *connection) reconcile(err error) bool {
 	}
 	return c.answered(c.statement.Keys(), func() {
 		c.brings = 0
-		c.s.Table.Reconcile(&c.owner, &c.batch, Now(), func(id keytable.ID, m keytable.Mode) bool { return holds[dbKey(id, m)] }, err)
+		c.s.Table.Reconcile(&c.owner, &c.batch, Now(), func(id keytable.ID, m keytable.Mode) bool { return holds[DBKey(id, m)] }, err)
 		c.s.passOn(c)
 	})
 }
@@ -52,7 +52,7 @@ func (c *connection) heldAfter(err error) (holds map[dialect.Key]bool, ok bool) 
 		holds[k] = true
 	}
 	c.s.Table.Each(&c.owner, func(v keytable.View) {
-		ok = ok && (!v.Settled || holds[dbKey(v.ID, v.Mode)])
+		ok = ok && (!v.Settled || holds[DBKey(v.ID, v.Mode)])
 	})
 	if !ok {
 		c.lose(lossHeld)

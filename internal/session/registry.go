@@ -109,7 +109,7 @@ func (c *connection) toRegister() *postgres.Register {
 	at := Now()
 	s.Table.Each(&c.owner, func(v keytable.View) {
 		if age := at - v.Since; v.Settled && age >= s.options.Heartbeat {
-			row.Held = append(row.Held, postgres.HeldKey{Key: dbKey(v.ID, v.Mode), Age: age, Namespace: v.Label, Name: v.Name})
+			row.Held = append(row.Held, postgres.HeldKey{Key: DBKey(v.ID, v.Mode), Age: age, Namespace: v.Label, Name: v.Name})
 		}
 	})
 	if row.NoWaits {
@@ -181,10 +181,10 @@ func (ws waitingKeys) add(id keytable.ID, w *Wait, at, least time.Duration) {
 	if age < least {
 		return
 	}
-	key, holds := dbKey(id, keytable.Exclusive), false
+	key, holds := DBKey(id, keytable.Exclusive), false
 	for _, h := range w.Holding {
 		if !w.Any && h.Ended() == keytable.NotEnded {
-			ws.count(waitingKey{key, dbKey(h.ID(), keytable.Exclusive), true}, age)
+			ws.count(waitingKey{key, DBKey(h.ID(), keytable.Exclusive), true}, age)
 			holds = true
 		}
 	}

@@ -77,7 +77,7 @@ func (s *Session) awaitCheck(ctx context.Context, secret Secret) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			return errNoAnswer
+			return ErrNoAnswer
 		}
 	}
 }

@@ -26,7 +26,7 @@ import (
 // Invariant: mu is never held while a statement is under way. It may be held
 // while the table is locked anew, and never the other way round.
 type Session struct {
-	Table *keytable.Table
+	Table *Table
 
 	db      *sql.DB
 	options Options // of them the dialect, and what depends on it, is set under mu while there is no connection
@@ -39,8 +39,6 @@ type Session struct {
 	inDriver   atomic.Int32  // of all slots but the first
 	queued     atomic.Int64  // how much was queued since the last batch, about
 	wakes      atomic.Pointer[[]chan struct{}]
-	poller     *Poller
-	expiry     *Expiry
 
 	mu        sync.Mutex // protects what follows, and each slot, connection and errand
 	slots     []*slot    // at least one
@@ -64,12 +62,9 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 	if err := s.options.Validate(); err != nil {
 		return nil, err
 	}
-	s.Table = keytable.New(keytable.Config{
-		Wake: s.wake, Arrival: func() { s.expiry.Arm() }, Now: Now, NewHold: o.NewHold,
-		HandOver: Fairness, YieldFor: YieldFor, AsyncUnlock: o.AsyncUnlock,
-	})
-	s.poller = NewPoller(s.Table, Now)
-	s.expiry = NewExpiry(s.Table, o.timeout, func() error { return errNoAnswer })
+	s.Table = NewTable(keytable.Config{
+		Wake: s.wake, NewHold: o.NewHold, HandOver: Fairness, YieldFor: YieldFor, AsyncUnlock: o.AsyncUnlock,
+	}, o.timeout, func() error { return ErrNoAnswer })
 	if o.Registry {
 		s.registrar = newRegistrar(o)
 		s.ages = newHeldAges(s.agesInRegistry)

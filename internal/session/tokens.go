@@ -44,7 +44,7 @@ func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dia
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-timer.C:
-		return nil, errNoAnswer
+		return nil, ErrNoAnswer
 	}
 }
 
