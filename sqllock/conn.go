@@ -133,7 +133,7 @@ func (c *ConnLocker) work() {
 // call. There is one such pause at a time, however many calls come meanwhile.
 func (c *ConnLocker) workLater() {
 	if c.later.CompareAndSwap(false, true) {
-		time.AfterFunc(session.AwayPause, func() {
+		time.AfterFunc(keytable.AwayFor, func() {
 			c.later.Store(false)
 			c.work()
 		})

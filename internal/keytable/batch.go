@@ -175,7 +175,7 @@ func (t *Table) refuse(g *Group, err error) {
 	g.why = err
 	t.deny(g, err)
 	if g.waits > 0 {
-		t.poll(g, t.config.Now()+awayFor)
+		t.poll(g, t.config.Now()+AwayFor)
 	}
 }
 

@@ -260,9 +260,9 @@ func (t *Table) deny(g *Group, err error) {
 	})
 }
 
-// awayFor is how long requests that wait are not tried again after the source
+// AwayFor is how long requests that wait are not tried again after the source
 // has denied them with an error.
-const awayFor = 250 * time.Millisecond
+const AwayFor = 250 * time.Millisecond
 
 // poll has g tried again by a Poll, not before due, or by the next if due is 0.
 // Other processes hold its keys, or the source has denied them.

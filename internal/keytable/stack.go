@@ -112,7 +112,7 @@ func (t *Table) denyStack(r *Request, err error) {
 	default:
 		r.why, r.due = nil, 0
 		if !errors.Is(err, ErrHeld) {
-			r.why, r.due = err, t.config.Now()+awayFor
+			r.why, r.due = err, t.config.Now()+AwayFor
 		}
 		t.retries[r] = struct{}{}
 	}

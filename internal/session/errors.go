@@ -34,6 +34,12 @@ var (
 	ErrReaders = fmt.Errorf("sqllock: only PostgreSQL's advisory locks have readers' locks, TryRLock and RLock: %w", errors.ErrUnsupported)
 )
 
+// isKind reports whether err is a failure of this kind.
+func isKind(err error, kind dialect.Kind) bool {
+	var failure *dialect.Failure
+	return errors.As(err, &failure) && failure.Kind == kind
+}
+
 // FromDialect adds to an error of the dialect the sentinel that callers compare
 // with. The driver's own error is not in it: its text names hosts and users.
 func FromDialect(err error) error {

@@ -1,10 +1,6 @@
 package session
 
-import (
-	"errors"
-
-	"github.com/latchkey-go/latchkey/internal/dialect"
-)
+import "github.com/latchkey-go/latchkey/internal/dialect"
 
 // Why a connection was lost.
 
@@ -41,9 +37,8 @@ func lossRelease(err error) loss {
 // an error: the server has ended its silent session. The cause is the lease
 // then, whatever the error says.
 func (c *connection) lossBy(err error) loss {
-	var failure *dialect.Failure
 	switch {
-	case errors.As(err, &failure) && failure.Kind == dialect.NotExclusive:
+	case isKind(err, dialect.NotExclusive):
 		return loss{causeNotExclusive, err.Error()}
 	case c.Expired():
 		return lossLease

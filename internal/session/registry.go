@@ -156,14 +156,10 @@ func (s *Session) Registers() bool { return s.registrar != nil }
 // NoteAfter is how long a wait elsewhere lasts before it is worth noting.
 func (s *Session) NoteAfter() time.Duration { return s.options.Heartbeat / 2 }
 
-// ProcessOf returns the server process that has h, or one without a PID.
+// ProcessOf returns the server process that has h, a hold of s, or one without a
+// PID.
 func (s *Session) ProcessOf(h *keytable.Hold) dialect.Process {
-	if c, ok := h.Owner().Life.(*connection); ok {
-		if b, ok := c.session.(dialect.Backend); ok {
-			return b.Process()
-		}
-	}
-	return dialect.Process{}
+	return h.Owner().Life.(*connection).process()
 }
 
 // waitingKeys counts the waiting callers, by the key and by what they hold.

@@ -48,7 +48,7 @@ type Session struct {
 	left      leftProcesses
 	room      room
 	secrets   map[Secret]*secretState
-	counters  counters
+	counters  Counters
 	ages      heldAges
 	waits     map[*Wait]keytable.ID // of LockTx
 }
@@ -73,7 +73,7 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 	first := newSlot(s)
 	s.slots = []*slot{first}
 	s.wakes.Store(&[]chan struct{}{first.wake})
-	session, err := s.connectFirst(ctx, first)
+	session, err := first.connect(ctx, true)
 	if err != nil {
 		if !o.Lazy || !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
 			s.cancel()
@@ -89,19 +89,6 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 	s.tasks.Add(1)
 	go first.keepConnected(c)
 	return s, nil
-}
-
-// connectFirst makes the first connection. It validates the options again,
-// because some depend on the dialect, which is known only now.
-func (s *Session) connectFirst(ctx context.Context, first *slot) (dialect.Session, error) {
-	if err := first.learnDialect(ctx); err != nil {
-		return nil, FromDialect(err)
-	}
-	if err := s.options.Validate(); err != nil { // what was right for another dialect
-		return nil, err
-	}
-	session, err := first.connect(ctx, true)
-	return session, FromDialect(err)
 }
 
 // Close ends the Session and all its locks. See package sqllock.

@@ -25,9 +25,6 @@ const (
 	// between two polls of another process.
 	YieldFor = pollMax + pollMax/4
 
-	// AwayPause is the pause between attempts while the database does not serve.
-	AwayPause = 250 * time.Millisecond
-
 	// In the long run polls are pollEvery apart, however many keys are waited for.
 	// After a quiet time so many may come sooner.
 	pollEvery = 20 * time.Millisecond
