@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,9 +44,6 @@ type ConnLocker struct {
 	pending atomic.Bool // it must look again for something to send
 	later   atomic.Bool // it is about to look again, after a pause
 	doubt   atomic.Bool // a call ended without a response: the connection is destroyed
-
-	mu      sync.Mutex    // protects stepped
-	stepped chan struct{} // closed, and made anew, when a statement was answered
 }
 
 // OnConn returns a ConnLocker on conn. It panics if conn is nil.
@@ -55,7 +51,7 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 	if conn == nil {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
-	c := &ConnLocker{conn: postgres.OnConn(conn), stepped: make(chan struct{})}
+	c := &ConnLocker{conn: postgres.OnConn(conn)}
 	c.timed = session.NewTable(keytable.Config{
 		Wake: c.work, NewHold: newHold, HandOver: session.Fairness, YieldFor: session.YieldFor,
 	}, bound.Of(session.AnswerTimeout), c.late)
@@ -98,12 +94,14 @@ func (c *ConnLocker) RLock(ctx context.Context, key Key) (*Lock, error) {
 }
 
 // acquireQuietly acquires key. When it returns, no statement of this call comes
-// between those of the owner.
+// between those of the owner: if one is under way when ctx ends, another call
+// waits for it, and gives back what it brings.
 func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w keytable.Want) (*Lock, error) {
 	c.work() // to release what could not be released before
 	lock, err := c.acquire(ctx, w, key)
-	if err != nil && ctx.Err() != nil {
-		c.awaitQuiet(key)
+	if err != nil && ctx.Err() != nil && c.table.IsOrphaned(key.id()) {
+		orphan, _ := c.acquire(context.Background(), keytable.Want{Mode: w.Mode}, key)
+		_ = orphan.Unlock()
 	}
 	return lock, err
 }
@@ -176,17 +174,8 @@ func (c *ConnLocker) step(b *keytable.Batch) bool {
 		}
 		c.table.Complete(&c.owner, b, session.Now())
 	}
-	c.noteStep()
 	c.timed.Look()
 	return err == nil // what has failed is tried again later
-}
-
-// noteStep tells those who wait for a statement to end.
-func (c *ConnLocker) noteStep() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.stepped)
-	c.stepped = make(chan struct{})
 }
 
 // lose ends every lock, because the connection is gone or in doubt. No later
@@ -202,25 +191,4 @@ func (c *ConnLocker) lose(b *keytable.Batch, err error) {
 	ends = append(ends, c.table.Close(closed)...)
 	ends.Announce()
 	c.conn.Destroy() // may wait for a Rows or a Tx of the connection's owner
-}
-
-// awaitQuiet waits until no statement for key, whose call was given up, is under
-// way. Such a statement would come between those of the owner.
-func (c *ConnLocker) awaitQuiet(key Key) {
-	timer := time.NewTimer(bound.Of(session.AnswerTimeout))
-	defer timer.Stop()
-	for {
-		c.mu.Lock()
-		stepped := c.stepped
-		c.mu.Unlock()
-		if !c.table.IsOrphaned(key.id()) {
-			return
-		}
-		select {
-		case <-stepped:
-		case <-timer.C:
-			_ = c.late()
-			return
-		}
-	}
 }

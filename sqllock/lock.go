@@ -26,7 +26,6 @@ type Lock struct {
 	key  Key
 	ctx  context.Context // of the call that took the lock: its values
 	home *home
-	tx   *txHolder // of a TxLocker's lock; else nil
 
 	detachable // Bind ignores the lock once it is detached
 

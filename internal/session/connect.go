@@ -137,21 +137,20 @@ func (sl *slot) serve(session dialect.Session) *connection {
 	s := sl.s
 	s.mu.Lock()
 	c := newConnection(sl, session)
-	again := sl.wasLost && !s.closed
-	if s.closed {
+	again, closed := sl.wasLost, s.closed
+	if closed {
 		c.markDead()
 	} else {
 		sl.conn, sl.wasLost = c, false
 		sl.setAway(nil)
 		s.used = Now()
 	}
-	serves := !s.closed
 	s.mu.Unlock()
-	if again {
+	if again && !closed {
 		s.options.Log.Info("sqllock: connected again")
 	}
 	for _, o := range s.options.Observers {
-		if o.Connected != nil && serves {
+		if o.Connected != nil && !closed {
 			o.Connected()
 		}
 	}

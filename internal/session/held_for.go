@@ -64,7 +64,7 @@ func (s *Session) HeldFor(id keytable.ID) (age time.Duration, ok bool) {
 			a.wanted[id] = true
 		}
 		if a.next == 0 || at >= a.next {
-			a.next = forever // until this one ends
+			a.next = keytable.Forever // until this one ends
 			s.tasks.Go(s.readAges)
 		}
 	}

@@ -21,7 +21,7 @@ func (c *connection) reconcile(err error) bool {
 	err = FromDialect(err)
 	if len(c.statement.Release) > 0 { // to release needs no room: it should not fail
 		if c.failed++; c.failed >= maxFailed {
-			c.lose(lossRelease(err))
+			c.lose(loss{causeConnection, "locks could not be given back, again and again: " + err.Error()})
 			return false
 		}
 	}

@@ -136,18 +136,16 @@ type Wait struct {
 	Holding []*keytable.Hold // when the wait began
 }
 
-// Note notes a wait that is no request of the table, until Forget.
-func (s *Session) Note(w *Wait, id keytable.ID) {
+// Note notes a wait that is no request of the table, until end is called.
+func (s *Session) Note(w *Wait, id keytable.ID) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waits[w] = id
-}
-
-// Forget ends a wait. It may be called again.
-func (s *Session) Forget(w *Wait) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.waits, w)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.waits, w)
+	}
 }
 
 // Registers reports whether the Session has a registry.
