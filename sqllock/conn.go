@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,18 +36,14 @@ import (
 // may share a session and both get a key: no proof is made here.
 type ConnLocker struct {
 	home
-	conn   *postgres.Conn
-	poller *session.Poller
-	expiry *session.Expiry
+	conn  *postgres.Conn
+	timed *session.Table
 
 	owner   keytable.Owner
 	working atomic.Bool // a goroutine sends
 	pending atomic.Bool // it must look again for something to send
 	later   atomic.Bool // it is about to look again, after a pause
 	doubt   atomic.Bool // a call ended without a response: the connection is destroyed
-
-	mu      sync.Mutex    // protects stepped
-	stepped chan struct{} // closed, and made anew, when a statement was answered
 }
 
 // OnConn returns a ConnLocker on conn. It panics if conn is nil.
@@ -56,17 +51,19 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 	if conn == nil {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
-	c := &ConnLocker{conn: postgres.OnConn(conn), stepped: make(chan struct{})}
-	c.home = home{
-		table: keytable.New(keytable.Config{
-			Wake: c.work, Arrival: func() { c.expiry.Arm() }, Now: session.Now, NewHold: newHold, HandOver: session.Fairness, YieldFor: session.YieldFor,
-		}),
-		late:   bound.Of(session.AnswerTimeout),
-		onLate: func() { c.doubt.Store(c.doubt.Load() || c.working.Load()) },
-	}
-	c.poller = session.NewPoller(c.table, session.Now)
-	c.expiry = session.NewExpiry(c.table, c.late, c.home.Err)
+	c := &ConnLocker{conn: postgres.OnConn(conn)}
+	c.timed = session.NewTable(keytable.Config{
+		Wake: c.work, NewHold: newHold, HandOver: session.Fairness, YieldFor: session.YieldFor,
+	}, bound.Of(session.AnswerTimeout), c.late)
+	c.table = c.timed.Table
 	return c
+}
+
+// late is the error of a call that has had no response for too long. From then
+// on the connection is in doubt, if a statement is under way.
+func (c *ConnLocker) late() error {
+	c.doubt.Store(c.doubt.Load() || c.working.Load())
+	return session.ErrNoAnswer
 }
 
 // TryLock acquires key without waiting. It returns ErrHeld, the error of ctx,
@@ -97,12 +94,14 @@ func (c *ConnLocker) RLock(ctx context.Context, key Key) (*Lock, error) {
 }
 
 // acquireQuietly acquires key. When it returns, no statement of this call comes
-// between those of the owner.
+// between those of the owner: if one is under way when ctx ends, another call
+// waits for it, and gives back what it brings.
 func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w keytable.Want) (*Lock, error) {
 	c.work() // to release what could not be released before
 	lock, err := c.acquire(ctx, w, key)
-	if err != nil && ctx.Err() != nil {
-		c.awaitQuiet(key)
+	if err != nil && ctx.Err() != nil && c.table.IsOrphaned(key.id()) {
+		orphan, _ := c.acquire(context.Background(), keytable.Want{Mode: w.Mode}, key)
+		_ = orphan.Unlock()
 	}
 	return lock, err
 }
@@ -132,7 +131,7 @@ func (c *ConnLocker) work() {
 // call. There is one such pause at a time, however many calls come meanwhile.
 func (c *ConnLocker) workLater() {
 	if c.later.CompareAndSwap(false, true) {
-		time.AfterFunc(session.AwayPause, func() {
+		time.AfterFunc(keytable.AwayFor, func() {
 			c.later.Store(false)
 			c.work()
 		})
@@ -146,7 +145,7 @@ var oneKey = keytable.Limits{Keys: 1, Grants: math.MaxInt, Most: math.MaxInt}
 // the connection nothing is.
 func (c *ConnLocker) step(b *keytable.Batch) bool {
 	if !c.table.Prepare(&c.owner, oneKey, b) {
-		c.poller.Look() // a poll may have found that its keys rest
+		c.timed.Look() // a poll may have found that its keys rest
 		return false
 	}
 	var (
@@ -156,9 +155,10 @@ func (c *ConnLocker) step(b *keytable.Batch) bool {
 	release := len(b.Releases) > 0
 	if release {
 		k := b.Releases[0]
-		ok, err = c.conn.Release(dbKey(k))
+		ok, err = c.conn.Release(session.DBKey(k.ID(), k.Mode()))
 	} else {
-		ok, err = c.conn.Try(dbKey(b.Looks[0].Keys[0]))
+		k := b.Looks[0].Keys[0]
+		ok, err = c.conn.Try(session.DBKey(k.ID(), k.Mode()))
 	}
 	lost := err != nil && !dialect.Survives(err) || release && err == nil && !ok || c.doubt.Load()
 	switch {
@@ -174,26 +174,8 @@ func (c *ConnLocker) step(b *keytable.Batch) bool {
 		}
 		c.table.Complete(&c.owner, b, session.Now())
 	}
-	c.noteStep()
-	c.poller.Look()
+	c.timed.Look()
 	return err == nil // what has failed is tried again later
-}
-
-// dbKey returns the key of k as the database sees it.
-func dbKey(k *keytable.State) dialect.Key {
-	key := dialect.Key{Space: dialect.Space(k.ID().Space), ID: k.ID().Number}
-	if k.Mode() == keytable.Shared {
-		return key.Shared()
-	}
-	return key
-}
-
-// noteStep tells those who wait for a statement to end.
-func (c *ConnLocker) noteStep() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.stepped)
-	c.stepped = make(chan struct{})
 }
 
 // lose ends every lock, because the connection is gone or in doubt. No later
@@ -209,25 +191,4 @@ func (c *ConnLocker) lose(b *keytable.Batch, err error) {
 	ends = append(ends, c.table.Close(closed)...)
 	ends.Announce()
 	c.conn.Destroy() // may wait for a Rows or a Tx of the connection's owner
-}
-
-// awaitQuiet waits until no statement for key, whose call was given up, is under
-// way. Such a statement would come between those of the owner.
-func (c *ConnLocker) awaitQuiet(key Key) {
-	timer := time.NewTimer(c.late)
-	defer timer.Stop()
-	for {
-		c.mu.Lock()
-		stepped := c.stepped
-		c.mu.Unlock()
-		if !c.table.IsOrphaned(key.id()) {
-			return
-		}
-		select {
-		case <-stepped:
-		case <-timer.C:
-			c.onLate()
-			return
-		}
-	}
 }

@@ -106,32 +106,6 @@ func TestConnIsShared(t *testing.T) {
 	})
 }
 
-// A lock cannot be released while the owner's transaction has failed. It is
-// released with the next call after that.
-func TestConnInFailedTransaction(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		conn := connection(t, db)
-		locks := sqllock.OnConn(conn)
-		lock := mustLock(t, locks, sqllock.ID(1))
-		tx, err := conn.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec("SELECT 1/0"); err == nil {
-			t.Fatal("no error to fail the transaction")
-		}
-		if err := lock.Unlock(); !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("Unlock in a failed transaction: %v, want ErrUnavailable", err)
-		}
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
-		unlock(t, mustLock(t, locks, sqllock.ID(1)))
-		lockertest.Eventually(t, "all locks are released", func() bool { return advisoryLocks(t, db) == 0 })
-	})
-}
-
 // A timeout of the server may come after the grant. The try fails then, and the
 // key is free: in the database, and for the next call.
 func TestConnTryFailsAfterTheGrant(t *testing.T) {

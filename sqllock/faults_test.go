@@ -149,28 +149,3 @@ func TestDatabaseAway(t *testing.T) {
 		}
 	})
 }
-
-// A holder whose server is silent for the lease gives its locks up before the
-// server can have freed them. Other callers get them after the lease.
-func TestLongServerProcessFrozen(t *testing.T) {
-	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		s := session(t, driver, cluster.DSN(""), shortLease())
-		rival := session(t, driver, cluster.DSN(""))
-		observer := open(t, driver, cluster.DSN(""))
-		locks := take(t, s, 0, 3)
-		pid := number(t, observer, `SELECT pid FROM pg_locks WHERE locktype = 'advisory' LIMIT 1`)
-		if err := cluster.FreezeBackend(pid); err != nil {
-			t.Fatal(err)
-		}
-		allLost(t, locks)
-		// The server process still holds them: a frozen backend frees no lock.
-		if _, err := rival.TryLock(t.Context(), sqllock.ID(0)); !errors.Is(err, sqllock.ErrHeld) {
-			t.Errorf("TryLock elsewhere: %v, want ErrHeld", err)
-		}
-		servesAgain(t, s, sqllock.ID(100)) // on another connection
-		if err := cluster.ThawBackend(pid); err != nil {
-			t.Fatal(err)
-		}
-		servesAgain(t, rival, sqllock.ID(0))
-	})
-}

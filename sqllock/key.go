@@ -78,7 +78,7 @@ type Namespace string
 // million live keys its chance is about 3 in 10⁸. If attackers choose ids, they
 // could search for a collision: use [Namespace.Keyed].
 func (n Namespace) Key(id string) Key {
-	return n.hashed(n.prefix(), id)
+	return n.SlotKey(id, 0)
 }
 
 // SlotKey returns the key of slot i of id, for limits of more than one at a
@@ -87,7 +87,7 @@ func (n Namespace) Key(id string) Key {
 //
 // SlotKey panics if i is negative.
 func (n Namespace) SlotKey(id string, i int) Key {
-	return n.hashed(n.slotPrefix(i), id)
+	return n.hashed(n.prefix(i), id)
 }
 
 // Keyed returns n with HMAC-SHA-256 under secret in place of SHA-256. It is for
@@ -127,18 +127,13 @@ type KeyedNamespace struct {
 
 // Key returns the key of id, like [Namespace.Key] with HMAC-SHA-256.
 func (k KeyedNamespace) Key(id string) Key {
-	return k.hashed(k.namespace.prefix(), id)
+	return k.SlotKey(id, 0)
 }
 
 // SlotKey returns the key of slot i of id, like [Namespace.SlotKey] with
 // HMAC-SHA-256.
 func (k KeyedNamespace) SlotKey(id string, i int) Key {
-	return k.hashed(k.namespace.slotPrefix(i), id)
-}
-
-// hashed returns the key of the HMAC-SHA-256 of prefix + ":" + id.
-func (k KeyedNamespace) hashed(prefix, id string) Key {
-	key := k.namespace.key(k.mac(prefix + ":" + id))
+	key := k.namespace.key(k.mac(k.namespace.prefix(i) + ":" + id))
 	key.fingerprint = k.fingerprint
 	return key
 }
@@ -149,20 +144,16 @@ func (k KeyedNamespace) mac(text string) []byte {
 	return mac.Sum(nil)
 }
 
-// prefix returns the hashed text before an id, without the ':'.
-func (n Namespace) prefix() string {
+// prefix returns the hashed text of slot i before an id, without the ':'.
+func (n Namespace) prefix(i int) string {
 	n.mustBeValid()
-	return string(n)
-}
-
-func (n Namespace) slotPrefix(i int) string {
-	if i < 0 {
+	switch {
+	case i < 0:
 		panic("sqllock: SlotKey needs a slot number of zero or more")
+	case i == 0:
+		return string(n)
 	}
-	if i == 0 {
-		return n.prefix()
-	}
-	return n.prefix() + "#" + strconv.Itoa(i)
+	return string(n) + "#" + strconv.Itoa(i)
 }
 
 // hashed returns the key of the SHA-256 of prefix + ":" + id.

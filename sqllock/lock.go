@@ -3,10 +3,8 @@ package sqllock
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/inside"
@@ -28,7 +26,6 @@ type Lock struct {
 	key  Key
 	ctx  context.Context // of the call that took the lock: its values
 	home *home
-	tx   *txHolder // of a TxLocker's lock; else nil
 
 	detachable // Bind ignores the lock once it is detached
 
@@ -70,8 +67,6 @@ type detachable = inside.Detachable
 type home struct {
 	table   *keytable.Table
 	session *session.Session // nil unless the locker is a Session
-	late    time.Duration    // how long a try and Unlock wait; not set for a Session and a Memory
-	onLate  func()           // called then; may be nil
 }
 
 // newHold makes the hold of a lock. It is a keytable.Config's.
@@ -189,14 +184,6 @@ func (l *Lock) await() error {
 		a.mu.Lock()
 	}
 	return a.result
-}
-
-// Err is the error of a try, or of an Unlock, that has waited for late.
-func (hm *home) Err() error {
-	if hm.onLate != nil {
-		hm.onLate()
-	}
-	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, hm.late)
 }
 
 // endCauses are the causes for contexts and hooks.

@@ -28,8 +28,7 @@ type TxLocker struct {
 	home
 	source txSource
 	lease  time.Duration // 0: a transaction may be idle without end
-	poller *session.Poller
-	expiry *session.Expiry
+	timed  *session.Table
 }
 
 // PerTx returns a TxLocker on db. It sends nothing to the database.
@@ -44,7 +43,17 @@ func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 	if db == nil {
 		panic("sqllock: PerTx needs a *sql.DB that is not nil")
 	}
-	return newTxLocker("PerTx", txPool{db}, opts)
+	return newTxLocker("PerTx", func(ctx, life context.Context) (Tx, *sql.Conn, error) {
+		conn, err := postgres.Borrow(ctx, db)
+		if err != nil {
+			return nil, nil, err
+		}
+		tx, err := postgres.Begin(life, conn)
+		if err != nil {
+			_ = conn.Close()
+		}
+		return tx, conn, err
+	}, opts)
 }
 
 // PerTxFunc is [PerTx] for transactions that begin returns. They are those of
@@ -62,7 +71,13 @@ func PerTxFunc(begin func(ctx context.Context) (Tx, error), opts ...Option) *TxL
 	if begin == nil {
 		panic("sqllock: PerTxFunc needs a function that is not nil")
 	}
-	return newTxLocker("PerTxFunc", txFunc(begin), opts)
+	return newTxLocker("PerTxFunc", func(_, life context.Context) (Tx, *sql.Conn, error) {
+		tx, err := begin(life)
+		if err == nil && tx == nil {
+			err = errNoTx
+		}
+		return tx, nil, postgres.BeginFailure(err)
+	}, opts)
 }
 
 // newTxLocker returns a TxLocker on source, for the constructor of that name.
@@ -75,12 +90,9 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 	if o.LeaseSet {
 		p.lease = o.Lease
 	}
-	p.home = home{
-		table: keytable.New(keytable.Config{Wake: func() { go p.begin() }, Arrival: func() { p.expiry.Arm() }, Now: session.Now, NewHold: newHold}),
-		late:  o.Timeout(),
-	}
-	p.poller = session.NewPoller(p.table, session.Now)
-	p.expiry = session.NewExpiry(p.table, p.late, p.home.Err)
+	p.timed = session.NewTable(keytable.Config{Wake: func() { go p.begin() }, NewHold: newHold},
+		o.Timeout(), func() error { return session.ErrNoAnswer })
+	p.table = p.timed.Table
 	return p
 }
 
@@ -92,23 +104,14 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 //     pool has no free connection.
 //   - The error of ctx.
 func (p *TxLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return p.acquireTx(ctx, keytable.Want{}, key)
+	return p.acquire(ctx, keytable.Want{}, key)
 }
 
 // Lock waits for key until ctx ends. In this process the first to come is the
 // first to be served. Lock tries from time to time, and occupies no connection
 // in between.
 func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return p.acquireTx(ctx, keytable.Want{Waits: true}, key)
-}
-
-// acquireTx acquires key, and gives the lock its transaction.
-func (p *TxLocker) acquireTx(ctx context.Context, w keytable.Want, key Key) (*Lock, error) {
-	lock, err := p.acquire(ctx, w, key)
-	if err == nil {
-		lock.tx = lock.hold.Owner().Of.(*txHolder)
-	}
-	return lock, err
+	return p.acquire(ctx, keytable.Want{Waits: true}, key)
 }
 
 // TxFromContext returns the transaction on which a [TxLocker] of [PerTx] holds
@@ -119,8 +122,10 @@ func TxFromContext(ctx context.Context) (*sql.Tx, bool) { return TxFrom[*sql.Tx]
 // TxFrom is [TxFromContext] for the transactions of [PerTxFunc]. T is the type
 // that its function returns. ok is false for a transaction of another type.
 func TxFrom[T Tx](ctx context.Context) (tx T, ok bool) {
-	if l, carried := FromContext(ctx); carried && l.tx != nil {
-		tx, ok = l.tx.tx.(T)
+	if l, carried := FromContext(ctx); carried {
+		if holder, isTx := l.hold.Owner().Of.(*txHolder); isTx {
+			tx, ok = holder.tx.(T)
+		}
 	}
 	return tx, ok
 }
@@ -136,7 +141,7 @@ func (p *TxLocker) begin() {
 			return
 		}
 		go func() {
-			free, err := p.beginTx(holder, dbKey(b.Looks[0].Keys[0]))
+			free, err := p.beginTx(holder, session.DBKey(b.Looks[0].Keys[0].ID(), keytable.Exclusive))
 			if err != nil {
 				p.table.Reconcile(&holder.owner, b, session.Now(), func(keytable.ID, keytable.Mode) bool { return false }, err)
 			} else {
@@ -145,7 +150,7 @@ func (p *TxLocker) begin() {
 				}
 				p.table.Complete(&holder.owner, b, session.Now())
 			}
-			p.poller.Look()
+			p.timed.Look()
 		}()
 	}
 }
@@ -174,16 +179,16 @@ func (p *TxLocker) beginTx(h *txHolder, key dialect.Key) (free bool, err error) 
 	// The transaction outlives ctx, but not a server that never answers BEGIN.
 	life, endLife := context.WithCancel(context.Background())
 	tooLong := context.AfterFunc(ctx, endLife)
-	held, err := p.source.begin(ctx, life)
+	tx, conn, err := p.source(ctx, life)
 	tooLong()
 	if err != nil {
 		endLife()
 		return false, attemptError(dialect.Fail(err))
 	}
-	h.heldTx, h.cancel = held, endLife
-	free, err = postgres.TryXact(ctx, h.tx, key)
+	h.tx, h.conn, h.cancel = tx, conn, endLife
+	free, err = postgres.TryXact(ctx, tx, key)
 	if free && err == nil && p.lease > 0 {
-		err = postgres.SetIdleTimeout(ctx, h.tx, p.lease)
+		err = postgres.SetIdleTimeout(ctx, tx, p.lease)
 	}
 	if free && err == nil {
 		return true, nil
@@ -207,24 +212,15 @@ func attemptError(err error) error {
 	return session.FromDialect(err)
 }
 
-// Where a TxLocker gets its transactions from.
-
-// A txSource begins transactions.
-type txSource interface {
-	// begin begins a transaction that lives no longer than life. ctx bounds the
-	// wait for a connection.
-	begin(ctx, life context.Context) (heldTx, error)
-}
-
-// A heldTx is a transaction, and what is known of its connection.
-type heldTx struct {
-	tx   Tx
-	conn *sql.Conn // closed after the transaction; nil: tx does it
-}
+// A txSource begins a transaction that lives no longer than life. ctx bounds the
+// wait for a connection. It returns the connection if that is to be closed after
+// the transaction.
+type txSource func(ctx, life context.Context) (Tx, *sql.Conn, error)
 
 // A txHolder is the transaction that holds a lock.
 type txHolder struct {
-	heldTx
+	tx     Tx
+	conn   *sql.Conn // closed after tx; nil: tx does it
 	owner  keytable.Owner
 	cancel context.CancelFunc // of the context that tx lives in, for a driver that is stuck
 }
@@ -243,33 +239,6 @@ func (h *txHolder) rollBack() error {
 		return nil
 	}
 	return ErrLost
-}
-
-// A txPool begins transactions on connections of a pool.
-type txPool struct{ db *sql.DB }
-
-func (p txPool) begin(ctx, life context.Context) (heldTx, error) {
-	conn, err := postgres.Borrow(ctx, p.db)
-	if err != nil {
-		return heldTx{}, err
-	}
-	tx, err := postgres.Begin(life, conn)
-	if err != nil {
-		_ = conn.Close()
-		return heldTx{}, err
-	}
-	return heldTx{tx, conn}, nil
-}
-
-// A txFunc is the function of PerTxFunc.
-type txFunc func(ctx context.Context) (Tx, error)
-
-func (f txFunc) begin(_, life context.Context) (heldTx, error) {
-	tx, err := f(life)
-	if err == nil && tx == nil {
-		err = errNoTx
-	}
-	return heldTx{tx: tx}, postgres.BeginFailure(err)
 }
 
 var errNoTx = dialect.Misconfigured("the function of PerTxFunc returned no transaction and no error")

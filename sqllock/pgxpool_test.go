@@ -58,40 +58,6 @@ func tryTx(t *testing.T, db *sql.DB, key sqllock.Key) (bool, error) {
 	return err == nil, err
 }
 
-// A connection that the server has ended, or that did not respond for the
-// lease, does not return to the pool either.
-func TestLongLossOnDriverPool(t *testing.T) {
-	t.Parallel()
-	cluster := pgtest.New(t)
-	dsn := cluster.DSN("")
-	db := driverPool(t, dsn, nil)
-	observer := open(t, "pgx", dsn)
-	s := sessionOn(t, db, shortLease())
-	for _, end := range []func(pid int){
-		func(pid int) { number(t, observer, `SELECT pg_terminate_backend($1)::int`, pid) },
-		func(pid int) {
-			if err := cluster.FreezeBackend(pid); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = cluster.ThawBackend(pid) })
-		},
-	} {
-		lock := take(t, s, 0, 1)[0]
-		pid := number(t, observer, sessionPID)
-		end(pid)
-		<-lock.Context().Done()
-		_ = cluster.ThawBackend(pid)
-		servesAgain(t, s, sqllock.ID(0))
-		lockertest.Eventually(t, "the lost connection is gone", func() bool {
-			return number(t, observer, `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`, pid) == 0 && sessions(t, observer) == 1
-		})
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	leavesNothing(t, db, dsn)
-}
-
 // What ends leaves the pool as it was: a Session that is closed, an Open that
 // fails after it has set the connection up, and a ConnLocker in doubt.
 func TestEndOnDriverPool(t *testing.T) {

@@ -55,7 +55,5 @@ func noteTxWait(ctx context.Context, tx Tx, key Key, wait time.Duration) (end fu
 	if p := s.ProcessOf(&c.lock.hold); p.PID == 0 || !postgres.IsNeighbourXact(ctx, tx, p) { // 0: behind a pooler
 		return func() {}
 	}
-	w := heldBy(ctx, s, false)
-	s.Note(w, key.id())
-	return func() { s.Forget(w) }
+	return s.Note(heldBy(ctx, s, false), key.id())
 }

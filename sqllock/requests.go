@@ -28,12 +28,9 @@ func (hm *home) acquire(ctx context.Context, w keytable.Want, key Key) (*Lock, e
 // acquireAny acquires one of keys. If they are few, they are preferred in
 // their order.
 func (hm *home) acquireAny(ctx context.Context, w keytable.Want, keys []Key) (*Lock, error) {
-	switch len(keys) {
-	case 0:
+	if len(keys) == 0 {
 		hm.table.Count(errNoKeys)
 		return nil, errNoKeys
-	case 1:
-		return hm.acquire(ctx, w, keys[0])
 	}
 	w.Label = string(keys[0].namespace)
 	h, err := hm.table.AcquireAny(ctx, w, idsOf(keys))
@@ -69,12 +66,11 @@ func (hm *home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Lo
 	return locks, err
 }
 
-// acquireEach acquires one key of each group, or none. Groups never change.
+// acquireEach acquires one key of each group, or none.
 func (hm *home) acquireEach(ctx context.Context, w keytable.Want, groups [][]Key) (Locks, error) {
 	levels := make([]keytable.Keys, len(groups))
 	for i, keys := range groups {
 		levels[i] = idsOf(keys)
-		levels[i].Of = &keys[0]
 	}
 	w.Label = string(groups[0][0].namespace)
 	holds, err := hm.table.AcquireEach(ctx, w, levels)

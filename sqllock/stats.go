@@ -83,7 +83,7 @@ func (s *Session) Stats() Stats {
 		Lease: e.Lease, Heartbeat: e.Heartbeat, LeaseRemaining: e.LeaseRemaining,
 		TableSize: e.TableSize, TableUsed: e.TableUsed, LocksLost: e.LocksLost, LossesBy: e.LossesBy,
 		Granted: e.Granted, Denied: e.Denied, Canceled: e.Canceled, Failed: e.Failed,
-		ExchangeTime: Histogram(e.ExchangeTime), ExchangeKeys: Histogram(e.ExchangeKeys),
+		ExchangeTime: Histogram(e.ExchangeTime.Snapshot()), ExchangeKeys: Histogram(e.ExchangeKeys.Snapshot()),
 	}
 }
 
@@ -111,22 +111,22 @@ type Connection struct {
 // is being opened. It asks no database. It takes some 50 µs for each thousand
 // locks, and calls for locks wait meanwhile.
 func (s *Session) Connections() (list []Connection) {
-	for _, c := range s.session.Connections() {
-		d := Connection{
-			PID: c.Process.PID, LeaseRemaining: c.LeaseRemaining, Held: keysOf(c.Held), Shared: keysOf(c.Shared),
+	s.session.Connections(func(p dialect.Process, remaining time.Duration) func(keytable.View) {
+		list = append(list, Connection{PID: p.PID, LeaseRemaining: remaining})
+		c := &list[len(list)-1]
+		if p.Start != 0 {
+			c.Start = time.UnixMicro(p.Start)
 		}
-		if c.Process.Start != 0 {
-			d.Start = time.UnixMicro(c.Process.Start)
+		return func(v keytable.View) {
+			key := Key{space: dialect.Space(v.ID.Space), number: v.ID.Number}
+			switch {
+			case !v.Settled:
+			case v.Mode == keytable.Shared:
+				c.Shared = append(c.Shared, key)
+			default:
+				c.Held = append(c.Held, key)
+			}
 		}
-		list = append(list, d)
-	}
+	})
 	return list
-}
-
-// keysOf returns the keys with ids.
-func keysOf(ids []keytable.ID) (keys []Key) {
-	for _, id := range ids {
-		keys = append(keys, Key{space: dialect.Space(id.Space), number: id.Number})
-	}
-	return keys
 }

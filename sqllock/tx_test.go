@@ -87,8 +87,6 @@ func TestTryTx(t *testing.T) {
 func TestTxErrors(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		canceled, cancel := context.WithCancel(t.Context())
-		cancel()
 		done, failed := transaction(t, db), transaction(t, db)
 		if err := done.Commit(); err != nil {
 			t.Fatal(err)
@@ -96,20 +94,15 @@ func TestTxErrors(t *testing.T) {
 		if _, err := failed.Exec("SELECT 1/0"); err == nil {
 			t.Fatal("no error to fail the transaction")
 		}
-		for name, call := range map[string]func(ctx context.Context, tx *sql.Tx) error{
-			"TryTx": func(ctx context.Context, tx *sql.Tx) error { return sqllock.TryTx(ctx, tx, sqllock.ID(1)) },
-			"LockTx": func(ctx context.Context, tx *sql.Tx) error {
-				return sqllock.LockTx(ctx, tx, sqllock.ID(1), time.Second)
-			},
+		for name, call := range map[string]func(tx *sql.Tx) error{
+			"TryTx":  func(tx *sql.Tx) error { return sqllock.TryTx(t.Context(), tx, sqllock.ID(1)) },
+			"LockTx": func(tx *sql.Tx) error { return sqllock.LockTx(t.Context(), tx, sqllock.ID(1), time.Second) },
 		} {
-			if err := call(t.Context(), done); !errors.Is(err, sql.ErrTxDone) {
+			if err := call(done); !errors.Is(err, sql.ErrTxDone) {
 				t.Errorf("%s on a transaction that is done: %v, want sql.ErrTxDone", name, err)
 			}
-			if err := call(t.Context(), failed); stateOf(err) != "25P02" {
+			if err := call(failed); stateOf(err) != "25P02" {
 				t.Errorf("%s on a failed transaction: %v, want SQLSTATE 25P02", name, err)
-			}
-			if err := call(canceled, transaction(t, db)); !errors.Is(err, context.Canceled) {
-				t.Errorf("%s with an ended context: %v, want context.Canceled", name, err)
 			}
 		}
 	})

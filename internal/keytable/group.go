@@ -14,7 +14,6 @@ import (
 type Group struct {
 	keys []*State // distinct
 	ids  []ID     // of the call that made it; nil: of a single key
-	of   any      // and its Keys.Of
 
 	line  list
 	tries int    // requests of the line that only try
@@ -59,12 +58,15 @@ func (g *Group) turned(from, to phase) {
 // group returns the group of keys, which is on the table from now on.
 func (t *Table) group(keys Keys) *Group {
 	first := keys.At(0)
+	if keys.N == 1 {
+		return &t.state(first).own
+	}
 	for _, g := range t.groups[first] {
 		if g.has(keys) {
 			return g
 		}
 	}
-	g := &Group{ids: make([]ID, keys.N), of: keys.Of, keys: make([]*State, 0, keys.N)}
+	g := &Group{ids: make([]ID, keys.N), keys: make([]*State, 0, keys.N)}
 	for i := range g.ids {
 		g.ids[i] = keys.At(i)
 		k := t.state(g.ids[i])
@@ -88,9 +90,6 @@ func (t *Table) group(keys Keys) *Group {
 func (g *Group) has(keys Keys) bool {
 	if keys.N != len(g.ids) {
 		return false
-	}
-	if g.of != nil && g.of == keys.Of {
-		return true
 	}
 	for i, id := range g.ids {
 		if keys.At(i) != id {
@@ -261,9 +260,9 @@ func (t *Table) deny(g *Group, err error) {
 	})
 }
 
-// awayFor is how long requests that wait are not tried again after the source
+// AwayFor is how long requests that wait are not tried again after the source
 // has denied them with an error.
-const awayFor = 250 * time.Millisecond
+const AwayFor = 250 * time.Millisecond
 
 // poll has g tried again by a Poll, not before due, or by the next if due is 0.
 // Other processes hold its keys, or the source has denied them.

@@ -56,7 +56,7 @@ type Config struct {
 	AsyncUnlock bool          // Release does not wait for the source
 }
 
-// Forever is a HandOver without end.
+// Forever is a HandOver without end, or a time that never comes.
 const Forever = time.Duration(1<<63 - 1)
 
 // The errors with which the table itself denies a request.

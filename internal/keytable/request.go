@@ -49,12 +49,10 @@ func (t *Table) Acquire(ctx context.Context, w Want, id ID) (*Hold, error) {
 	return h, err
 }
 
-// Keys are N keys, of which a call wants one. At returns each of them. Keys with
-// the same Of, which is not nil, have the same keys at the beginning.
+// Keys are N keys, of which a call wants one. At returns each of them.
 type Keys struct {
 	N  int
 	At func(int) ID
-	Of any
 }
 
 // AcquireAny acquires one of keys, or waits for one.
@@ -79,11 +77,7 @@ func (t *Table) AcquireEach(ctx context.Context, w Want, levels []Keys) ([]*Hold
 	}
 	r.levels = make([]*Group, len(levels))
 	for i, keys := range levels {
-		if keys.N == 1 {
-			r.levels[i] = &t.state(keys.At(0)).own
-		} else {
-			r.levels[i] = t.group(keys)
-		}
+		r.levels[i] = t.group(keys)
 	}
 	t.placeStack(r)
 	_, holds, err := t.await(ctx, r)

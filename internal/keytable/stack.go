@@ -36,16 +36,13 @@ func (t *Table) placeStack(r *Request) {
 
 // mayServe reports whether r may try a key of g, now or after what is under way.
 func (g *Group) mayServe(r *Request) bool {
-	return slices.ContainsFunc(g.keys, func(k *State) bool { return k.mayStack(r, nil) || k.phase.inTransit() })
+	return slices.ContainsFunc(g.keys, func(k *State) bool { return k.mayStack(r) || k.phase.inTransit() })
 }
 
 // mayStack reports whether a stack may try k now. It has not seen k held since
 // it came, and overtakes no waiting request.
-func (k *State) mayStack(r *Request, o *Owner) bool {
-	if k.waits > 0 || k.seen >= r.number {
-		return false
-	}
-	return k.phase == idle || o != nil && k.phase == freeing && k.owner == o && k.mode == Exclusive
+func (k *State) mayStack(r *Request) bool {
+	return k.phase == idle && k.waits == 0 && k.seen < r.number
 }
 
 // tryStacks takes the stacks that are queued. One that must wait for what is
@@ -115,7 +112,7 @@ func (t *Table) denyStack(r *Request, err error) {
 	default:
 		r.why, r.due = nil, 0
 		if !errors.Is(err, ErrHeld) {
-			r.why, r.due = err, t.config.Now()+awayFor
+			r.why, r.due = err, t.config.Now()+AwayFor
 		}
 		t.retries[r] = struct{}{}
 	}
@@ -140,7 +137,7 @@ func (p *preparation) choose(g *Group, r *Request, n int) []*State {
 	from, start := len(p.states), rand.IntN(len(g.keys)) //nolint:gosec // to keep processes out of each other's way
 	for i := 0; i < len(g.keys) && len(p.states)-from < n; i++ {
 		k := g.keys[(start+i)%len(g.keys)]
-		if k.attempt != p.attempts && k.mayStack(r, p.owner) {
+		if k.attempt != p.attempts && k.mayStack(r) {
 			k.attempt = p.attempts
 			p.states = append(p.states, k)
 		}

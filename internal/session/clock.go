@@ -8,6 +8,3 @@ var start = time.Now()
 // Now returns the time by the monotonic clock. It is never 0, so 0 can mean
 // "never".
 func Now() time.Duration { return time.Since(start) + 1 }
-
-// forever is a time that never comes.
-const forever = time.Duration(1<<63 - 1)

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -38,7 +39,6 @@ func (sl *slot) keepConnected(c *connection) {
 		if c == nil {
 			session, err := sl.connect(sl.s.ctx, false)
 			if err != nil {
-				err = FromDialect(err)
 				sl.unreachable(err)
 				longest := backoffMax
 				if errors.Is(err, ErrConfig) {
@@ -58,7 +58,7 @@ func (sl *slot) keepConnected(c *connection) {
 		case c.unneeded:
 			failures = 0
 			sl.awaitCaller()
-		case c.hasServed():
+		case c.served:
 			failures = 0
 		default:
 			sl.backOff(failures, backoffMax)
@@ -78,15 +78,18 @@ func (sl *slot) done() bool {
 // connect opens a connection. One slot at a time does so: each may need two
 // connections of the pool, and two slots could wait for each other's.
 //
-// opens says that Open calls it.
+// opens says that Open calls it. The error is in callers' terms.
 func (sl *slot) connect(caller context.Context, opens bool) (dialect.Session, error) {
-	if err := sl.learnDialect(caller); err != nil { // Open could not, for the database was away
+	if err := sl.learnDialect(caller); err != nil {
+		return nil, FromDialect(err)
+	}
+	if err := sl.s.options.Validate(); err != nil { // what was right while the dialect was not known
+		if !opens {
+			err = fmt.Errorf("%w: %w", ErrConfig, err)
+		}
 		return nil, err
 	}
-	if err := sl.s.options.Validate(); err != nil {
-		return nil, &dialect.Failure{Kind: dialect.Gone, Reason: err.Error(), Permanent: true}
-	}
-	return attempt(caller, sl, func(ctx context.Context) (dialect.Session, error) {
+	session, err := attempt(caller, sl, func(ctx context.Context) (dialect.Session, error) {
 		session, err := sl.s.options.Dialect.Open(ctx, sl.s.db, sl.s.settings())
 		if err == nil && sl.s.registrar != nil {
 			if err = sl.s.enroll(ctx, session, opens); err != nil {
@@ -95,6 +98,7 @@ func (sl *slot) connect(caller context.Context, opens bool) (dialect.Session, er
 		}
 		return session, err
 	}, dialect.Session.Destroy)
+	return session, FromDialect(err)
 }
 
 // learnDialect detects the kind of database, unless it is known. Until then sl
@@ -133,21 +137,20 @@ func (sl *slot) serve(session dialect.Session) *connection {
 	s := sl.s
 	s.mu.Lock()
 	c := newConnection(sl, session)
-	again := sl.wasLost && !s.closed
-	if s.closed {
+	again, closed := sl.wasLost, s.closed
+	if closed {
 		c.markDead()
 	} else {
 		sl.conn, sl.wasLost = c, false
 		sl.setAway(nil)
 		s.used = Now()
 	}
-	serves := !s.closed
 	s.mu.Unlock()
-	if again {
+	if again && !closed {
 		s.options.Log.Info("sqllock: connected again")
 	}
 	for _, o := range s.options.Observers {
-		if o.Connected != nil && serves {
+		if o.Connected != nil && !closed {
 			o.Connected()
 		}
 	}

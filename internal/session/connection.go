@@ -1,7 +1,6 @@
 package session
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +21,8 @@ type connection struct {
 	watch   *watch // nil where the socket cannot be reached
 	owner   keytable.Owner
 	batch   keytable.Batch // protected by the table while it is under way
+	tokens  tokens
+	survey  survey
 	errands []errand
 
 	lease
@@ -40,7 +41,7 @@ type connection struct {
 	// protected by s.mu
 	brings int  // locks that the batch under way may bring
 	idle   int  // heartbeats since it last held a lock, if its slot is not the first
-	served bool // it has answered a statement
+	served bool // it has answered a statement; it does not change once c is gone
 	uses   map[Secret]bool
 }
 
@@ -54,13 +55,6 @@ func newConnection(sl *slot, session dialect.Session) *connection {
 	c.errands = errandsOf(c)
 	c.beginLease()
 	return c
-}
-
-// hasServed reports whether c has answered a statement.
-func (c *connection) hasServed() bool {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	return c.served
 }
 
 // markDead marks c as dead, and stops its timer. The caller sees to the locks on
@@ -89,7 +83,7 @@ func (c *connection) lose(why loss) {
 	s.passOn(c)
 	s.counters.lost(why.cause, len(ends))
 	s.mu.Unlock()
-	s.poller.Look() // no batch may come to have the keys of waiters tried again
+	s.Table.Look() // no batch may come to have the keys of waiters tried again
 	ends.Announce()
 	s.options.Log.Warn("sqllock: connection lost", "reason", why.reason, "locks", len(ends))
 	for _, o := range s.options.Observers {
@@ -220,12 +214,9 @@ type errand interface {
 
 // errandsOf returns the errands of c, in the order of their turns.
 func errandsOf(c *connection) []errand {
-	errands := []errand{&tokens{}}
-	if _, ok := c.session.(dialect.Terminator); ok {
-		errands = append(errands, &ending{})
-	}
+	errands := []errand{&c.tokens, &ending{}}
 	if _, ok := c.session.(dialect.Surveyor); ok {
-		errands = append(errands, &survey{})
+		errands = append(errands, &c.survey)
 	}
 	if _, ok := c.session.(dialect.SecretChecker); ok {
 		errands = append(errands, &secretCheck{})
@@ -234,13 +225,4 @@ func errandsOf(c *connection) []errand {
 		errands = append(errands, &registration{registered: Now()})
 	}
 	return errands
-}
-
-// errandOf returns the errand of this type, or its zero value.
-func errandOf[E errand](c *connection) (e E) {
-	i := slices.IndexFunc(c.errands, func(e errand) bool { _, ok := e.(E); return ok })
-	if i >= 0 {
-		e = c.errands[i].(E)
-	}
-	return e
 }

@@ -19,7 +19,7 @@ var (
 // Why the database is unavailable.
 var (
 	errNoConnection = fmt.Errorf("%w: no connection", ErrUnavailable)
-	errNoAnswer     = fmt.Errorf("%w: it does not answer", ErrUnavailable)
+	ErrNoAnswer     = fmt.Errorf("%w: it does not answer", ErrUnavailable)
 	errClosed       = fmt.Errorf("%w: the Session was closed before it answered", ErrUnavailable)
 	errLost         = fmt.Errorf("%w: the connection was lost before it answered", ErrUnavailable)
 )
@@ -33,6 +33,12 @@ var (
 	// ErrReaders is the error of readers' locks where the database has none.
 	ErrReaders = fmt.Errorf("sqllock: only PostgreSQL's advisory locks have readers' locks, TryRLock and RLock: %w", errors.ErrUnsupported)
 )
+
+// isKind reports whether err is a failure of this kind.
+func isKind(err error, kind dialect.Kind) bool {
+	var failure *dialect.Failure
+	return errors.As(err, &failure) && failure.Kind == kind
+}
 
 // FromDialect adds to an error of the dialect the sentinel that callers compare
 // with. The driver's own error is not in it: its text names hosts and users.
@@ -59,4 +65,40 @@ func FromDialect(err error) error {
 		return fmt.Errorf("%w: %w", sentinel, failure)
 	}
 	return fmt.Errorf("%w: %w", sentinel, err) // a context's: its text is constant
+}
+
+// A loss is why a connection was lost: in a word for figures, and for the log.
+// Neither holds a key or a host.
+type loss struct{ cause, reason string }
+
+// The causes, which [Stats].LossesBy explains. They are labels of metrics, so
+// there are few, and they stay.
+const (
+	causeLease        = "lease"
+	causeConnection   = "connection"
+	causeNotExclusive = "not_exclusive"
+	causeLockMissing  = "lock_missing"
+)
+
+// The losses that this process finds out by itself.
+var (
+	lossLease  = loss{causeLease, "no answer for the length of the lease"}
+	lossUnlock = loss{causeLockMissing, "a lock was not there when it was given back"}
+	lossHeld   = loss{causeLockMissing, "a lock was not there any more"}
+)
+
+// lossBy returns the loss of c by err, with which a statement has failed. The
+// words of err are for the log alone.
+//
+// A process that was frozen for the length of the lease often learns of it by
+// an error: the server has ended its silent session. The cause is the lease
+// then, whatever the error says.
+func (c *connection) lossBy(err error) loss {
+	switch {
+	case isKind(err, dialect.NotExclusive):
+		return loss{causeNotExclusive, err.Error()}
+	case c.Expired():
+		return lossLease
+	}
+	return loss{causeConnection, err.Error()}
 }

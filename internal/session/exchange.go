@@ -13,7 +13,7 @@ import (
 // must be sent. It reports whether it did, and c lives.
 func (c *connection) exchange(beat bool) bool {
 	if !c.prepare(c.coalesce(), beat) {
-		c.s.poller.Look() // callers that wait may have been denied
+		c.s.Table.Look() // callers that wait may have been denied
 		return false
 	}
 	c.watch.expect()
@@ -109,7 +109,7 @@ func (c *connection) answered(keys int, act func()) bool {
 		}
 	}
 	if keys > 0 {
-		s.poller.Look()
+		s.Table.Look()
 	}
 	return true
 }
@@ -122,8 +122,8 @@ type codec struct {
 	busy   map[dialect.Key]struct{}
 }
 
-// dbKey returns the key of k as the dialect knows it.
-func dbKey(id keytable.ID, m keytable.Mode) dialect.Key {
+// DBKey returns the key of k as the dialect knows it.
+func DBKey(id keytable.ID, m keytable.Mode) dialect.Key {
 	key := dialect.Key{Space: dialect.Space(id.Space), ID: id.Number}
 	if m == keytable.Shared {
 		return key.Shared()
@@ -137,12 +137,12 @@ func (c *codec) encode(b *keytable.Batch, st *dialect.Batch) {
 	st.Reset()
 	c.keys, c.levels = c.keys[:0], c.levels[:0]
 	for i := range b.Releases {
-		st.Release = append(st.Release, dbKey(b.Releases[i].ID(), b.Releases[i].Mode()))
+		st.Release = append(st.Release, DBKey(b.Releases[i].ID(), b.Releases[i].Mode()))
 	}
 	for i := range b.Looks {
 		l := &b.Looks[i]
 		if len(l.Keys) == 1 {
-			st.Try = append(st.Try, dbKey(l.Keys[0].ID(), l.Keys[0].Mode()))
+			st.Try = append(st.Try, DBKey(l.Keys[0].ID(), l.Keys[0].Mode()))
 			continue
 		}
 		st.Looks = append(st.Looks, dialect.Look{Keys: c.keysOf(l.Keys), Want: l.Want, Won: l.Won[:0]})
@@ -160,7 +160,7 @@ func (c *codec) encode(b *keytable.Batch, st *dialect.Batch) {
 func (c *codec) keysOf(states []*keytable.State) []dialect.Key {
 	from := len(c.keys)
 	for _, k := range states {
-		c.keys = append(c.keys, dbKey(k.ID(), keytable.Exclusive))
+		c.keys = append(c.keys, DBKey(k.ID(), keytable.Exclusive))
 	}
 	return c.keys[from:len(c.keys):len(c.keys)]
 }

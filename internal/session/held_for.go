@@ -64,7 +64,7 @@ func (s *Session) HeldFor(id keytable.ID) (age time.Duration, ok bool) {
 			a.wanted[id] = true
 		}
 		if a.next == 0 || at >= a.next {
-			a.next = forever // until this one ends
+			a.next = keytable.Forever // until this one ends
 			s.tasks.Go(s.readAges)
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Session) readAges() {
 	a.wanted = make(map[keytable.ID]bool)
 	s.mu.Unlock()
 	for id := range wanted {
-		keys = append(keys, dbKey(id, keytable.Exclusive))
+		keys = append(keys, DBKey(id, keytable.Exclusive))
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.options.bound(agesPause))
 	defer cancel()
@@ -99,7 +99,7 @@ func (s *Session) readAges() {
 		return at-known.read >= agesValid || err == nil && wanted[id]
 	})
 	for id := range wanted {
-		if age, ok := ages[dbKey(id, keytable.Exclusive)]; ok {
+		if age, ok := ages[DBKey(id, keytable.Exclusive)]; ok {
 			a.known[id] = heldAge{at - age, at}
 		}
 	}

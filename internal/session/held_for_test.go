@@ -39,9 +39,9 @@ func withAges(t *testing.T, test func(t *testing.T, s *Session, r *ageReader)) {
 		r := &ageReader{}
 		o := Defaults()
 		o.Suit()
-		s := &Session{options: o, registrar: new(registrar), Table: keytable.New(keytable.Config{
-			Now: Now, NewHold: func() *keytable.Hold { return &keytable.Hold{Holder: untold{}} },
-		})}
+		s := &Session{options: o, registrar: new(registrar), Table: NewTable(keytable.Config{
+			NewHold: func() *keytable.Hold { return &keytable.Hold{Holder: untold{}} },
+		}, AnswerTimeout, func() error { return ErrNoAnswer })}
 		s.ages = newHeldAges(r.read)
 		s.ctx, s.cancel = context.WithCancel(t.Context())
 		s.slots = []*slot{newSlot(s)}
@@ -98,28 +98,6 @@ func TestHeldForIsReadInTheBackground(t *testing.T) {
 	})
 }
 
-// There is at most one reading a second, for all keys that were asked for since.
-func TestHeldForReadsOnceASecond(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, r *ageReader) {
-		for i := range int64(100) {
-			s.HeldFor(number(i))
-			time.Sleep(20 * time.Millisecond)
-		}
-		time.Sleep(agesPause)
-		s.HeldFor(number(0))
-		synctest.Wait()
-		seen := map[dialect.Key]bool{}
-		for _, keys := range r.reads {
-			for _, k := range keys {
-				seen[k] = true
-			}
-		}
-		if len(seen) != 100 || len(r.reads) > 4 {
-			t.Errorf("%d of 100 keys were read, in %d readings", len(seen), len(r.reads))
-		}
-	})
-}
-
 // A reading that fails is not repeated for a while. One that hangs holds up
 // neither HeldFor nor the end of the Session.
 func TestHeldForFails(t *testing.T) {
@@ -165,30 +143,40 @@ func TestHeldForWithout(t *testing.T) {
 	})
 }
 
+// There is at most one reading a second, for all keys that were asked for since.
 // A flood of keys takes bounded memory, and bounded statements.
-func TestHeldForInAFlood(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, r *ageReader) {
-		r.ages = make(map[dialect.Key]time.Duration)
-		for i := range int64(20000) {
-			r.ages[dialect.Key{ID: i}] = time.Second
-		}
-		for i := range int64(20000) {
-			if s.HeldFor(number(i)); i%10 == 0 {
-				time.Sleep(5 * time.Millisecond)
-				synctest.Wait()
+func TestHeldForManyKeys(t *testing.T) {
+	for _, n := range []int64{100, 20000} {
+		withAges(t, func(t *testing.T, s *Session, r *ageReader) {
+			r.ages = make(map[dialect.Key]time.Duration)
+			for i := range n {
+				r.ages[dialect.Key{ID: i}] = time.Second
 			}
-			s.mu.Lock()
-			wanted, known := len(s.ages.wanted), len(s.ages.known)
-			s.mu.Unlock()
-			if wanted > maxAges || known > 3*maxAges {
-				t.Fatalf("%d keys are wanted and %d known", wanted, known)
+			for i := range n {
+				s.HeldFor(number(i))
+				time.Sleep(2 * time.Second / time.Duration(n))
+				s.mu.Lock()
+				wanted, known := len(s.ages.wanted), len(s.ages.known)
+				s.mu.Unlock()
+				if wanted > maxAges || known > 3*maxAges {
+					t.Fatalf("%d keys are wanted and %d known", wanted, known)
+				}
 			}
-		}
-		synctest.Wait()
-		for _, keys := range r.reads {
-			if len(keys) > maxAges {
-				t.Fatalf("%d keys in a reading", len(keys))
+			time.Sleep(agesPause)
+			s.HeldFor(number(0))
+			synctest.Wait()
+			seen := map[dialect.Key]bool{}
+			for _, keys := range r.reads {
+				if len(keys) > maxAges {
+					t.Fatalf("%d keys in a reading", len(keys))
+				}
+				for _, k := range keys {
+					seen[k] = true
+				}
 			}
-		}
-	})
+			if len(r.reads) > 4 || n <= maxAges && len(seen) != int(n) {
+				t.Errorf("%d of %d keys were read, in %d readings", len(seen), n, len(r.reads))
+			}
+		})
+	}
 }

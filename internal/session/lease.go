@@ -3,6 +3,8 @@ package session
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
 // A lease is what the locks of a connection are as good as.
@@ -119,10 +121,10 @@ func (c *connection) check() {
 	}
 	if c.underWay && !c.doubtful && Now() >= c.sent+s.options.timeout {
 		c.doubtful = true
-		c.slot.setAway(errNoAnswer)
+		c.slot.setAway(ErrNoAnswer)
 		s.passOn(c)
 	}
-	c.alarm = forever // it has just fired
+	c.alarm = keytable.Forever // it has just fired
 	c.arm()
 }
 

@@ -41,7 +41,8 @@ func (l *leftProcesses) remember(c *connection) {
 }
 
 // An ending is the errand that ends such processes: when the connection is new,
-// and with each heartbeat until they are gone.
+// and with each heartbeat until they are gone. There are some only if sessions
+// are Terminators.
 type ending struct {
 	left, there []dialect.Process // when the statement was sent, and after it
 	next        time.Duration     // not before, except with a heartbeat; 0: at once

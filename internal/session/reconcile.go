@@ -21,13 +21,13 @@ func (c *connection) reconcile(err error) bool {
 	err = FromDialect(err)
 	if len(c.statement.Release) > 0 { // to release needs no room: it should not fail
 		if c.failed++; c.failed >= maxFailed {
-			c.lose(lossRelease(err))
+			c.lose(loss{causeConnection, "locks could not be given back, again and again: " + err.Error()})
 			return false
 		}
 	}
 	return c.answered(c.statement.Keys(), func() {
 		c.brings = 0
-		c.s.Table.Reconcile(&c.owner, &c.batch, Now(), func(id keytable.ID, m keytable.Mode) bool { return holds[dbKey(id, m)] }, err)
+		c.s.Table.Reconcile(&c.owner, &c.batch, Now(), func(id keytable.ID, m keytable.Mode) bool { return holds[DBKey(id, m)] }, err)
 		c.s.passOn(c)
 	})
 }
@@ -52,7 +52,7 @@ func (c *connection) heldAfter(err error) (holds map[dialect.Key]bool, ok bool) 
 		holds[k] = true
 	}
 	c.s.Table.Each(&c.owner, func(v keytable.View) {
-		ok = ok && (!v.Settled || holds[dbKey(v.ID, v.Mode)])
+		ok = ok && (!v.Settled || holds[DBKey(v.ID, v.Mode)])
 	})
 	if !ok {
 		c.lose(lossHeld)

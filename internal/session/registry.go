@@ -109,7 +109,7 @@ func (c *connection) toRegister() *postgres.Register {
 	at := Now()
 	s.Table.Each(&c.owner, func(v keytable.View) {
 		if age := at - v.Since; v.Settled && age >= s.options.Heartbeat {
-			row.Held = append(row.Held, postgres.HeldKey{Key: dbKey(v.ID, v.Mode), Age: age, Namespace: v.Label, Name: v.Name})
+			row.Held = append(row.Held, postgres.HeldKey{Key: DBKey(v.ID, v.Mode), Age: age, Namespace: v.Label, Name: v.Name})
 		}
 	})
 	if row.NoWaits {
@@ -136,18 +136,16 @@ type Wait struct {
 	Holding []*keytable.Hold // when the wait began
 }
 
-// Note notes a wait that is no request of the table, until Forget.
-func (s *Session) Note(w *Wait, id keytable.ID) {
+// Note notes a wait that is no request of the table, until end is called.
+func (s *Session) Note(w *Wait, id keytable.ID) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waits[w] = id
-}
-
-// Forget ends a wait. It may be called again.
-func (s *Session) Forget(w *Wait) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.waits, w)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.waits, w)
+	}
 }
 
 // Registers reports whether the Session has a registry.
@@ -156,14 +154,10 @@ func (s *Session) Registers() bool { return s.registrar != nil }
 // NoteAfter is how long a wait elsewhere lasts before it is worth noting.
 func (s *Session) NoteAfter() time.Duration { return s.options.Heartbeat / 2 }
 
-// ProcessOf returns the server process that has h, or one without a PID.
+// ProcessOf returns the server process that has h, a hold of s, or one without a
+// PID.
 func (s *Session) ProcessOf(h *keytable.Hold) dialect.Process {
-	if c, ok := h.Owner().Life.(*connection); ok {
-		if b, ok := c.session.(dialect.Backend); ok {
-			return b.Process()
-		}
-	}
-	return dialect.Process{}
+	return h.Owner().Life.(*connection).process()
 }
 
 // waitingKeys counts the waiting callers, by the key and by what they hold.
@@ -181,10 +175,10 @@ func (ws waitingKeys) add(id keytable.ID, w *Wait, at, least time.Duration) {
 	if age < least {
 		return
 	}
-	key, holds := dbKey(id, keytable.Exclusive), false
+	key, holds := DBKey(id, keytable.Exclusive), false
 	for _, h := range w.Holding {
 		if !w.Any && h.Ended() == keytable.NotEnded {
-			ws.count(waitingKey{key, dbKey(h.ID(), keytable.Exclusive), true}, age)
+			ws.count(waitingKey{key, DBKey(h.ID(), keytable.Exclusive), true}, age)
 			holds = true
 		}
 	}

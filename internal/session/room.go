@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -83,8 +82,8 @@ func (s *Session) limit(l *keytable.Limits, c *connection) {
 		return
 	}
 	l.Grants = r.more(n)
-	if e := errandOf[*survey](c); e.fresh {
-		e.fresh = false
+	if c.survey.fresh {
+		c.survey.fresh = false
 		if l.Stack = min(most, max(l.Grants, r.free/4)); l.Stack > 0 {
 			l.Large = errFull
 		}
@@ -107,7 +106,7 @@ func (s *Session) taken() int {
 
 // lookFirst has c look at the table, because requests wait for more room.
 func (s *Session) lookFirst(c *connection) {
-	errandOf[*survey](c).wanted = true
+	c.survey.wanted = true
 	signal(c.slot.wake)
 }
 
@@ -146,7 +145,7 @@ func (e *survey) complete(c *connection, err error) (log func()) {
 	case err == nil:
 		r.seen(table, e.held, Now())
 		r.size, r.used = table.Size, table.Used
-	case isFull(err):
+	case isKind(err, dialect.Full):
 		r.seen(dialect.LockTable{}, e.held, Now())
 	default: // this server does not tell
 		*r = room{tight: r.tight, at: Now()}
@@ -166,10 +165,4 @@ func (e *survey) complete(c *connection, err error) (log func()) {
 	}
 	r.tight = tight || r.tight && !calm
 	return log
-}
-
-// isFull reports whether the server denied a lock because its table is full.
-func isFull(err error) bool {
-	var failure *dialect.Failure
-	return errors.As(err, &failure) && failure.Kind == dialect.Full
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -44,40 +45,33 @@ var errMaxSecrets = fmt.Errorf("%w: keys of more than %d namespaces with a secre
 // call that waits goes on while that may change. If ctx ends meanwhile, the error
 // also says why there was no success.
 func (s *Session) UseSecret(ctx context.Context, secret Secret, waits bool) error {
-	err := s.awaitCheck(ctx, secret)
-	for waits && err != nil && !errors.Is(err, ctx.Err()) && !errors.Is(err, keytable.ErrClosed) {
-		why := err
-		select {
-		case <-time.After(AwayPause):
-			err = s.awaitCheck(ctx, secret)
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		if err != nil && errors.Is(err, ctx.Err()) {
-			return fmt.Errorf("%w: %w", why, err)
-		}
-	}
-	return err
-}
-
-// awaitCheck waits for a check of secret that is under way or due, and returns its
-// result.
-func (s *Session) awaitCheck(ctx context.Context, secret Secret) error {
-	timer := time.NewTimer(s.Timeout())
-	defer timer.Stop()
-	for {
+	late := time.After(s.Timeout())
+	for why := error(nil); ; {
 		ready, err := s.checkSecret(secret)
-		if ready == nil {
+		switch {
+		case ready == nil && (err == nil || !waits || errors.Is(err, keytable.ErrClosed)):
 			return err
+		case ready == nil:
+			why, late = err, time.After(keytable.AwayFor)
+		case waits:
+			late = time.After(s.Timeout())
 		}
 		select {
 		case <-ready:
+		case <-late:
+			if ready != nil {
+				why = ErrNoAnswer
+			}
+			if !waits {
+				return why
+			}
 		case <-s.ctx.Done():
 			return keytable.ErrClosed
 		case <-ctx.Done():
+			if why != nil {
+				return fmt.Errorf("%w: %w", why, ctx.Err())
+			}
 			return ctx.Err()
-		case <-timer.C:
-			return errNoAnswer
 		}
 	}
 }
@@ -86,10 +80,8 @@ func (s *Session) awaitCheck(ctx context.Context, secret Secret) error {
 func (s *Session) checkSecret(secret Secret) (ready chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state, used := s.secrets[secret], false
-	for _, sl := range s.slots {
-		used = used || sl.conn != nil && sl.conn.uses[secret]
-	}
+	state := s.secrets[secret]
+	used := slices.ContainsFunc(s.slots, func(sl *slot) bool { return sl.conn != nil && sl.conn.uses[secret] })
 	switch {
 	case s.closed:
 		return nil, keytable.ErrClosed

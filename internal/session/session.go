@@ -26,7 +26,7 @@ import (
 // Invariant: mu is never held while a statement is under way. It may be held
 // while the table is locked anew, and never the other way round.
 type Session struct {
-	Table *keytable.Table
+	Table *Table
 
 	db      *sql.DB
 	options Options // of them the dialect, and what depends on it, is set under mu while there is no connection
@@ -39,8 +39,6 @@ type Session struct {
 	inDriver   atomic.Int32  // of all slots but the first
 	queued     atomic.Int64  // how much was queued since the last batch, about
 	wakes      atomic.Pointer[[]chan struct{}]
-	poller     *Poller
-	expiry     *Expiry
 
 	mu        sync.Mutex // protects what follows, and each slot, connection and errand
 	slots     []*slot    // at least one
@@ -50,7 +48,7 @@ type Session struct {
 	left      leftProcesses
 	room      room
 	secrets   map[Secret]*secretState
-	counters  counters
+	counters  Counters
 	ages      heldAges
 	waits     map[*Wait]keytable.ID // of LockTx
 }
@@ -64,12 +62,9 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 	if err := s.options.Validate(); err != nil {
 		return nil, err
 	}
-	s.Table = keytable.New(keytable.Config{
-		Wake: s.wake, Arrival: func() { s.expiry.Arm() }, Now: Now, NewHold: o.NewHold,
-		HandOver: Fairness, YieldFor: YieldFor, AsyncUnlock: o.AsyncUnlock,
-	})
-	s.poller = NewPoller(s.Table, Now)
-	s.expiry = NewExpiry(s.Table, o.timeout, func() error { return errNoAnswer })
+	s.Table = NewTable(keytable.Config{
+		Wake: s.wake, NewHold: o.NewHold, HandOver: Fairness, YieldFor: YieldFor, AsyncUnlock: o.AsyncUnlock,
+	}, o.timeout, func() error { return ErrNoAnswer })
 	if o.Registry {
 		s.registrar = newRegistrar(o)
 		s.ages = newHeldAges(s.agesInRegistry)
@@ -78,7 +73,7 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 	first := newSlot(s)
 	s.slots = []*slot{first}
 	s.wakes.Store(&[]chan struct{}{first.wake})
-	session, err := s.connectFirst(ctx, first)
+	session, err := first.connect(ctx, true)
 	if err != nil {
 		if !o.Lazy || !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
 			s.cancel()
@@ -94,19 +89,6 @@ func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 	s.tasks.Add(1)
 	go first.keepConnected(c)
 	return s, nil
-}
-
-// connectFirst makes the first connection. It validates the options again,
-// because some depend on the dialect, which is known only now.
-func (s *Session) connectFirst(ctx context.Context, first *slot) (dialect.Session, error) {
-	if err := first.learnDialect(ctx); err != nil {
-		return nil, FromDialect(err)
-	}
-	if err := s.options.Validate(); err != nil { // what was right for another dialect
-		return nil, err
-	}
-	session, err := first.connect(ctx, true)
-	return session, FromDialect(err)
 }
 
 // Close ends the Session and all its locks. See package sqllock.

@@ -31,7 +31,7 @@ func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dia
 	}
 	r := &tokenRequest{hold: h, done: make(chan struct{})}
 	s.mu.Lock()
-	errandOf[*tokens](c).requests = append(errandOf[*tokens](c).requests, r)
+	c.tokens.requests = append(c.tokens.requests, r)
 	s.mu.Unlock()
 	signal(c.slot.wake)
 	timer := time.NewTimer(s.options.timeout)
@@ -44,7 +44,7 @@ func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dia
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-timer.C:
-		return nil, errNoAnswer
+		return nil, ErrNoAnswer
 	}
 }
 
