@@ -49,13 +49,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-func BenchmarkAcquire(b *testing.B) { benchmarkAcquire(b) }
-
-// BenchmarkRefuse is a request that is rejected in the process.
-func BenchmarkRefuse(b *testing.B) { benchmarkRefuse(b) }
-
-func benchmarkAcquire(b *testing.B, opts ...ratelimit.Option) {
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", opts...)
+func BenchmarkAcquire(b *testing.B) {
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	b.ReportAllocs()
 	for b.Loop() {
 		lock, err := l.Acquire(b.Context(), "ada")
@@ -66,8 +61,9 @@ func benchmarkAcquire(b *testing.B, opts ...ratelimit.Option) {
 	}
 }
 
-func benchmarkRefuse(b *testing.B, opts ...ratelimit.Option) {
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", opts...)
+// BenchmarkRefuse is a request that is rejected in the process.
+func BenchmarkRefuse(b *testing.B) {
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	lock, err := l.Acquire(b.Context(), "ada")
 	if err != nil {
 		b.Fatal(err)

@@ -100,7 +100,7 @@ func TestWaitersOfAFlow(t *testing.T) {
 		users := ratelimit.AtMost(9, locks, "user")
 		total := ratelimit.OneAtATime(locks, "total", ratelimit.WithWait(time.Minute, 2))
 		all := must(t, total, "all")
-		var waits []<-chan stackResult
+		var waits []<-chan result
 		for _, user := range []string{"ada", "ada", "grace"} {
 			waits = append(waits, stacked(t.Context(), level(users, user), level(total, "all")))
 		}
@@ -112,17 +112,12 @@ func TestWaitersOfAFlow(t *testing.T) {
 			t.Errorf("%d wait, want 4", n)
 		}
 		unlock(t, all)
+		served := make(chan result)
+		for _, wait := range append(waits, plain) {
+			go func() { served <- <-wait }()
+		}
 		for range 4 { // in some order
-			select {
-			case got := <-waits[0]:
-				endAll(t, got)
-			case got := <-waits[1]:
-				endAll(t, got)
-			case got := <-waits[2]:
-				endAll(t, got)
-			case got := <-plain:
-				end(t, got)
-			}
+			end(t, <-served)
 		}
 	})
 }

@@ -2,10 +2,12 @@ package ratelimit_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -33,34 +35,21 @@ func failing(err error) fakeLocker {
 	return fakeLocker{tryLock: fail, lock: fail}
 }
 
-// away is a Locker over a database that went away after another process
-// acquired the key. A try finds it held, and a wait lasts until its context
-// ends.
-func away() fakeLocker {
-	return fakeLocker{
-		tryLock: func(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, sqllock.ErrHeld },
-		lock: func(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
-			<-ctx.Done()
-			return nil, joined{sqllock.ErrUnavailable, ctx.Err()}
-		},
-	}
+// waiting is a Locker whose keys other processes hold for ever. If err is not
+// nil, the database has failed with err since then. A try finds its key held,
+// and a wait lasts until its context ends.
+func waiting(err error) fakeLocker {
+	return fakeLocker{tryLock: failing(sqllock.ErrHeld).tryLock, lock: ending(err)}
 }
 
-// canceling is a Locker whose callers' contexts have all ended.
-func canceling() fakeLocker {
-	return fakeLocker{tryLock: func(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
-		return nil, joined{sqllock.ErrUnavailable, ctx.Err()}
-	}}
-}
-
-// waiting is a Locker whose keys other processes hold for ever.
-func waiting() fakeLocker {
-	return fakeLocker{
-		tryLock: failing(sqllock.ErrHeld).tryLock,
-		lock: func(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
-			<-ctx.Done()
+// ending waits for the end of its context. Its error matches err, too.
+func ending(err error) func(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+	return func(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
+		<-ctx.Done()
+		if err == nil {
 			return nil, ctx.Err()
-		},
+		}
+		return nil, joined{err, ctx.Err()}
 	}
 }
 
@@ -104,23 +93,46 @@ func unlock(t *testing.T, lock *sqllock.Lock) {
 	}
 }
 
-// end releases the lock of got, which must have one.
-func end(t *testing.T, got result) {
-	t.Helper()
-	if got.err != nil || got.lock == nil {
-		t.Fatalf("got %v, %v; want a lock", got.lock, got.err)
-	}
-	unlock(t, got.lock)
+// A result is that of one Acquire or AcquireAll.
+type result struct {
+	locks sqllock.Locks
+	err   error
+	took  time.Duration
 }
 
-// endAll releases the locks of got, which must have them.
-func endAll(t *testing.T, got stackResult) {
+// acquire calls Acquire in a goroutine, and returns once that waits or has
+// ended.
+func acquire(ctx context.Context, l *ratelimit.Limiter, id string) <-chan result {
+	return begin(func() (sqllock.Locks, error) {
+		lock, err := l.Acquire(ctx, id)
+		return sqllock.Locks{lock}, err
+	})
+}
+
+// stacked is acquire for AcquireAll.
+func stacked(ctx context.Context, levels ...ratelimit.Level) <-chan result {
+	return begin(func() (sqllock.Locks, error) { return ratelimit.AcquireAll(ctx, levels...) })
+}
+
+func begin(call func() (sqllock.Locks, error)) <-chan result {
+	c := make(chan result, 1)
+	go func() {
+		began := time.Now()
+		locks, err := call()
+		c <- result{locks, err, time.Since(began)}
+	}()
+	synctest.Wait()
+	return c
+}
+
+// end releases the locks of got, which must have them.
+func end(t *testing.T, got result) {
 	t.Helper()
-	if got.err != nil {
-		t.Fatalf("got %v, want locks", got.err)
+	if got.err != nil || slices.Contains(got.locks, nil) {
+		t.Fatalf("got %v, %v; want locks", got.locks, got.err)
 	}
 	if err := got.locks.Unlock(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Unlock: %v", err)
 	}
 }
 
@@ -179,6 +191,9 @@ func (j *journal) agree(t *testing.T, stats ratelimit.Stats) {
 		}
 		if e.Result == ratelimit.Released || e.Result == ratelimit.Lost {
 			ends++
+			if lost := e.Result == ratelimit.Lost; lost != errors.Is(e.Err, sqllock.ErrLost) {
+				t.Errorf("%s with the error %v", e.Result, e.Err)
+			}
 		}
 	}
 	for result, n := range stats.Requests {

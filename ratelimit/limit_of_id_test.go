@@ -114,7 +114,7 @@ func TestLimitChangesWhileWaiting(t *testing.T) {
 			if got.err != nil || late > 100*time.Millisecond {
 				t.Errorf("got %v, %v after the limit was raised", got.err, late)
 			}
-			unlock(t, got.lock)
+			unlock(t, got.locks[0])
 		})
 	}
 }

@@ -11,25 +11,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-func TestOneAtATime(t *testing.T) {
-	t.Parallel()
-	locks := sqllock.NewMemory()
-	here := ratelimit.OneAtATime(locks, "export")
-	there := ratelimit.OneAtATime(locks, "export") // as of another instance
-
-	lock := must(t, here, "ada")
-	for _, l := range []*ratelimit.Limiter{here, there} {
-		if _, err := l.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
-			t.Errorf("second request of one user: %v, want ErrBusy", err)
-		}
-		unlock(t, must(t, l, "grace"))
-	}
-	unlock(t, must(t, ratelimit.OneAtATime(locks, "payout"), "ada"))
-
-	unlock(t, lock)
-	unlock(t, must(t, there, "ada"))
-}
-
 // A key secret separates a Limiter from those without a secret, or with another
 // one. The Limiter keeps a copy.
 func TestWithKeySecret(t *testing.T) {

@@ -42,19 +42,19 @@ func TestObserver(t *testing.T) {
 		{"fail open", failing(sqllock.ErrUnavailable), "ada", opts(open), 0, results{ratelimit.FailedOpen}, sqllock.ErrUnavailable, 0},
 		{"fail open, wrapped", failing(fmt.Errorf("mine: %w", sqllock.ErrUnavailable)), "ada", opts(open), 0, results{ratelimit.FailedOpen}, sqllock.ErrUnavailable, 0},
 		{"another context has ended", failing(context.DeadlineExceeded), "ada", nil, 0, results{ratelimit.Failed}, context.DeadlineExceeded, 0},
-		{"its context had ended before", canceling(), "ada", opts(open), -1, results{ratelimit.Canceled}, context.DeadlineExceeded, 0},
+		{"its context had ended before", fakeLocker{tryLock: ending(sqllock.ErrUnavailable)}, "ada", opts(open), -1, results{ratelimit.Canceled}, context.DeadlineExceeded, 0},
 
 		{"dry run, free", sqllock.NewMemory(), "ada", opts(dry), 0, results{ratelimit.Admitted, ratelimit.Released}, nil, 0},
 		{"dry run, busy, never waits", held, "ada", opts(dry, wait), 0, results{ratelimit.DryRun}, ratelimit.ErrBusy, 0},
 		{"dry run, bad id", held, "\x00", opts(dry), 0, results{ratelimit.DryRun}, ratelimit.ErrBadID, 0},
 		{"dry run, capacity", failing(sqllock.ErrCapacity), "ada", opts(dry), 0, results{ratelimit.DryRun}, sqllock.ErrCapacity, 0},
 
-		{"waited to the end", waiting(), "ada", opts(wait), 0, results{ratelimit.WaitTimeout}, ratelimit.ErrBusy, maxWait},
-		{"its context ended in line", waiting(), "ada", opts(wait), within, results{ratelimit.Canceled}, context.DeadlineExceeded, within},
-		{"the database went away", away(), "ada", opts(wait), 0, results{ratelimit.Failed}, sqllock.ErrUnavailable, maxWait},
-		{"the database was full", fullLocker{}, "ada", opts(wait), 0, results{ratelimit.Failed}, sqllock.ErrCapacity, maxWait},
-		{"it fails open", away(), "ada", opts(wait, open), 0, results{ratelimit.FailedOpen}, sqllock.ErrUnavailable, maxWait},
-		{"its context ended while the database was away", away(), "ada", opts(wait, open), within, results{ratelimit.Canceled}, context.DeadlineExceeded, within},
+		{"waited to the end", waiting(nil), "ada", opts(wait), 0, results{ratelimit.WaitTimeout}, ratelimit.ErrBusy, maxWait},
+		{"its context ended in line", waiting(nil), "ada", opts(wait), within, results{ratelimit.Canceled}, context.DeadlineExceeded, within},
+		{"the database went away", waiting(sqllock.ErrUnavailable), "ada", opts(wait), 0, results{ratelimit.Failed}, sqllock.ErrUnavailable, maxWait},
+		{"the database was full", waiting(sqllock.ErrCapacity), "ada", opts(wait), 0, results{ratelimit.Failed}, sqllock.ErrCapacity, maxWait},
+		{"it fails open", waiting(sqllock.ErrUnavailable), "ada", opts(wait, open), 0, results{ratelimit.FailedOpen}, sqllock.ErrUnavailable, maxWait},
+		{"its context ended while the database was away", waiting(sqllock.ErrUnavailable), "ada", opts(wait, open), within, results{ratelimit.Canceled}, context.DeadlineExceeded, within},
 	}
 	for _, err := range []error{sqllock.ErrCapacity, sqllock.ErrNotExclusive, sqllock.ErrConfig, sqllock.ErrClosed, io.ErrUnexpectedEOF} {
 		for name, o := range map[string][]ratelimit.Option{"": nil, ", does not fail open": opts(open)} {

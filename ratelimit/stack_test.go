@@ -204,26 +204,6 @@ func newEachAway() eachAway {
 	return eachAway{sqllock.NewMemory(), &groups}
 }
 
-// stacked calls AcquireAll in a goroutine, and returns once that waits or has
-// ended.
-func stacked(ctx context.Context, levels ...ratelimit.Level) <-chan stackResult {
-	c := make(chan stackResult, 1)
-	go func() {
-		began := time.Now()
-		locks, err := ratelimit.AcquireAll(ctx, levels...)
-		c <- stackResult{locks, err, time.Since(began)}
-	}()
-	synctest.Wait()
-	return c
-}
-
-// A stackResult is that of one AcquireAll.
-type stackResult struct {
-	locks sqllock.Locks
-	err   error
-	took  time.Duration
-}
-
 // A request may come back to a level for which it has waited before. Its waits
 // for that level last as long as the level allows in all, and not each of them.
 func TestAcquireAllWaitsInAll(t *testing.T) {

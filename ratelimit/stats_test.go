@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"errors"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -39,28 +38,4 @@ func TestOldest(t *testing.T) {
 		must(t, l, "0")
 		oldest(1, 1) // as old as a clock can tell
 	})
-}
-
-// A lock that does not end by Unlock ends its hold as lost, with the cause.
-func TestStatsOfLostLocks(t *testing.T) {
-	t.Parallel()
-	locks := sqllock.NewMemory()
-	var j journal
-	l := ratelimit.AtMost(2, locks, "export", ratelimit.WithObserver(j.observe))
-	held := append(fill(t, l, "ada", 2), must(t, l, "grace"))
-	if got := l.Stats(); got.Active != 3 || got.AtLimit != 1 || got.Oldest <= 0 {
-		t.Errorf("%d active, %d at the limit, the oldest %v; want 3 and 1", got.Active, got.AtLimit, got.Oldest)
-	}
-	locks.Lose()
-	if err := held[0].Unlock(); !errors.Is(err, sqllock.ErrLost) {
-		t.Errorf("Unlock: %v, want ErrLost", err)
-	}
-	got := l.Stats()
-	if got.Active != 0 || got.AtLimit != 0 || got.Oldest != 0 || got.Requests[ratelimit.Lost] != 3 {
-		t.Errorf("%d active, %d at the limit, %d lost; want 0, 0 and 3", got.Active, got.AtLimit, got.Requests[ratelimit.Lost])
-	}
-	j.agree(t, got)
-	if e := j.last(t, ratelimit.Lost); e.Err == nil {
-		t.Error("the event of a loss has no cause")
-	}
 }

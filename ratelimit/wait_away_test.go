@@ -3,7 +3,6 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -49,57 +48,27 @@ func TestPollErrors(t *testing.T) {
 				if !errors.Is(got.err, tt.want) || errors.Is(got.err, ratelimit.ErrBusy) || errors.Is(got.err, context.DeadlineExceeded) {
 					t.Errorf("got %v, want %v", got.err, tt.want)
 				}
-				unlock(t, got.lock)
+				unlock(t, got.locks[0])
 			})
 		})
 	}
-}
-
-// fullLocker never has room for a key, for which its Lock waits.
-type fullLocker struct{ sqllock.Locker }
-
-func (fullLocker) Lock(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
-	<-ctx.Done()
-	return nil, fmt.Errorf("%w: %w", sqllock.ErrCapacity, ctx.Err())
-}
-
-func (fullLocker) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
-	return nil, sqllock.ErrHeld
-}
-
-// silent is a Locker whose database does not respond.
-type silent struct {
-	sqllock.Locker
-}
-
-func (s *silent) TryLock(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
-	<-ctx.Done()
-	return nil, fmt.Errorf("%w: %w", sqllock.ErrUnavailable, ctx.Err())
 }
 
 // A wait that ends while the database of another level is away is no rejection
 // by the level that was waited for, which had a place.
 func TestWaitEndsWhileAnotherLevelIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mem := sqllock.NewMemory()
-		first := ratelimit.OneAtATime(mem, "first", ratelimit.WithWait(time.Minute, 10))
-		second := ratelimit.OneAtATime(&silent{mem}, "second")
-		held, err := first.Acquire(t.Context(), "id")
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := ratelimit.OneAtATime(sqllock.NewMemory(), "first", ratelimit.WithWait(time.Minute, 10))
+		second := ratelimit.OneAtATime(fakeLocker{tryLock: ending(sqllock.ErrUnavailable)}, "second")
+		held := must(t, first, "id")
 		time.AfterFunc(time.Second, func() { _ = held.Unlock() })
-		_, err = ratelimit.AcquireAll(t.Context(), ratelimit.Level{Limiter: first, ID: "id"}, ratelimit.Level{Limiter: second, ID: "id"})
+		_, err := ratelimit.AcquireAll(t.Context(), level(first, "id"), level(second, "id"))
 		if !errors.Is(err, sqllock.ErrUnavailable) || errors.Is(err, ratelimit.ErrBusy) || errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		if n := second.Stats().Requests[ratelimit.Failed]; n != 1 {
 			t.Error("not a rejection by the level that is away")
 		}
-		if lock, err := first.Acquire(t.Context(), "id"); err != nil {
-			t.Error("a place is kept:", err)
-		} else {
-			_ = lock.Unlock()
-		}
+		must(t, first, "id") // no place is kept
 	})
 }

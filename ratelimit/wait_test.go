@@ -28,26 +28,6 @@ func waitCases() []waitCase {
 	}
 }
 
-// A result is that of one Acquire.
-type result struct {
-	lock *sqllock.Lock
-	err  error
-	took time.Duration
-}
-
-// acquire calls Acquire in a goroutine, and returns once that waits or has
-// ended.
-func acquire(ctx context.Context, l *ratelimit.Limiter, id string) <-chan result {
-	c := make(chan result, 1)
-	go func() {
-		began := time.Now()
-		lock, err := l.Acquire(ctx, id)
-		c <- result{lock, err, time.Since(began)}
-	}()
-	synctest.Wait()
-	return c
-}
-
 // A wait ends when a place is free, after maxWait, or with the caller's own
 // context. The error is ErrBusy, or that of the caller's context.
 func TestWait(t *testing.T) {
@@ -80,7 +60,7 @@ func TestWait(t *testing.T) {
 					if !errors.Is(got.err, tt.want) || errors.Is(got.err, context.DeadlineExceeded) {
 						t.Fatalf("got %v, want %v, and no deadline that is not the caller's", got.err, tt.want)
 					}
-					unlock(t, got.lock)
+					unlock(t, got.locks[0])
 					if late := got.took - tt.after; late < 0 || late > 50*time.Millisecond {
 						t.Errorf("waited %v, want %v, and no more than a poll longer", got.took, tt.after)
 					}
@@ -125,16 +105,16 @@ func TestWaiters(t *testing.T) {
 				unlock(t, held[0])
 				if tt.name != "poll" { // there is an order
 					got := <-first
-					unlock(t, got.lock)
+					unlock(t, got.locks[0])
 					end(t, <-third)
 					return
 				}
 				for range 2 {
 					select {
 					case got := <-first:
-						unlock(t, got.lock)
+						unlock(t, got.locks[0])
 					case got := <-third:
-						unlock(t, got.lock)
+						unlock(t, got.locks[0])
 					}
 				}
 			})
