@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,15 +30,7 @@ func campaign(t *testing.T, c *election.Campaign, lead func(context.Context) err
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	result := make(chan error, 1)
 	go func() { result <- c.Run(ctx, lead) }()
-	stopped := false
-	stop = func() error {
-		if stopped {
-			return nil
-		}
-		stopped = true
-		cancel()
-		return <-result
-	}
+	stop = sync.OnceValue(func() error { cancel(); return <-result })
 	t.Cleanup(func() { _ = stop() })
 	return stop
 }

@@ -3,12 +3,12 @@ package election_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
@@ -223,13 +223,6 @@ func TestMisuse(t *testing.T) {
 		"less":          func() { election.WithBackoff(2, 1) },
 		"no function":   func() { _ = election.New(sqllock.NewMemory(), office).Run(t.Context(), nil) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "election: ") {
-					t.Errorf("recovered %q, want a panic that names the package", text)
-				}
-			}()
-			misuse()
-		})
+		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "election", "", misuse) })
 	}
 }

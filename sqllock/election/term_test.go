@@ -3,7 +3,6 @@ package election_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,24 +14,24 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// Status asks the lock. When the lock is lost, the process does not call itself
-// leader, although the term has not ended yet.
-func TestStatusBeforeTheTermEnds(t *testing.T) {
+// When the lock is lost, the process does not call itself leader, although the
+// term has not ended yet. Two terms of one process never overlap, however long a
+// leader goes on. Meanwhile other processes may lead.
+func TestLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := sqllock.NewMemory()
-		c := election.New(m, sqllock.Pair(0, 1))
-		causes := make(chan error, 2)
-		goOn := make(chan struct{})
+		c := election.New(m, office)
+		causes, slow := make(chan error, 2), make(chan struct{})
 		campaign(t, c, func(ctx context.Context) error {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
-			<-goOn
+			<-slow
 			return nil
 		})
 		synctest.Wait()
 		wantLeader(t, 0, c)
 		lost := func() {
-			if s := c.Status(); s.Leader || s.Token != "" || !s.Since.IsZero() || s.Err != sqllock.ErrLost {
+			if s := c.Status(); s.Leader || s.Token != "" || !s.Since.IsZero() || s.Err != sqllock.ErrLost || s.Terms != 1 {
 				t.Errorf("status after the loss: %+v", s)
 			}
 		}
@@ -41,46 +40,13 @@ func TestStatusBeforeTheTermEnds(t *testing.T) {
 		if cause := <-causes; cause != sqllock.ErrLost {
 			t.Errorf("cause: %v, want ErrLost", cause)
 		}
-		lost()
-		close(goOn)
-		time.Sleep(time.Second)
-		if s := c.Status(); !s.Leader || s.Terms != 2 {
-			t.Errorf("status later: %+v", s)
-		}
-	})
-}
-
-// Two terms of one process never overlap, however long a leader goes on after
-// it has lost the lock. Meanwhile other processes may lead.
-func TestTermsDoNotOverlap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := sqllock.NewMemory()
-		c := election.New(m, office)
-		var inside, terms atomic.Int32
-		slow := make(chan struct{})
-		campaign(t, c, func(ctx context.Context) error {
-			if inside.Add(1) > 1 {
-				t.Error("two terms of one process overlap")
-			}
-			defer inside.Add(-1)
-			terms.Add(1)
-			<-ctx.Done()
-			<-slow
-			return nil
-		})
-		synctest.Wait()
-		m.Lose()
 		time.Sleep(time.Minute)
-		if s := c.Status(); s.Leader || s.Err != sqllock.ErrLost || terms.Load() != 1 {
-			t.Errorf("while a leader that has lost goes on: %+v, %d terms", s, terms.Load())
-		}
-		if err := dbtest.Lock(t, m, office).Unlock(); err != nil {
-			t.Error(err)
-		}
+		lost()
+		dbtest.Unlock(t, dbtest.Lock(t, m, office))
 		close(slow)
 		time.Sleep(time.Second)
 		if s := c.Status(); !s.Leader || s.Terms != 2 {
-			t.Errorf("after it has returned: %+v", s)
+			t.Errorf("status later: %+v", s)
 		}
 	})
 }
@@ -103,15 +69,7 @@ func TestLossAtRelease(t *testing.T) {
 
 // A term does not begin without its token while the database draws none.
 func TestTokenUnavailable(t *testing.T) {
-	cluster, err := pgtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := pgtest.New(t)
 	s := dbtest.Session(t, "pgx", cluster.DSN(""), sqllock.WithLease(20*time.Second)) // with its bounds of a second
 	pid := int(s.Connections()[0].PID)
 	grants := 0

@@ -13,16 +13,15 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/pgxlatchkey"
 )
 
-// fenced opens a database with the fence's table and one that work writes to.
-// The lock is good until makeStale is called.
-func fenced(t *testing.T) (dsn string, db *sql.DB, lock *sqllock.Lock, makeStale func()) {
+// fenced opens a database and gives it the fence's table and one that work writes
+// to. The lock is good until makeStale is called.
+func fenced(t *testing.T, dsn string) (db *sql.DB, lock *sqllock.Lock, makeStale func()) {
 	t.Helper()
-	dsn = pgtest.Database(t)
 	db = dbtest.Open(t, "pgx", dsn)
 	dbtest.Create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
 	dbtest.Execute(t, db, "CREATE TABLE work (who text)")
 	lock = mustLock(t, session(t, "pgx", dsn), sqllock.ID(1))
-	return dsn, db, lock, func() {
+	return db, lock, func() {
 		dbtest.Execute(t, db, "UPDATE latchkey_fence SET lsn = lsn + 1") // as if a later holder had passed the fence
 	}
 }
@@ -61,11 +60,10 @@ func TestFence(t *testing.T) {
 			return []pgx.Tx{a, begin(t, a)}
 		},
 	}
-	for name, newTx := range beginners {
-		for depth, savepoints := range depths {
-			t.Run(name+"/"+depth, func(t *testing.T) {
-				t.Parallel()
-				dsn, db, lock, makeStale := fenced(t)
+	for depth, savepoints := range depths {
+		t.Run(depth, func(t *testing.T) {
+			eachBeginner(t, func(t *testing.T, dsn string, newTx beginner) {
+				db, lock, makeStale := fenced(t, dsn)
 				pass(t, newTx(t, dsn), lock)
 				makeStale()
 				whole := newTx(t, dsn)
@@ -84,40 +82,38 @@ func TestFence(t *testing.T) {
 				}
 				expectRows(t, db, 0)
 			})
-		}
+		})
 	}
 }
 
 // With rows still open Fence fails, and the transaction writes nothing.
 func TestFenceWithOpenRows(t *testing.T) {
-	for name, begin := range beginners {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dsn, db, lock, _ := fenced(t)
-			tx := begin(t, dsn)
-			if err := write(t, tx); err != nil {
-				t.Fatal(err)
-			}
-			rows, err := tx.Query(t.Context(), "SELECT generate_series(1, 10)")
-			if err != nil || !rows.Next() {
-				t.Fatal(err)
-			}
-			if err := sqllock.Fence(t.Context(), pgxlatchkey.Tx(tx), lock); !errors.Is(err, sqllock.ErrUnavailable) {
-				t.Errorf("Fence with rows open: %v, want ErrUnavailable", err)
-			}
-			rows.Close()
-			if tx.Commit(t.Context()) == nil {
-				t.Error("the transaction goes on")
-			}
-			expectRows(t, db, 0)
-		})
-	}
+	eachBeginner(t, func(t *testing.T, dsn string, begin beginner) {
+		db, lock, _ := fenced(t, dsn)
+		tx := begin(t, dsn)
+		if err := write(t, tx); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := tx.Query(t.Context(), "SELECT generate_series(1, 10)")
+		if err != nil || !rows.Next() {
+			t.Fatal(err)
+		}
+		if err := sqllock.Fence(t.Context(), pgxlatchkey.Tx(tx), lock); !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("Fence with rows open: %v, want ErrUnavailable", err)
+		}
+		rows.Close()
+		if tx.Commit(t.Context()) == nil {
+			t.Error("the transaction goes on")
+		}
+		expectRows(t, db, 0)
+	})
 }
 
 // A rejected transaction of a pool gives its connection back as it was.
 func TestFenceKeepsPool(t *testing.T) {
 	t.Parallel()
-	dsn, _, lock, makeStale := fenced(t)
+	dsn := pgtest.Database(t)
+	_, lock, makeStale := fenced(t, dsn)
 	pool := newPool(t, dsn)
 	pass(t, begin(t, pool), lock)
 	makeStale()

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -60,32 +61,6 @@ func TestPerTx(t *testing.T) {
 	}
 }
 
-// The server ends a transaction that is idle for the lease. The pool makes
-// another connection then.
-func TestPerTxLoss(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.Database(t)
-	db, locks := dbtest.Open(t, "pgx", dsn), pgxlatchkey.PerTx(newPool(t, dsn), sqllock.WithLease(2*time.Second))
-	lock := lockInTime(t, locks, sqllock.ID(1))
-	lockertest.Eventually(t, "the server has freed the lock", func() bool { return advisoryLocks(t, db) == 0 })
-	if err := lock.Unlock(); err != sqllock.ErrLost {
-		t.Errorf("Unlock: %v, want ErrLost", err)
-	}
-	_ = lockInTime(t, locks, sqllock.ID(1)).Unlock() // which may be late as well
-}
-
-// lockInTime locks key for a test that needs the short bounds on calls. A busy
-// machine may need several calls.
-func lockInTime(t *testing.T, locks sqllock.Locker, key sqllock.Key) (lock *sqllock.Lock) {
-	t.Helper()
-	lockertest.Eventually(t, "a call is in time", func() bool {
-		var err error
-		lock, err = locks.TryLock(t.Context(), key)
-		return err == nil
-	})
-	return lock
-}
-
 // An Unlock while rows are open destroys the connection, and with it the lock.
 func TestPerTxWithOpenRows(t *testing.T) {
 	t.Parallel()
@@ -109,17 +84,6 @@ func TestPerTxWithOpenRows(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, pgtest.Database(t))
-	for name, misuse := range map[string]func(){
-		"nil":   func() { pgxlatchkey.PerTx(nil) },
-		"lease": func() { pgxlatchkey.PerTx(pool, sqllock.WithLease(time.Millisecond)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			misuse()
-		})
-	}
+	httptesting.WantPanic(t, "pgxlatchkey", "PerTx", func() { pgxlatchkey.PerTx(nil) })
+	httptesting.WantPanic(t, "sqllock", "", func() { pgxlatchkey.PerTx(pool, sqllock.WithLease(time.Millisecond)) })
 }

@@ -15,60 +15,42 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
-// A plainShard takes one key at a time. If err is set, it returns err.
-type plainShard struct {
-	memory *sqllock.Memory
-	err    error
-	calls  atomic.Int32
+// A fakeShard is a Memory that fails with err, if that is not nil. Like a
+// Session whose database is away, it fails at the end of a wait, or at once if it
+// is closed.
+type fakeShard struct {
+	*sqllock.Memory
+	err   error
+	calls atomic.Int32
 }
 
-func (p *plainShard) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-	p.calls.Add(1)
-	if p.err != nil {
-		return nil, p.err
+func newFakeShard(err error) *fakeShard { return &fakeShard{Memory: sqllock.NewMemory(), err: err} }
+
+func (f *fakeShard) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	f.calls.Add(1)
+	if f.err != nil {
+		return nil, f.err
 	}
-	return p.memory.TryLock(ctx, key)
+	return f.Memory.TryAny(ctx, keys...)
 }
 
-// Lock waits for the end of ctx if err is set, like a Session whose database is
-// away.
-func (p *plainShard) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-	p.calls.Add(1)
-	if p.err != nil {
-		<-ctx.Done()
-		return nil, errors.Join(p.err, ctx.Err())
+func (f *fakeShard) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	switch f.err {
+	case nil:
+		return f.Memory.LockAny(ctx, keys...)
+	case sqllock.ErrClosed:
+		return nil, f.err
 	}
-	return p.memory.Lock(ctx, key)
+	<-ctx.Done()
+	return nil, errors.Join(f.err, ctx.Err())
 }
 
-// An anyShard can also take one of several keys.
-type anyShard struct{ plainShard }
-
-func (a *anyShard) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
-	a.calls.Add(1)
-	if a.err != nil {
-		return nil, a.err
-	}
-	return a.memory.TryAny(ctx, keys...)
+func (f *fakeShard) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	return f.LockAny(ctx, key)
 }
 
-func (a *anyShard) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
-	a.calls.Add(1)
-	if a.err != nil {
-		<-ctx.Done()
-		return nil, errors.Join(a.err, ctx.Err())
-	}
-	return a.memory.LockAny(ctx, keys...)
-}
-
-// newAnyShard returns a shard whose keys are free if err is nil.
-func newAnyShard(err error) *anyShard {
-	return &anyShard{plainShard{memory: sqllock.NewMemory(), err: err}}
-}
-
-func newPlainShard(err error) *plainShard {
-	return &plainShard{memory: sqllock.NewMemory(), err: err}
-}
+// A plainShard takes one key at a time.
+type plainShard struct{ sqllock.Locker }
 
 func TestTryAnyErrors(t *testing.T) {
 	t.Parallel()
@@ -100,7 +82,7 @@ func TestTryAnyErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			first, second := newAnyShard(tt.of[0]), newAnyShard(tt.of[1])
+			first, second := newFakeShard(tt.of[0]), newFakeShard(tt.of[1])
 			s := shard.New(first, second)
 			lock, err := s.TryAny(t.Context(), keyOf(s, 0, 0), keyOf(s, 1, 0), keyOf(s, 0, 1), keyOf(s, 1, 1))
 			if (err == nil) != (tt.want == nil) || (lock == nil) != (err != nil) {
@@ -131,7 +113,7 @@ func TestTryAnyOrder(t *testing.T) {
 		s    *shard.Locker
 	}{
 		{"in one call", shard.New(memories(2)...)},
-		{"one by one", shard.New(newPlainShard(nil), newPlainShard(nil))},
+		{"one by one", shard.New(plainShard{sqllock.NewMemory()}, plainShard{sqllock.NewMemory()})},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
@@ -170,9 +152,11 @@ func TestLockAnyWaits(t *testing.T) {
 		make func() []sqllock.Locker
 	}{
 		{"in one call", func() []sqllock.Locker { return memories(2) }},
-		{"one by one", func() []sqllock.Locker { return []sqllock.Locker{newPlainShard(nil), newPlainShard(nil)} }},
-		{"one away", func() []sqllock.Locker { return append(memories(2), newAnyShard(sqllock.ErrUnavailable)) }},
-		{"one fails at once", func() []sqllock.Locker { return append(memories(2), closedShard{}) }},
+		{"one by one", func() []sqllock.Locker {
+			return []sqllock.Locker{plainShard{sqllock.NewMemory()}, plainShard{sqllock.NewMemory()}}
+		}},
+		{"one away", func() []sqllock.Locker { return append(memories(2), newFakeShard(sqllock.ErrUnavailable)) }},
+		{"one fails at once", func() []sqllock.Locker { return append(memories(2), newFakeShard(sqllock.ErrClosed)) }},
 	} {
 		for freed := range 4 {
 			t.Run(kind.name, func(t *testing.T) {
@@ -217,9 +201,9 @@ func TestLockAnyErrors(t *testing.T) {
 		also  error          // in addition to ctx's error
 	}{
 		{"all held", nil, nil},
-		{"one away", newAnyShard(sqllock.ErrUnavailable), sqllock.ErrUnavailable},
-		{"one away, one key at a time", newPlainShard(sqllock.ErrUnavailable), sqllock.ErrUnavailable},
-		{"one with another secret", newAnyShard(sqllock.ErrNotExclusive), sqllock.ErrNotExclusive},
+		{"one away", newFakeShard(sqllock.ErrUnavailable), sqllock.ErrUnavailable},
+		{"one away, one key at a time", plainShard{newFakeShard(sqllock.ErrUnavailable)}, sqllock.ErrUnavailable},
+		{"one with another secret", newFakeShard(sqllock.ErrNotExclusive), sqllock.ErrNotExclusive},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -251,16 +235,6 @@ func TestLockAnyErrors(t *testing.T) {
 	}
 }
 
-type closedShard struct{}
-
-func (closedShard) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
-	return nil, sqllock.ErrClosed
-}
-
-func (closedShard) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
-	return nil, sqllock.ErrClosed
-}
-
 // If several shards grant at the same moment, one lock is returned. The others
 // are released when LockAny returns.
 func TestLockAnySecondGrant(t *testing.T) {
@@ -270,8 +244,8 @@ func TestLockAnySecondGrant(t *testing.T) {
 		var late [shards]lateShard
 		lockers := make([]sqllock.Locker, shards)
 		for i := range late {
-			late[i].memory = sqllock.NewMemory()
-			lockers[i] = &late[i]
+			late[i].Memory = sqllock.NewMemory()
+			lockers[i] = plainShard{late[i]}
 		}
 		s := shard.New(lockers...)
 		keys := make([]sqllock.Key, shards)
@@ -283,7 +257,7 @@ func TestLockAnySecondGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, key := range keys {
-			other, err := late[i].memory.TryLock(t.Context(), key)
+			other, err := late[i].TryLock(t.Context(), key)
 			if (err == nil) == (key == lock.Key()) {
 				t.Errorf("key %d of %d, won %v: %v", i, shards, key == lock.Key(), err)
 			}
@@ -298,9 +272,9 @@ func TestLockAnySecondGrant(t *testing.T) {
 
 // A lateShard grants after a second, even if the caller has given up. A grant
 // may be under way at that moment.
-type lateShard struct{ plainShard }
+type lateShard struct{ *sqllock.Memory }
 
-func (l *lateShard) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+func (l lateShard) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
 	time.Sleep(time.Second)
-	return l.memory.TryLock(context.WithoutCancel(ctx), key)
+	return l.TryLock(context.WithoutCancel(ctx), key)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -165,14 +166,7 @@ func TestPanics(t *testing.T) {
 		"a nil Session": {(*sqllock.Session)(nil), memory},
 		"a Sharded":     {memory, shard.New(memory)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			shard.New(lockers...)
-		})
+		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "shard", "", func() { shard.New(lockers...) }) })
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
@@ -26,10 +27,5 @@ func TestSchema(t *testing.T) {
 			t.Errorf("%s: %q, want %q", d, after, before)
 		}
 	}
-	defer func() {
-		if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "watermark: ") {
-			t.Errorf("panic %q, want one of this package", text)
-		}
-	}()
-	watermark.Schema("oracle")
+	httptesting.WantPanic(t, "watermark", "oracle", func() { watermark.Schema("oracle") })
 }
