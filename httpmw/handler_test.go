@@ -29,7 +29,7 @@ func TestOneAtATime(t *testing.T) {
 				here := p.Serve(t, limited(a).Handler(g))
 				there := p.Serve(t, limited(b).Handler(g))
 
-				first := start(t, here)
+				first := start(t, here, here.URL)
 				r := httptesting.Receive(t, g.Inside, "first request")
 				if r.ProtoMajor != p.Major {
 					t.Errorf("the server speaks %s, want %s", r.Proto, p.Name)

@@ -10,38 +10,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A handler that has flushed all of its response and runs on keeps the client
-// waiting for the last byte. After Unlock it goes out with the next Flush. The
-// handler's context does not end with its lock.
-func TestEarlyUnlockSendsTheLastByte(t *testing.T) {
-	t.Parallel()
-	for _, p := range httptesting.Protocols {
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			leave := make(chan struct{})
-			s := p.Serve(t, stacked(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != http.MethodPut {
-					return
-				}
-				lengthy([]byte("done"))(w, r)
-				if err := locksOf(r.Context(), t, "ada").Unlock(); err != nil || r.Context().Err() != nil {
-					t.Errorf("Unlock: %v, and the context has %v", err, r.Context().Err())
-				}
-				flush(w)
-				httptesting.Stay(t.Context(), leave)
-			})))
-			defer close(leave)
-			resp := open(t, s, http.MethodPut, nil)
-			body := make([]byte, len("done"))
-			if _, err := io.ReadFull(resp.Body, body); err != nil || string(body) != "done" {
-				t.Errorf("body %q, %v; want done while the handler runs", body, err)
-			}
-			s.Client().CloseIdleConnections() // a request on the same one would wait for the handler
-			get(t, s).Want(t, http.StatusOK)  // at the same time
-		})
-	}
-}
-
 // The lock of a hijacked connection is held until the handler returns.
 func TestHijack(t *testing.T) {
 	t.Parallel()

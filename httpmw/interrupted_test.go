@@ -36,25 +36,6 @@ func held(opts ...httpmw.Option) *httpmw.Middleware {
 	return httpmw.New(l, httpmw.Header(user), opts...)
 }
 
-// If a handler returns without a response after WithMaxHold, the response is
-// 503. TestLoss shows that for the loss of a lock.
-func TestMaxHoldWithoutResponseIs503(t *testing.T) {
-	t.Parallel()
-	for _, p := range httptesting.Protocols {
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			m := stacked(sqllock.NewMemory(), ratelimit.WithMaxHold(10*time.Millisecond))
-			s := p.Serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // its database call fails
-				w.Header().Set("Content-Encoding", "gzip")
-				w.Header().Set("ETag", `"1"`)
-				<-r.Context().Done()
-			})))
-			wantInterrupted(t, get(t, s))
-			wantInterrupted(t, get(t, s)) // the lock is back
-		})
-	}
-}
-
 // A handler that has begun a response keeps it. A handler whose context has not
 // ended sends 200 by returning.
 func TestResponseBegunIsLeftAlone(t *testing.T) {

@@ -43,6 +43,7 @@ func testLoss(t *testing.T, driver, path string, want int) {
 			return
 		}
 		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("ETag", `"1"`)
 		close(inside)
 		<-r.Context().Done()
 		causes <- context.Cause(r.Context())
@@ -51,7 +52,7 @@ func testLoss(t *testing.T, driver, path string, want int) {
 			w.WriteHeader(want)
 		}
 	})))
-	response := startAt(t, s, s.URL+path)
+	response := start(t, s, s.URL+path)
 	httptesting.Receive(t, inside, "request")
 	httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
 	if cause := httptesting.Receive(t, causes, "handler's context"); !errors.Is(cause, sqllock.ErrLost) {

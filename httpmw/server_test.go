@@ -104,13 +104,7 @@ func open(t *testing.T, s *httptest.Server, method string, body io.Reader) *http
 }
 
 // start sends a GET of ada from another goroutine.
-func start(t *testing.T, s *httptest.Server) <-chan httptesting.Reply {
-	t.Helper()
-	return startAt(t, s, s.URL)
-}
-
-// startAt is start with another URL.
-func startAt(t *testing.T, s *httptest.Server, url string) <-chan httptesting.Reply {
+func start(t *testing.T, s *httptest.Server, url string) <-chan httptesting.Reply {
 	t.Helper()
 	c := make(chan httptesting.Reply, 1)
 	go func() {

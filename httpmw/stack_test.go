@@ -75,8 +75,8 @@ func TestStackUnlockedInPart(t *testing.T) {
 				}
 			}
 			flush(inner)
-			if got := w.Body.String() == "done"; got != dry {
-				t.Errorf("the client has %q, want all of it: %v", w.Body, dry)
+			if got := w.Body.String() == "done"; got != dry || r.Context().Err() != nil {
+				t.Errorf("the client has %q, want all of it: %v; the context: %v", w.Body, dry, r.Context().Err())
 			}
 		})).ServeHTTP(w, request("/"))
 		if got := w.Body.String(); got != "done" {

@@ -50,23 +50,20 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
-// Without locks a request has no effect.
-func TestFailsClosed(t *testing.T) {
+// Without locks a request has no effect. A dry run admits every request, with or
+// without a lock: the table makes sure of one effect. Without a key the request is
+// rejected all the same.
+func TestWithoutLocks(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	s := b.serve(b.once(httptesting.Failing{Err: sqllock.ErrUnavailable}), b.pay(http.StatusCreated))
-	wantLater(t, mustAsk(t, s, demand{key: "k-1"}), http.StatusServiceUnavailable)
+	serve := func(err error, opts ...ratelimit.Option) *httptest.Server {
+		return b.serve(b.onceBy(ratelimit.OneAtATime(httptesting.Failing{Err: err}, "pay", opts...)), b.pay(http.StatusCreated))
+	}
+	wantLater(t, mustAsk(t, serve(sqllock.ErrUnavailable), demand{key: "k-1"}), http.StatusServiceUnavailable)
 	b.wantEffects(0)
 	b.wantLog("unavailable")
-}
 
-// A dry run admits every request, with or without a lock: the table makes sure
-// of one effect. Without a key the request is rejected all the same.
-func TestDryRun(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	l := ratelimit.OneAtATime(httptesting.Failing{Err: sqllock.ErrHeld}, "pay", ratelimit.WithDryRun())
-	s := b.serve(b.onceBy(l), b.pay(http.StatusCreated))
+	s := serve(sqllock.ErrHeld, ratelimit.WithDryRun())
 	mustAsk(t, s, demand{}).Want(t, http.StatusBadRequest)
 	first := mustAsk(t, s, demand{key: "k-1"})
 	first.Want(t, http.StatusCreated)

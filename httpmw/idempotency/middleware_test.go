@@ -95,11 +95,17 @@ func TestKeyHeader(t *testing.T) {
 	b.wantEffects(int(b.runs.Load()))
 }
 
-// The same key of another principal, route or limiter is another key.
+// The same key of another principal, route or limiter is another key. The route
+// is the pattern of the mux, or that of WithRoute. A request without one has no
+// effect.
 func TestScope(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	locks := sqllock.NewMemory()
+	around := httptesting.Serve(t, b.once(locks).Handler(b.pay(http.StatusCreated)))
+	mustAsk(t, around, demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
+	b.wantLog("WithRoute")
+	b.wantEffects(0)
 	pay := b.serve(b.once(locks), b.pay(http.StatusCreated))
 	refund := b.serve(b.onceBy(ratelimit.OneAtATime(locks, "refund")), b.pay(http.StatusCreated))
 	shifted := b.serve(b.once(locks, idempotency.WithRoute(httpmw.Header("X-Route"))), b.pay(http.StatusCreated))
@@ -130,23 +136,4 @@ func TestScope(t *testing.T) {
 	if r.StatusCode != http.StatusBadRequest {
 		t.Errorf("without a principal: %d, want 400", r.StatusCode)
 	}
-}
-
-// The route is the pattern of the mux, or that of WithRoute. A request without
-// one has no effect.
-func TestRoute(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	locks := sqllock.NewMemory()
-	around := httptesting.Serve(t, b.once(locks).Handler(b.pay(http.StatusCreated)))
-	mustAsk(t, around, demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
-	b.wantLog("WithRoute")
-	b.wantEffects(0)
-
-	named := idempotency.WithRoute(func(r *http.Request) (string, error) { return r.URL.Path, nil })
-	s := httptesting.Serve(t, b.once(locks, named).Handler(b.pay(http.StatusCreated)))
-	for _, path := range []string{"/a", "/b", "/a"} {
-		mustAsk(t, s, demand{key: "k-1", path: path}).Want(t, http.StatusCreated)
-	}
-	b.wantEffects(2)
 }

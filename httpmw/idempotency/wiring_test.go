@@ -41,17 +41,12 @@ func TestKeyFuncFails(t *testing.T) {
 			var log httptesting.Logbook
 			i := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"),
 				func(*http.Request) (string, error) { return "", tt.err }, idempotency.WithLogger(log.Logger()))
-			mux := http.NewServeMux()
-			mux.Handle("POST /payments", i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w := serveKey(i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if _, ok := idempotency.Tx(r.Context()); ok {
 					t.Error("a request that bypasses the Middleware has a transaction")
 				}
 				w.WriteHeader(http.StatusTeapot)
-			})))
-			r := httptest.NewRequest(http.MethodPost, "/payments", nil)
-			r.Header.Set("Idempotency-Key", "ada-1")
-			w := httptest.NewRecorder()
-			mux.ServeHTTP(w, r)
+			})), httptest.NewRequest(http.MethodPost, "/payments", nil))
 			if w.Code != tt.want {
 				t.Errorf("status %d, want %d", w.Code, tt.want)
 			}
