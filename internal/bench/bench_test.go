@@ -243,15 +243,3 @@ func TestLongScenarios(t *testing.T) {
 		}
 	}
 }
-
-// deps.sh looks for redis-server where this package does.
-func TestRedisPlaces(t *testing.T) {
-	script, err := os.ReadFile("../pgtest/deps.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "for dir in " + strings.Join(redisPlaces, " ") + "; do\n\t\t[ -x \"$dir/redis-server\" ]"
-	if !strings.Contains(string(script), want) {
-		t.Errorf("deps.sh lacks %q", want)
-	}
-}

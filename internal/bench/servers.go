@@ -15,10 +15,6 @@ import (
 // errNoRedis says that redis-server was not found, and what to do.
 var errNoRedis error = &pgtest.MissingError{Program: "redis-server", Advice: "run `make deps`"}
 
-// redisPlaces is where packages put redis-server, PATH aside; deps.sh looks
-// there too.
-var redisPlaces = []string{"/usr/bin", "/opt/homebrew/bin", "/usr/local/bin"}
-
 // servers are a running PostgreSQL and a running Redis, which end with this
 // process.
 type servers struct {
@@ -70,9 +66,9 @@ func version(ctx context.Context, dsn string) (number string, err error) {
 
 // startRedis starts a redis-server that writes no file.
 func (s *servers) startRedis(ctx context.Context) error {
-	program, err := findRedis()
-	if err != nil {
-		return err
+	program := pgtest.Find("redis-server")
+	if program == "" {
+		return errNoRedis
 	}
 	output, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {
@@ -93,18 +89,6 @@ func (s *servers) startRedis(ctx context.Context) error {
 		s.redis = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.daemon.Port()))
 	}
 	return err
-}
-
-func findRedis() (string, error) {
-	if path, err := exec.LookPath("redis-server"); err == nil {
-		return path, nil
-	}
-	for _, dir := range redisPlaces {
-		if path, err := exec.LookPath(dir + "/redis-server"); err == nil {
-			return path, nil
-		}
-	}
-	return "", errNoRedis
 }
 
 // close stops both and removes their files.

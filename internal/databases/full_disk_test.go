@@ -11,10 +11,9 @@ import (
 )
 
 // startSmall starts a shared server with a small disk, or skips the test.
-func startSmall(t *testing.T, megabytes int, wal bool, settings map[string]string) *sharedServer {
+func startSmall(t *testing.T, megabytes int) *sharedServer {
 	t.Helper()
-	c, err := pgtest.Start(pgtest.WithSmallDisk(megabytes, wal), pgtest.WithSettings(settings),
-		pgtest.WithSettings(map[string]string{"synchronous_commit": "on"})) // the server may crash
+	c, err := pgtest.Start(pgtest.WithSmallDisk(megabytes))
 	if errors.Is(err, pgtest.ErrNoMounts) {
 		t.Skip(err)
 	}
@@ -57,7 +56,7 @@ func parties(t *testing.T, server *sharedServer, move string) (all []*party) {
 // names the disk. Once there is room, all goes on.
 func TestLongFullDisk(t *testing.T) {
 	t.Parallel()
-	server := startSmall(t, 64, false, nil)
+	server := startSmall(t, 64)
 	execute(t, server.admin, "CREATE TABLESPACE small LOCATION '"+server.cluster.SmallDisk()+"'")
 	all := parties(t, server, "ALTER DATABASE %[1]s SET TABLESPACE small")
 	for _, p := range all {

@@ -16,9 +16,9 @@ import (
 // needs it is skipped.
 var ErrNotInstalled = errors.New("pgtest: not installed: run `make deps`")
 
-// frontDirs are the directories in which packages put HAProxy, Pgpool-II and
-// PgBouncer, besides PATH. deps.sh searches the same directories.
-var frontDirs = []string{"/usr/sbin", "/opt/homebrew/bin", "/usr/local/bin"}
+// frontDirs are the directories in which packages put HAProxy, Pgpool-II,
+// PgBouncer and Redis, besides PATH. deps.sh searches the same directories.
+var frontDirs = []string{"/usr/sbin", "/usr/bin", "/opt/homebrew/bin", "/usr/local/bin"}
 
 // A Front is a HAProxy or a Pgpool-II in front of a Cluster. It is closed with
 // the Cluster, if not before.
@@ -116,15 +116,16 @@ num_init_children = 16
 
 // findFront returns a program, or ErrNotInstalled.
 func findFront(name string) (string, error) {
-	if program := find(name, os.Getenv("PATH")); program != "" {
+	if program := Find(name); program != "" {
 		return program, nil
 	}
 	return "", fmt.Errorf("%s: %w", name, ErrNotInstalled)
 }
 
-// find returns the first program of that name in path or frontDirs, or "".
-func find(name, path string) string {
-	for _, dir := range append(filepath.SplitList(path), frontDirs...) {
+// Find returns the first program of that name in PATH, or in the directories in
+// which packages put servers. It is "" if there is none.
+func Find(name string) string {
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), frontDirs...) {
 		if program, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 			return program
 		}

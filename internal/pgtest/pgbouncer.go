@@ -3,7 +3,6 @@ package pgtest
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -21,9 +20,9 @@ const bouncerFile = "pgbouncer.ini"
 // "session" or "statement". poolSize is the number of its connections to the
 // server for each database. more are further lines of its pgbouncer.ini.
 func (c *Cluster) PgBouncer(mode string, poolSize int, more ...string) (*Bouncer, error) {
-	program, err := findBouncer(os.Getenv("PATH"))
-	if err != nil {
-		return nil, err
+	program := Find("pgbouncer")
+	if program == "" {
+		return nil, errNoPgBouncer
 	}
 	d, err := StartDaemon(Launch{
 		Files: func(_ string, port int) map[string][]byte {
@@ -38,14 +37,6 @@ func (c *Cluster) PgBouncer(mode string, poolSize int, more ...string) (*Bouncer
 		return nil, err
 	}
 	return &Bouncer{d, c.port}, c.adopt(d.Close)
-}
-
-// findBouncer returns the first pgbouncer in path or frontDirs.
-func findBouncer(path string) (string, error) {
-	if program := find("pgbouncer", path); program != "" {
-		return program, nil
-	}
-	return "", errNoPgBouncer
 }
 
 // bouncerSettings is the content of pgbouncer.ini.

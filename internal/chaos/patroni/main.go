@@ -53,12 +53,11 @@ func main() {
 
 // options are what the flags ask for.
 type options struct {
-	each        int   // faults of each kind
-	rows        []int // kinds
-	seed        uint64
-	lease       time.Duration
-	synchronous bool
-	command     string // that makes the same faults again
+	each    int   // faults of each kind
+	rows    []int // kinds
+	seed    uint64
+	lease   time.Duration
+	command string // that makes the same faults again
 }
 
 // parse reads the flags.
@@ -78,7 +77,6 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	})
 	flags.Uint64Var(&o.seed, "seed", rand.Uint64(), "of all random choices (a random one)")
 	flags.DurationVar(&o.lease, "lease", 10*time.Second, "of each Session")
-	flags.BoolVar(&o.synchronous, "synchronous", false, "Patroni's synchronous_mode")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -137,7 +135,7 @@ func (o *options) rounds(ctx context.Context, do func(round.Orders) (*round.Resu
 	for index := 1; len(left) > 0; index++ {
 		rows := left[:min(perRound, len(left))]
 		left = left[len(rows):]
-		result, err := do(round.Orders{Index: index, Seed: o.seed, Rows: rows, Lease: o.lease, Synchronous: o.synchronous})
+		result, err := do(round.Orders{Index: index, Seed: o.seed, Rows: rows, Lease: o.lease})
 		if ctx.Err() != nil {
 			return results, context.Cause(ctx)
 		}

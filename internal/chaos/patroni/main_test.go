@@ -20,7 +20,7 @@ func TestFlags(t *testing.T) {
 		want string // in the error; empty: none
 	}{
 		{"", ""},
-		{"-each 200 -rows 1,5 -synchronous", ""},
+		{"-each 200 -rows 1,5", ""},
 		{"-each 0", "must be positive"},
 		{"-rows 1,99", "no such kind"},
 		{"twice", "flags only"},

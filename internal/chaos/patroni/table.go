@@ -42,7 +42,7 @@ func (o *options) markdown(results []*round.Result) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d faults in %d rounds, and %d rounds without a regular end: `%s`.\n%s.\n", faults, rounds, len(results)-rounds, o.command, all.Server)
-	fmt.Fprintf(&b, "Patroni has ttl %v, loop_wait %v, retry_timeout %v and synchronous_mode %t; each Session has a lease of %v.\n", cluster.TTL, cluster.LoopWait, cluster.RetryTimeout, o.synchronous, o.lease)
+	fmt.Fprintf(&b, "Patroni has ttl %v, loop_wait %v, retry_timeout %v; each Session has a lease of %v.\n", cluster.TTL, cluster.LoopWait, cluster.RetryTimeout, o.lease)
 	fmt.Fprintf(&b, "%d operations, of which another process contended %d; %d fenced writes stored, and %d refused by the fence.\n\n", all.Operations, all.Contended, all.Stored, all.Fenced)
 	b.WriteString("| kind | fault | times | locks lost | told, at most | granted again, half within / at most | overlaps excused, at most | commits lost | old holders refused | standbys made anew |\n")
 	b.WriteString("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")

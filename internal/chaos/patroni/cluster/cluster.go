@@ -59,8 +59,7 @@ type Cluster struct {
 
 	Reinitialized int // standbys that did not find their way back alone
 
-	synchronous bool                // synchronous_mode, and synchronous_mode_strict
-	account     *syscall.Credential // that the servers run under
+	account *syscall.Credential // that the servers run under
 }
 
 // A Node is a host with its servers.
@@ -79,8 +78,8 @@ const (
 
 // Start starts a cluster on hosts and waits until it is whole. HAProxy runs on
 // proxy.
-func Start(ctx context.Context, dir string, synchronous bool, hosts []network.Host, proxy network.Host) (c *Cluster, err error) {
-	c = &Cluster{synchronous: synchronous}
+func Start(ctx context.Context, dir string, hosts []network.Host, proxy network.Host) (c *Cluster, err error) {
+	c = new(Cluster)
 	account, err := user.Lookup("postgres")
 	if err != nil {
 		return nil, err

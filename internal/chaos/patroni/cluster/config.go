@@ -37,8 +37,6 @@ bootstrap:
     ttl: %[5]d
     loop_wait: %[6]d
     retry_timeout: %[7]d
-    synchronous_mode: %[8]t
-    synchronous_mode_strict: %[8]t
     postgresql:
       use_pg_rewind: true
       use_slots: true
@@ -48,17 +46,17 @@ bootstrap:
         {shared_buffers: 16MB, max_connections: 100, wal_keep_size: 64MB, max_wal_size: 128MB, autovacuum: "off",
         wal_receiver_timeout: 3s, wal_sender_timeout: 3s, wal_retrieve_retry_interval: 500ms}
 postgresql:
-  listen: "%[2]s:%[9]d"
-  connect_address: "%[2]s:%[9]d"
-  data_dir: %[10]s/data
-  bin_dir: %[11]s
-  pgpass: %[10]s/pgpass
+  listen: "%[2]s:%[8]d"
+  connect_address: "%[2]s:%[8]d"
+  data_dir: %[9]s/data
+  bin_dir: %[10]s
+  pgpass: %[9]s/pgpass
   authentication: {superuser: {username: postgres, password: x}, replication: {username: replicator, password: x}}
   pg_hba: [local all all trust, host all all all trust, host replication all all trust]
-  parameters: {unix_socket_directories: %[10]s}
+  parameters: {unix_socket_directories: %[9]s}
   basebackup: {checkpoint: fast} # else a new replica may wait for minutes
 `, n.Host.Name, n.Host.IP, patroniPort, strings.Join(c.each(`"%[2]s:2379"`), ", "),
-		int(TTL.Seconds()), int(LoopWait.Seconds()), int(RetryTimeout.Seconds()), c.synchronous, postgresPort, n.dir, postgresDir())
+		int(TTL.Seconds()), int(LoopWait.Seconds()), int(RetryTimeout.Seconds()), postgresPort, n.dir, postgresDir())
 }
 
 // each returns a text for each node, of its name and its address.

@@ -19,11 +19,10 @@ func TestMissing(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	c := &Cluster{
-		synchronous: true,
-		Nodes:       []*Node{{Host: network.Host{Name: "node1", IP: "10.77.0.1"}, dir: "/dir/node1"}, {Host: network.Host{Name: "node2", IP: "10.77.0.2"}}},
+		Nodes: []*Node{{Host: network.Host{Name: "node1", IP: "10.77.0.1"}, dir: "/dir/node1"}, {Host: network.Host{Name: "node2", IP: "10.77.0.2"}}},
 	}
 	for text, wants := range map[string][]string{
-		c.patroniConfig(c.Nodes[0]):               {"ttl: 20\n", "loop_wait: 2\n", "retry_timeout: 3\n", "synchronous_mode: true\n", `hosts: ["10.77.0.1:2379", "10.77.0.2:2379"]`, "data_dir: /dir/node1/data\n"},
+		c.patroniConfig(c.Nodes[0]):               {"ttl: 20\n", "loop_wait: 2\n", "retry_timeout: 3\n", `hosts: ["10.77.0.1:2379", "10.77.0.2:2379"]`, "data_dir: /dir/node1/data\n"},
 		c.proxyConfig():                           {"server node2 10.77.0.2:5432 maxconn 100 check port 8008"},
 		c.MultiHost():                             {"host=10.77.0.1,10.77.0.2 port=5432,5432 "},
 		strings.Join(c.etcdArgs(c.Nodes[1]), " "): {"--initial-cluster node1=http://10.77.0.1:2380,node2=http://10.77.0.2:2380 ", "--name node2 "},

@@ -118,7 +118,7 @@ func (r *run) check(rows []check.Stored) {
 	r.result.Fenced, r.result.Stored = report.Writes[history.Fenced], len(rows)
 	err = report.Err()
 	if rows != nil {
-		without, lost := missing(all, events, rows, r.Synchronous)
+		without, lost := missing(all, events, rows)
 		if len(lost) > 0 && r.result.Stuck == "" {
 			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them, first %+v", len(lost), lost[0])
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // news is how long something that a server did may take to reach a process.
@@ -39,7 +38,7 @@ func excuse(all []Outcome, a, b check.Grant) bool {
 // missing finds the writes that were acknowledged and are not stored, and adds
 // each to the fault that may have lost it. It returns the history with these
 // writes as of unknown result, and those that no fault accounts for.
-func missing(all []Outcome, events []history.Event, rows []check.Stored, synchronous bool) (without []history.Event, lost []history.Write) {
+func missing(all []Outcome, events []history.Event, rows []check.Stored) (without []history.Event, lost []history.Write) {
 	stored := map[int64]bool{}
 	for _, row := range rows {
 		stored[row.Number] = true
@@ -47,7 +46,7 @@ func missing(all []Outcome, events []history.Event, rows []check.Stored, synchro
 	for _, e := range events {
 		if e.Write != nil && e.Write.Result == history.OK && !stored[e.Write.Number] {
 			write := *e.Write
-			if o := loser(all, write); o == nil || synchronous && !cancelled(write) {
+			if o := loser(all, write); o == nil {
 				lost = append(lost, write)
 			} else {
 				o.Missing++
@@ -58,13 +57,6 @@ func missing(all []Outcome, events []history.Event, rows []check.Stored, synchro
 		without = append(without, e)
 	}
 	return without, lost
-}
-
-// cancelled reports whether the acknowledgement came when the context of the
-// write had ended, by way of lib/pq. That cancels a COMMIT which waits for a
-// standby, and PostgreSQL then acknowledges it.
-func cancelled(w history.Write) bool {
-	return w.End-w.Begin >= history.Moment(worker.WriteTimeout) && driver(w.Process) == "postgres"
 }
 
 // behind is how late replication may be: a commit so long before a fault may be

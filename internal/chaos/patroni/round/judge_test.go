@@ -8,7 +8,6 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // ms is a moment of the histories below, in milliseconds.
@@ -50,35 +49,26 @@ func TestMissing(t *testing.T) {
 	write := func(number int64, at int, result history.Result) history.Event {
 		return history.Event{Write: &history.Write{Number: number, Begin: ms(at - 10), End: ms(at), Result: result}}
 	}
-	long := write(9, 8500, history.OK)
-	long.Write.Process = 2 // has lib/pq
-	long.Write.Begin = long.Write.End - history.Moment(worker.WriteTimeout)
-	other := write(9, 8500, history.OK)
-	other.Write.Process, other.Write.Begin = 1, long.Write.Begin
 	tests := []struct {
-		name        string
-		event       history.Event
-		synchronous bool
-		missing     int // in the fault that loses
-		violations  int
+		name       string
+		event      history.Event
+		missing    int // in the fault that loses
+		violations int
 	}{
-		{"stored", write(1, 500, history.OK), false, 0, 0},
-		{"not acknowledged", write(9, 6500, history.Failed), false, 0, 0},
-		{"lost on the side that was cut off", write(9, 6500, history.OK), false, 1, 0},
-		{"lost when the cluster was whole again", write(9, 9500, history.OK), false, 0, 1},
-		{"lost to the fault that came next", write(9, 5500, history.OK), false, 1, 0},
-		{"lost long before it", write(9, 3900, history.OK), false, 0, 1},
-		{"lost to a switchover", write(9, 1500, history.OK), false, 0, 1},
-		{"lost before any fault", write(9, 100, history.OK), false, 0, 1},
-		{"lost with synchronous replication", write(9, 6500, history.OK), true, 0, 1},
-		{"its context ended, with synchronous replication", long, true, 1, 0},
-		{"the same, with pgx", other, true, 0, 1},
+		{"stored", write(1, 500, history.OK), 0, 0},
+		{"not acknowledged", write(9, 6500, history.Failed), 0, 0},
+		{"lost on the side that was cut off", write(9, 6500, history.OK), 1, 0},
+		{"lost when the cluster was whole again", write(9, 9500, history.OK), 0, 1},
+		{"lost to the fault that came next", write(9, 5500, history.OK), 1, 0},
+		{"lost long before it", write(9, 3900, history.OK), 0, 1},
+		{"lost to a switchover", write(9, 1500, history.OK), 0, 1},
+		{"lost before any fault", write(9, 100, history.OK), 0, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			all := []Outcome{{Row: keeps, Begin: ms(1000), Settled: ms(3000)}, {Row: loses, Begin: ms(6000), Settled: ms(9000)}}
 			before := *tt.event.Write
-			without, lost := missing(all, []history.Event{tt.event}, []check.Stored{{Number: 1}}, tt.synchronous)
+			without, lost := missing(all, []history.Event{tt.event}, []check.Stored{{Number: 1}})
 			if all[1].Missing != tt.missing || all[0].Missing != 0 || len(lost) != tt.violations {
 				t.Errorf("missing %d, lost %v; want %d and %d", all[1].Missing, lost, tt.missing, tt.violations)
 			}

@@ -21,10 +21,7 @@ type Kind struct {
 	Number int
 	Name   string
 
-	// loses: a commit that was acknowledged may be lost, unless replication is
-	// synchronous.
-	loses bool
-
+	loses bool // a commit that was acknowledged may be lost
 	fails bool // the fault is mended when another node is the primary
 	old   bool // the old primary lives on, and meets a holder of its own
 

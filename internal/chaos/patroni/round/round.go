@@ -28,11 +28,10 @@ import (
 
 // Orders say what a round does.
 type Orders struct {
-	Index       int
-	Seed        uint64
-	Rows        []int // the faults, in order, by the numbers of their kinds
-	Lease       time.Duration
-	Synchronous bool // Patroni's synchronous_mode
+	Index int
+	Seed  uint64
+	Rows  []int // the faults, in order, by the numbers of their kinds
+	Lease time.Duration
 }
 
 // A Result is what a round has found.
@@ -152,7 +151,7 @@ func (r *run) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	r.clients = hosts[3:]
-	if r.cluster, err = cluster.Start(ctx, sandbox.Dir, r.Synchronous, hosts[:3], r.clients[0]); err != nil {
+	if r.cluster, err = cluster.Start(ctx, sandbox.Dir, hosts[:3], r.clients[0]); err != nil {
 		return err
 	}
 	if err := r.createDatabase(ctx); err != nil {
