@@ -91,16 +91,12 @@ func (*mysqlTable) set(ctx context.Context, conn *sql.Conn, autocommit, lockWait
 // find, sees what was committed before insert failed.
 func (t *mysqlTable) insert(ctx context.Context, tx *sql.Tx, p payload) (bool, error) {
 	_, err := tx.ExecContext(ctx, t.row(p))
-	switch {
-	case errcode.Of(err) == mysqlDuplicate:
+	if errcode.Of(err) == mysqlDuplicate {
 		return false, nil
-	case err != nil:
-		return false, err
 	}
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", t.lockWait)); err != nil {
-		return false, err
+	if err == nil {
+		_, err = tx.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", t.lockWait))
 	}
-	_, err = tx.ExecContext(ctx, effectSQL)
 	return true, err
 }
 

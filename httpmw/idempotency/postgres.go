@@ -58,13 +58,9 @@ func (t *postgresTable) insert(ctx context.Context, tx *sql.Tx, p payload) (bool
 	query := fmt.Sprintf(claimSQL, t.maxWait.Milliseconds(), t.maxIdle.Milliseconds())
 	var lockTimeout, maxIdle sql.NullString // as set
 	err := tx.QueryRowContext(ctx, query, p.key[:], p.fingerprint[:]).Scan(&t.name, &lockTimeout, &maxIdle)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
-	case err != nil:
-		return false, err
 	}
-	_, err = tx.ExecContext(ctx, effectSQL)
 	return true, err
 }
 

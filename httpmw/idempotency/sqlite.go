@@ -43,11 +43,7 @@ func (*sqliteTable) set(ctx context.Context, conn *sql.Conn, busyTimeout int64) 
 // a unique key ON CONFLICT fails.
 func (t *sqliteTable) insert(ctx context.Context, tx *sql.Tx, p payload) (bool, error) {
 	n, err := affected(tx.ExecContext(ctx, t.row(p)+" ON CONFLICT (key) DO NOTHING"))
-	if n == 0 || err != nil {
-		return false, err
-	}
-	_, err = tx.ExecContext(ctx, effectSQL)
-	return true, err
+	return n > 0, err
 }
 
 // leave has nothing to roll back. Drivers of SQLite roll back themselves when a

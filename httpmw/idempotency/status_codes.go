@@ -19,15 +19,10 @@ const (
 	headerDetail   = "The request needs one header Idempotency-Key with 1 to 255 printable ASCII characters, and a user." + admission.CorrectIt
 )
 
-// Responses to requests that were rejected, or have failed. The detail of
-// badKey is that of the Middleware. The response to a busy key is httpmw's.
+// Responses to requests that have failed. The response to a busy key is httpmw's.
 var (
 	ended        = admission.Response{Status: http.StatusServiceUnavailable, TryAgain: true, Detail: admission.EndedDetail}
-	badKey       = admission.Response{Status: http.StatusBadRequest}
-	badBody      = admission.Response{Status: http.StatusBadRequest, Detail: "The body of the request could not be read. Send the request again."}
-	tooLarge     = admission.Response{Status: http.StatusRequestEntityTooLarge, Detail: "The body of the request is too large. Send a smaller one."}
 	otherPayload = admission.Response{Status: http.StatusUnprocessableEntity, Detail: "The idempotency key was used for another request. Send this request with a new key."}
-	interrupted  = admission.Response{Status: http.StatusServiceUnavailable, TryAgain: true, Detail: "The request was interrupted. Use the same idempotency key when you send it again."}
 	unavailable  = admission.Response{Status: http.StatusServiceUnavailable, TryAgain: true, Detail: "The server cannot tell whether the request was carried out. Use the same idempotency key when you send it again."}
 	fault        = admission.Response{Status: http.StatusInternalServerError, Detail: admission.FaultDetail}
 )
@@ -38,9 +33,10 @@ var responses = []struct {
 	to   admission.Response
 	errs []error
 }{
-	{interrupted, []error{httpmw.ErrInterrupted}}, // whatever the cause
-	{badBody, []error{errBadBody}},
-	{tooLarge, []error{ErrBodyTooLarge}},
+	{admission.Response{Status: http.StatusServiceUnavailable, TryAgain: true, Detail: "The request was interrupted. Use the same idempotency key when you send it again."},
+		[]error{httpmw.ErrInterrupted}}, // whatever the cause
+	{admission.Response{Status: http.StatusBadRequest, Detail: "The body of the request could not be read. Send the request again."}, []error{errBadBody}},
+	{admission.Response{Status: http.StatusRequestEntityTooLarge, Detail: "The body of the request is too large. Send a smaller one."}, []error{ErrBodyTooLarge}},
 	{otherPayload, []error{ErrOtherPayload}},
 	{fault, []error{ErrResponseTooLarge, ErrTxUnusable, ErrNoRoute, ErrBodyConsumed, errShortIDs, errSwitched, errSetup, ratelimit.ErrPolicy}},
 	{ended, []error{context.Canceled, context.DeadlineExceeded}},
@@ -65,8 +61,7 @@ func (m *Middleware) keyError(r *http.Request, err error) error {
 	case end != nil && errors.Is(err, end):
 		response = ended
 	case errors.Is(err, httpmw.ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
-		response = badKey
-		response.Detail = m.keyDetail
+		response = admission.Response{Status: http.StatusBadRequest, Detail: m.keyDetail}
 		if errors.As(err, &own) {
 			response.Detail = own.Detail
 		}

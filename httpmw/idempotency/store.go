@@ -143,28 +143,28 @@ func (c *claim) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// insert inserts the key's row, or finds the stored response.
+// insert inserts the key's row and begins the handler's part, or finds the stored
+// response.
 func (c *claim) insert() error {
 	inserted, err := c.table.insert(c.ctx, c.tx, c.asked)
-	if err == nil && !inserted {
-		c.stored, err = c.find()
+	switch {
+	case err != nil:
+		return err
+	case inserted:
+		_, err = c.tx.ExecContext(c.ctx, effectSQL)
+		return err
 	}
-	return err
-}
-
-// find returns the stored response.
-func (c *claim) find() (*storedResponse, error) {
-	a := &storedResponse{replayed: true}
+	c.stored = &storedResponse{replayed: true}
 	var (
 		status sql.NullInt64
 		header []byte
 	)
-	err := c.table.find(c.ctx, c.tx, c.asked).Scan(&a.fingerprint, &status, &header, &a.body)
+	err = c.table.find(c.ctx, c.tx, c.asked).Scan(&c.stored.fingerprint, &status, &header, &c.stored.body)
 	if err != nil { // sql.ErrNoRows if it was forgotten, or is younger than the transaction
-		return nil, err
+		return err
 	}
-	a.status = int(status.Int64)
-	return a, a.decodeHeader(header)
+	c.stored.status = int(status.Int64)
+	return c.stored.decodeHeader(header)
 }
 
 // commit stores and commits a, with the effect, or without it if undo is set.

@@ -24,16 +24,15 @@ type kind struct {
 
 // A table is the table of [Schema] in one transaction of one connection.
 //
-// Invariant: between insert and fill the server keeps the savepoint
-// latchkey_effect, or fill fails.
+// Invariant: after insert the server keeps the savepoint latchkey_effect until
+// fill, or fill fails.
 type table interface {
 	// enter prepares conn for a transaction that may be idle for maxIdle, and
 	// may wait for another one for maxWait. If enter fails, the caller must
 	// destroy conn.
 	enter(ctx context.Context, conn *sql.Conn, maxIdle, maxWait time.Duration) error
 
-	// insert inserts the row of p, and begins the handler's part with the
-	// savepoint. It reports false if the table has a row already.
+	// insert inserts the row of p. It reports false if the table has one already.
 	insert(ctx context.Context, tx *sql.Tx, p payload) (inserted bool, err error)
 
 	// find returns the columns fingerprint, status, header and body of p's row.

@@ -30,7 +30,7 @@ func (s *Locker) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock
 	}
 	errs := make([]error, 0, len(parts))
 	for _, p := range parts {
-		lock, err := p.TryAny(ctx, p.keys...)
+		lock, err := p.tryAny(ctx, p.keys)
 		if err == nil {
 			return lock, nil
 		}
@@ -49,7 +49,13 @@ func (s *Locker) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock
 func (s *Locker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
 	var waits []wait
 	for _, p := range s.split(keys) {
-		waits = append(waits, func(ctx context.Context) (*sqllock.Lock, error) { return p.LockAny(ctx, p.keys...) })
+		if p.several != nil {
+			waits = append(waits, func(ctx context.Context) (*sqllock.Lock, error) { return p.several.LockAny(ctx, p.keys...) })
+			continue
+		}
+		for _, key := range p.keys {
+			waits = append(waits, func(ctx context.Context) (*sqllock.Lock, error) { return p.Lock(ctx, key) })
+		}
 	}
 	return firstOf(ctx, waits)
 }
@@ -101,6 +107,19 @@ type part struct {
 	keys []sqllock.Key
 }
 
+// tryAny acquires one of keys that is free, without waiting.
+func (m *member) tryAny(ctx context.Context, keys []sqllock.Key) (lock *sqllock.Lock, err error) {
+	if m.several != nil {
+		return m.several.TryAny(ctx, keys...)
+	}
+	for _, key := range keys {
+		if lock, err = m.TryLock(ctx, key); !errors.Is(err, sqllock.ErrHeld) {
+			break
+		}
+	}
+	return lock, err
+}
+
 // split sorts keys by shard. The shards are in the order of the first key of
 // each, and the keys of a shard are in the caller's order, each once.
 func (s *Locker) split(keys []sqllock.Key) []part {
@@ -118,26 +137,6 @@ func (s *Locker) split(keys []sqllock.Key) []part {
 		parts[i].keys = append(parts[i].keys, key)
 	}
 	return parts
-}
-
-// oneByOne is a Locker without TryAny and LockAny, which it gets here.
-type oneByOne struct{ sqllock.Locker }
-
-func (l oneByOne) TryAny(ctx context.Context, keys ...sqllock.Key) (lock *sqllock.Lock, err error) {
-	for _, key := range keys {
-		if lock, err = l.TryLock(ctx, key); !errors.Is(err, sqllock.ErrHeld) {
-			break
-		}
-	}
-	return lock, err
-}
-
-func (l oneByOne) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
-	var waits []wait
-	for _, key := range keys {
-		waits = append(waits, func(ctx context.Context) (*sqllock.Lock, error) { return l.Lock(ctx, key) })
-	}
-	return firstOf(ctx, waits)
 }
 
 // refusal makes one error of those of several shards, none of which has

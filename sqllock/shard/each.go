@@ -31,7 +31,7 @@ func (s *Locker) tryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.L
 			shard = of
 		}
 	}
-	each := inside.GroupsOf(s.shards[max(shard, 0)].listed)
+	each := inside.GroupsOf(s.shards[max(shard, 0)].Locker)
 	if each == nil {
 		return nil, errNoEach
 	}

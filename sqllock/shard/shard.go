@@ -40,15 +40,14 @@ type Locker struct {
 
 // A member is one shard of a Locker.
 type member struct {
-	locker
-	listed sqllock.Locker // as it is in the list
-	seed   uint64         // of its place in the list, different for each
+	sqllock.Locker
+	several several // the Locker; nil if it takes one key at a time
+	seed    uint64  // of its place in the list, different for each
 }
 
-// A locker can take the first free one of several keys, as [*sqllock.Session] and
+// A several can take the first free one of several keys, as [*sqllock.Session] and
 // [*sqllock.Memory] can.
-type locker interface {
-	sqllock.Locker
+type several interface {
 	TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 }
@@ -70,11 +69,8 @@ func New(lockers ...sqllock.Locker) *Locker {
 		if _, ok := l.(*Locker); ok {
 			panic("shard: New cannot shard a Locker of this package: give it all Lockers in one list")
 		}
-		several, ok := l.(locker)
-		if !ok {
-			several = oneByOne{l}
-		}
-		s.shards[i] = member{several, l, mix(golden * uint64(i+1))}
+		several, _ := l.(several)
+		s.shards[i] = member{l, several, mix(golden * uint64(i+1))}
 	}
 	s.groups = inside.GroupsBy(s.tryEach)
 	return s

@@ -12,25 +12,22 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// tableError adds to err what a person can do about a table that is missing, or
-// that the role may not use. Any other error gets its sentinel.
-func tableError(err error) error {
-	switch errcode.SQLState(err) {
-	case "42S02": // MySQL's
-		return fmt.Errorf("watermark: there is no table latchkey_watermarks in the database: create it with watermark.Schema(MySQL): %w", err)
-	case "42P01":
-		return fmt.Errorf("watermark: there is no table latchkey_watermarks in the search_path:"+
-			" create it with watermark.Schema(PostgreSQL), or, if it is in another schema, add that to the search_path: %w", err)
-	case "42501":
-		return fmt.Errorf("watermark: the role may not use the table latchkey_watermarks: grant it INSERT, SELECT and UPDATE: %w", err)
-	}
-	return withSentinel(err)
+// advice is what a person can do about a table that is missing, or that the role
+// may not use, by SQLSTATE. 42S02 is MySQL's.
+var advice = map[string]string{
+	"42S02": "there is no table latchkey_watermarks in the database: create it with watermark.Schema(MySQL)",
+	"42P01": "there is no table latchkey_watermarks in the search_path:" +
+		" create it with watermark.Schema(PostgreSQL), or, if it is in another schema, add that to the search_path",
+	"42501": "the role may not use the table latchkey_watermarks: grant it INSERT, SELECT and UPDATE",
 }
 
-// withSentinel adds the error of sqllock that a caller compares with. An error
-// of the statement, or of a transaction that has ended, needs none.
-func withSentinel(err error) error {
+// callerError adds to err advice, or the error of sqllock that a caller compares
+// with. An error of the statement, or of a transaction that has ended, needs none.
+func callerError(err error) error {
 	var failure *dialect.Failure
+	if text := advice[errcode.SQLState(err)]; text != "" {
+		return fmt.Errorf("watermark: %s: %w", text, err)
+	}
 	switch {
 	case !errors.As(err, &failure):
 		return err // nil, or ctx's

@@ -69,7 +69,7 @@ func advance(ctx context.Context, tx sqllock.Tx, key sqllock.Key, to int64) erro
 	if err == nil && !moved {
 		return ErrPassed
 	}
-	return tableError(err)
+	return callerError(err)
 }
 
 // A Querier runs the query of [Get]: a *sql.DB, *sql.Conn or *sql.Tx, or the
@@ -91,7 +91,7 @@ type Querier interface {
 // pooler pgx needs default_query_exec_mode=exec in the DSN for it.
 func Get(ctx context.Context, db Querier, key sqllock.Key) (at int64, ok bool, err error) {
 	at, ok, err = usertx.Watermark(ctx, db, keyOf(key))
-	return at, ok, inContext(ctx, tableError(err))
+	return at, ok, inContext(ctx, callerError(err))
 }
 
 // keyOf returns the key as the database sees it.
