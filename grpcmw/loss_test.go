@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
@@ -32,7 +33,7 @@ func wantLost(t *testing.T, err error, ns sqllock.Namespace) {
 		t.Errorf("%v with %v, want ABORTED with ErrorInfo and RetryInfo", err, kinds)
 		return
 	}
-	if info := errorInfo(got); info.GetReason() != "LOCK_LOST" || info.GetMetadata()["namespace"] != string(ns) || retryDelay(t, got) < time.Second {
+	if info := detail[*errdetails.ErrorInfo](got); info.GetReason() != "LOCK_LOST" || info.GetMetadata()["namespace"] != string(ns) || retryDelay(t, got) < time.Second {
 		t.Errorf("%v with ErrorInfo %v, want LOCK_LOST of %s, and a second to wait", err, info, ns)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
-	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -218,11 +217,6 @@ func threeLevels(locks sqllock.Locker, at int, policy ...ratelimit.Option) (leve
 	}
 	return levels
 }
-
-// A logbook is a log that a test reads.
-type logbook struct{ httptesting.Logbook }
-
-func (l *logbook) option() grpcmw.Option { return grpcmw.WithLogger(l.Logger()) }
 
 // wantPlacesFree reports places of levels that are still taken.
 func wantPlacesFree(t *testing.T, levels []grpcmw.Level) {

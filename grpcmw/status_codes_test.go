@@ -91,7 +91,7 @@ func TestStatusCodes(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(r.name+"/"+tt.name, func(t *testing.T) {
 				t.Parallel()
-				var log logbook
+				var log httptesting.Logbook
 				var locks sqllock.Locker = sqllock.NewMemory()
 				if tt.locks != nil {
 					locks = httptesting.Failing{Err: fmt.Errorf("%w: for a reason", tt.locks)}
@@ -100,7 +100,7 @@ func TestStatusCodes(t *testing.T) {
 				if tt.key != nil {
 					r.key = tt.key
 				}
-				opts := []grpcmw.Option{log.option(), grpcmw.WithPushback(5 * time.Second)}
+				opts := []grpcmw.Option{grpcmw.WithLogger(log.Logger()), grpcmw.WithPushback(5 * time.Second)}
 				if tt.option != nil {
 					opts = append(opts, tt.option)
 				}
@@ -161,13 +161,11 @@ func (e statusError) GRPCStatus() *status.Status { return e.status }
 // retryDelay returns the time in the RetryInfo of s.
 func retryDelay(t *testing.T, s *status.Status) time.Duration {
 	t.Helper()
-	for _, detail := range s.Details() {
-		if d, ok := detail.(*errdetails.RetryInfo); ok {
-			return d.GetRetryDelay().AsDuration()
-		}
+	d := detail[*errdetails.RetryInfo](s)
+	if d == nil {
+		t.Errorf("status %v has no RetryInfo", s)
 	}
-	t.Errorf("status %v has no RetryInfo", s)
-	return 0
+	return d.GetRetryDelay().AsDuration()
 }
 
 // detailKinds returns the kinds of the details of a status.
@@ -180,14 +178,14 @@ func detailKinds(s *status.Status) []string {
 	return names
 }
 
-// errorInfo returns the ErrorInfo of s, or nil.
-func errorInfo(s *status.Status) *errdetails.ErrorInfo {
+// detail returns a detail of s, or nil.
+func detail[T any](s *status.Status) (none T) {
 	for _, detail := range s.Details() {
-		if d, ok := detail.(*errdetails.ErrorInfo); ok {
+		if d, ok := detail.(T); ok {
 			return d
 		}
 	}
-	return nil
+	return none
 }
 
 // limitOf returns a policy in which each key has n places.
@@ -236,7 +234,7 @@ func TestBusyStatus(t *testing.T) {
 			if got.Message() != tt.text {
 				t.Errorf("%s, %s: %q, want %q", kind, tt.name, got.Message(), tt.text)
 			}
-			if d := errorInfo(got); d.GetDomain() != tt.domain || d.GetReason() != tt.reason || d.GetMetadata()["namespace"] != string(namespace) {
+			if d := detail[*errdetails.ErrorInfo](got); d.GetDomain() != tt.domain || d.GetReason() != tt.reason || d.GetMetadata()["namespace"] != string(namespace) {
 				t.Errorf("%s, %s: ErrorInfo %v, want domain %s, reason %s", kind, tt.name, d, tt.domain, tt.reason)
 			}
 			if delay := retryDelay(t, got); delay != tt.delay {
@@ -284,15 +282,15 @@ func TestCallEndsBesides(t *testing.T) {
 // bad policy.
 func TestReportsTwice(t *testing.T) {
 	for kind, call := range calls {
-		var log logbook
+		var log httptesting.Logbook
 		twice := one(ratelimit.AtMost(2, sqllock.NewMemory(), namespace), constant(secret))
-		err := call(t.Context(), twice, func(ctx context.Context) error { return call(ctx, twice, nothing, log.option()) })
+		err := call(t.Context(), twice, func(ctx context.Context) error { return call(ctx, twice, nothing, grpcmw.WithLogger(log.Logger())) })
 		if err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
 		log.Want(t, kind, 1, "level=ERROR", "two places of one limit", "limit=2", "namespace=test", "method=")
 
-		if err := call(t.Context(), append(twice, twice...), nothing, log.option()); status.Code(err) != codes.Internal {
+		if err := call(t.Context(), append(twice, twice...), nothing, grpcmw.WithLogger(log.Logger())); status.Code(err) != codes.Internal {
 			t.Errorf("%s, twice in a stack: %v, want INTERNAL", kind, err)
 		}
 		log.Want(t, kind, 1, "level=ERROR", "the policy of a limit failed", "bad policy", string(namespace))

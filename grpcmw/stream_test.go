@@ -205,7 +205,7 @@ func TestStackKeyFuncsOfAStream(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			locks, called := sqllock.NewMemory(), ""
-			var log logbook
+			var log httptesting.Logbook
 			var levels []grpcmw.Level
 			for i, ns := range three {
 				name := strconv.Itoa(i)
@@ -229,7 +229,7 @@ func TestStackKeyFuncsOfAStream(t *testing.T) {
 				}
 				return n
 			}
-			err := grpcmw.StreamStackInterceptor(levels, log.option())(nil, oneMessage{"alice"}, streamInfo, func(_ any, stream grpc.ServerStream) error {
+			err := grpcmw.StreamStackInterceptor(levels, grpcmw.WithLogger(log.Logger()))(nil, oneMessage{"alice"}, streamInfo, func(_ any, stream grpc.ServerStream) error {
 				start = called
 				if n := held(stream.Context()); (n == 3) != tt.atStart || n != 0 && n != 3 {
 					t.Errorf("%d locks at the start", n)

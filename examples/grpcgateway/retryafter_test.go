@@ -21,6 +21,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/examples/quickstart/exportpb"
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/leaktest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -84,12 +85,6 @@ func newService(t *testing.T, locks sqllock.Locker, work func(context.Context) e
 
 const path = "/exports"
 
-// locker is a Locker that fails.
-type locker struct{ err error }
-
-func (l locker) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, l.err }
-func (l locker) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error)    { return nil, l.err }
-
 // Each status that says when to try again has a Retry-After in HTTP. The others
 // have none, nor has any with the gateway's own error handler.
 func TestRetryAfter(t *testing.T) {
@@ -110,14 +105,14 @@ func TestRetryAfter(t *testing.T) {
 		status int
 		want   []string // in Retry-After
 	}{
-		"busy":                {locker{sqllock.ErrHeld}, "ada", nil, false, http.StatusTooManyRequests, []string{"2"}},
-		"away":                {locker{sqllock.ErrUnavailable}, "ada", nil, false, http.StatusServiceUnavailable, []string{"1", "2", "3"}},
+		"busy":                {httptesting.Failing{Err: sqllock.ErrHeld}, "ada", nil, false, http.StatusTooManyRequests, []string{"2"}},
+		"away":                {httptesting.Failing{Err: sqllock.ErrUnavailable}, "ada", nil, false, http.StatusServiceUnavailable, []string{"1", "2", "3"}},
 		"lock lost":           {sqllock.NewMemory(), "ada", end(sqllock.ErrLost), false, http.StatusConflict, []string{"1", "2", "3"}},
 		"too long":            {sqllock.NewMemory(), "ada", end(ratelimit.ErrMaxHold), false, http.StatusGatewayTimeout, nil},
 		"bad key":             {sqllock.NewMemory(), strings.Repeat("a", 5000), nil, false, http.StatusBadRequest, nil},
 		"the handler's own":   {sqllock.NewMemory(), "ada", returns(status.Error(codes.NotFound, "none")), false, http.StatusNotFound, nil},
 		"served":              {sqllock.NewMemory(), "ada", returns(nil), false, http.StatusOK, nil},
-		"without these lines": {locker{sqllock.ErrHeld}, "ada", nil, true, http.StatusTooManyRequests, nil},
+		"without these lines": {httptesting.Failing{Err: sqllock.ErrHeld}, "ada", nil, true, http.StatusTooManyRequests, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := grpc.NewClient(newService(t, tt.locks, tt.work), grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -98,9 +99,7 @@ func (p *tenant) mustBeGranted(waiting <-chan grant) {
 // registered waits until lock is in the registry.
 func (p *tenant) registered(lock *sqllock.Lock) {
 	p.t.Helper()
-	db, err := sql.Open("pgx", p.server.cluster.DSN(p.database))
-	must(p.t, err)
-	defer db.Close()
+	db := dbtest.Open(p.t, "pgx", p.server.cluster.DSN(p.database))
 	lockertest.Eventually(p.t, "the lock is in the registry", func() bool {
 		return lock.Err() != nil || number(p.t, db, "SELECT count(*) FROM kit.latchkey_heartbeats") > 0
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 	_ "time/tzdata" // a machine may have none
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/robfig/cron/v3"
 )
 
@@ -112,13 +113,6 @@ func TestMisuse(t *testing.T) {
 		"no interval":           func() { Every(0) },
 		"no locks":              func() { New(nil, nil, "cron") },
 	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
-				}
-			}()
-			f()
-		}()
+		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "cron", "", f) })
 	}
 }

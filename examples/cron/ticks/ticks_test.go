@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -29,7 +29,7 @@ type place struct {
 
 	driver, dsn string
 	db          *sql.DB
-	log         logged
+	log         httptesting.Logbook
 }
 
 func newPlace(t *testing.T, driver, dsn string) *place {
@@ -37,24 +37,6 @@ func newPlace(t *testing.T, driver, dsn string) *place {
 	p := &place{T: t, driver: driver, dsn: dsn, db: dbtest.Open(t, driver, dsn)}
 	dbtest.Create(t, p.db, watermark.Schema(sqllock.PostgreSQL))
 	return p
-}
-
-// logged is what was logged.
-type logged struct {
-	mu   sync.Mutex // protects text
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // onDatabase is a database of the test's own. The test runs next to others.
@@ -70,7 +52,7 @@ func (p *place) session() *sqllock.Session { return dbtest.Session(p, p.driver, 
 func (p *place) instance(now func() time.Time) *Ticks { return p.with(p.session(), p.db, now) }
 
 func (p *place) with(locks sqllock.Locker, db *sql.DB, now func() time.Time) *Ticks {
-	return New(locks, db, "cron", WithClock(now), WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))))
+	return New(locks, db, "cron", WithClock(now), WithLogger(p.log.Logger()))
 }
 
 // cut has the server end the connections that hold locks.

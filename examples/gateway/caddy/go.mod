@@ -6,7 +6,6 @@ replace github.com/latchkey-go/latchkey => ../../..
 
 require (
 	github.com/caddyserver/caddy/v2 v2.11.9
-	github.com/coder/websocket v1.8.12
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/latchkey-go/latchkey v0.0.0-00010101000000-000000000000
 )
@@ -134,6 +133,7 @@ require (
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.step.sm/crypto v0.91.0 // indirect
 	go.uber.org/automaxprocs v1.6.0 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.28.0 // indirect
 	go.uber.org/zap/exp v0.3.0 // indirect

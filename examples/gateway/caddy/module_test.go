@@ -2,7 +2,6 @@ package caddy_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"io"
 	"net"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -22,7 +20,9 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy/forwardauth"
 
 	_ "github.com/latchkey-go/latchkey/examples/gateway/caddy"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
@@ -161,40 +161,8 @@ func wantProblem(t *testing.T, resp *http.Response, status int) {
 	}
 }
 
-// admitted waits until a place of a user is free.
-func (s *site) admitted(t *testing.T, u *upstream, user string) *http.Response {
-	t.Helper()
-	for deadline := time.Now().Add(httptesting.Patience); ; {
-		resp := s.get(t, "/stream", user)
-		if resp.StatusCode == http.StatusOK {
-			httptesting.Receive(t, u.inside, "a request at the upstream")
-			return resp
-		}
-		if resp.StatusCode != http.StatusTooManyRequests || time.Now().After(deadline) {
-			t.Fatalf("status %d; the place is not free", resp.StatusCode)
-		}
-	}
-}
-
-// sessions counts the server processes of our Sessions in a database.
-func sessions(t *testing.T, db *sql.DB) (n int) {
-	t.Helper()
-	err := db.QueryRowContext(t.Context(), "SELECT count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()").Scan(&n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func open(t *testing.T, dsn string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
-}
+// sessions counts the server processes of our Sessions.
+const sessions = "SELECT count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
 
 // A key has its place while its stream lives, also across a reload. A client that
 // leaves frees it at once. A request that is authenticated while the configuration
@@ -226,8 +194,12 @@ func TestReload(t *testing.T) {
 		wantProblem(t, at.get(t, "/", user), http.StatusTooManyRequests)
 	}
 	first.Body.Close()
-	if second := at.admitted(t, u, "ada"); second.Header.Get("X-Version") != "2" {
-		t.Error("the reload has changed nothing")
+	lockertest.Eventually(t, "the place is free", func() bool {
+		first = at.get(t, "/stream", "ada")
+		return first.StatusCode != http.StatusTooManyRequests
+	})
+	if first.StatusCode != http.StatusOK || first.Header.Get("X-Version") != "2" {
+		t.Errorf("status %d, header %v, want 200 of the new configuration", first.StatusCode, first.Header)
 	}
 }
 
@@ -237,32 +209,21 @@ func TestSessionOutlivesItsConfiguration(t *testing.T) {
 	dsn, u, at := pgtest.Database(t), newUpstream(t), newSite(t)
 	load(t, at.file(dsn, u.Listener.Addr().String(), ""))
 	stream := at.begin(t, u, "ada")
-	db := open(t, dsn)
-	if n := sessions(t, db); n != 1 {
+	db := dbtest.Open(t, "pgx", dsn)
+	if n := dbtest.Number(t, db, sessions); n != 1 {
 		t.Fatalf("%d server processes hold locks, want 1", n)
 	}
 	load(t, "{\n\tadmin off\n\tpersist_config off\n}\n")
-	if n := sessions(t, db); n != 1 {
+	if n := dbtest.Number(t, db, sessions); n != 1 {
 		t.Errorf("%d server processes hold locks after the change, want 1", n)
 	}
 	close(u.leave)
 	if rest, err := io.ReadAll(stream.Body); len(rest) > 0 || err != nil {
 		t.Errorf("the stream ends with %q, %v", rest, err)
 	}
-	for deadline := time.Now().Add(httptesting.Patience); ; {
-		var n int
-		err := db.QueryRowContext(t.Context(),
-			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()").Scan(&n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections are left", n)
-		}
-	}
+	lockertest.Eventually(t, "the connections are closed", func() bool {
+		return dbtest.Number(t, db, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()") == 0
+	})
 }
 
 // The loss of a lock aborts a stream. A request whose response has not begun gets
@@ -274,7 +235,7 @@ func TestLostLock(t *testing.T) {
 	waiting := make(chan *http.Response, 1)
 	go func() { waiting <- at.get(t, "/", "bob") }()
 	httptesting.Receive(t, u.inside, "a request at the upstream")
-	httptesting.Terminate(t, open(t, dsn))
+	httptesting.Terminate(t, dbtest.Open(t, "pgx", dsn))
 	if rest, err := io.ReadAll(stream.Body); err == nil {
 		t.Errorf("the stream ends cleanly after %q", rest)
 	}

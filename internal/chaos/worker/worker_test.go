@@ -1,7 +1,6 @@
 package worker_test
 
 import (
-	"database/sql"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,7 +9,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/leaktest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -25,16 +26,7 @@ func TestMain(m *testing.M) {
 func start(t *testing.T, driver string) *worker.Process {
 	t.Helper()
 	dsn := pgtest.Database(t)
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	for _, statement := range append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema) {
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dbtest.Create(t, dbtest.Open(t, "pgx", dsn), append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema))
 	p, err := worker.Start(worker.Config{
 		Process: 7, Driver: driver, DSN: dsn, Direct: dsn, Lease: 10 * time.Second, // no hold is longer than two leases
 		History: filepath.Join(t.TempDir(), "history.jsonl"), Callers: 4, Keys: 3, Seed: 1,
@@ -48,16 +40,6 @@ func start(t *testing.T, driver string) *worker.Process {
 		}
 	})
 	return p
-}
-
-// until polls for a status that satisfies.
-func until(t *testing.T, p *worker.Process, what string, satisfies func(worker.Status) bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !satisfies(p.Status()); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited without success for %s: %+v", what, p.Status())
-		}
-	}
 }
 
 func read(t *testing.T, p *worker.Process) []history.Event {
@@ -81,7 +63,8 @@ func TestLongKilled(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, driver)
-			until(t, p, "grants, refusals, writes and a lock that is held", func(s worker.Status) bool {
+			lockertest.Eventually(t, "grants, refusals, writes and a lock that is held", func() bool {
+				s := p.Status()
 				return s.Granted > 10 && s.Held > 0 && s.Written > 0 && s.Holding > 0
 			})
 			told := p.Status()
@@ -109,7 +92,7 @@ func TestLongKilled(t *testing.T) {
 // can be told apart.
 func TestLongDrained(t *testing.T) {
 	p := start(t, "pgx")
-	until(t, p, "grants and writes", func(s worker.Status) bool { return s.Granted > 30 && s.Written > 0 })
+	lockertest.Eventually(t, "grants and writes", func() bool { s := p.Status(); return s.Granted > 30 && s.Written > 0 })
 	report, err := p.Drain(t.Context())
 	if err != nil {
 		t.Fatal(err)

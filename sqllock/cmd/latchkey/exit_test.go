@@ -142,7 +142,6 @@ func TestExitCodesOfLatchkey(t *testing.T) {
 		{"a lease that is too short", address, []string{"run", "--lease", "1s", "a:b", "true"}, 78},
 		{"an unknown command", address, []string{secret}, 64},
 		{"no argument", address, nil, 64},
-		{"a guard of a person", address, []string{"guard"}, 64},
 		{"a number", address, []string{"run", "-n", "17", "true"}, 0},
 		{"a negative number", address, []string{"run", "-n", "-17", "true"}, 0},
 		{"dashes before the command", address, []string{"run", "-n", "a:1", "--", "sh", "-c", "exit 42"}, 42},

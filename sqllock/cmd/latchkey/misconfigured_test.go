@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
@@ -46,11 +47,7 @@ func newSite(t *testing.T, v *servers, number int) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, servers: v, name: strings.TrimPrefix(u.Path, "/"), role: fmt.Sprintf("%s_%d", secret, number)}
-	if s.admin, err = sql.Open("pgx", dsn); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.admin.Close() })
+	s := &site{t: t, servers: v, name: strings.TrimPrefix(u.Path, "/"), role: fmt.Sprintf("%s_%d", secret, number), admin: dbtest.Open(t, "pgx", dsn)}
 	s.execute("CREATE ROLE ROLE LOGIN PASSWORD 'right'")
 	u.User = url.UserPassword(s.role, "right")
 	s.address = u.String()
@@ -210,18 +207,9 @@ var misconfigurations = []misconfiguration{
 // server process.
 func (s *site) hold(address, statement string) {
 	s.t.Helper()
-	db, err := sql.Open("pgx", address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = db.Close() })
-	db.SetMaxOpenConns(1)
-	if _, err := db.ExecContext(s.t.Context(), statement); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := db.QueryRowContext(s.t.Context(), "SELECT pg_backend_pid()").Scan(&s.pid); err != nil {
-		s.t.Fatal(err)
-	}
+	conn := dbtest.Conn(s.t, dbtest.Open(s.t, "pgx", address))
+	dbtest.ExecuteOn(s.t, conn, statement)
+	s.pid = dbtest.BackendPID(s.t, conn)
 }
 
 // mariadb returns a database of MariaDB, as its driver reads the address.

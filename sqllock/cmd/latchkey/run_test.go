@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -62,28 +63,13 @@ func TestOneAtATime(t *testing.T) {
 func TestSharesKeysWithServices(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
-	db, err := openAddress(address, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	session, err := sqllock.Open(t.Context(), db.DB)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer session.Close()
-	lock, err := session.TryLock(t.Context(), sqllock.Namespace("export").Key("ada:1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := dbtest.Lock(t, dbtest.Session(t, "pgx", address), sqllock.Namespace("export").Key("ada:1"))
 	start(t, address, "run", "-n", "export:ada:1", "true").wantCode(1)
 	number := start(t, "", "key", "-q", "export", "ada:1").line()
 	start(t, address, "run", "-n", number, "true").wantCode(1)
 	start(t, address, "run", "-n", "--at-most", "2", "export:ada:1", "true").wantCode(0)
 	start(t, address, "ps", "export:ada:1").wantCode(0)
-	if err := lock.Unlock(); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Unlock(t, lock)
 	start(t, address, "run", "-n", "export:ada:1", "true").wantCode(0)
 }
 

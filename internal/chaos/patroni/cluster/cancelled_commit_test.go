@@ -4,10 +4,10 @@ package cluster
 
 import (
 	"context"
-	"database/sql"
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
@@ -19,17 +19,8 @@ func TestCancelledCommit(t *testing.T) {
 	c := pgtest.New(t)
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
-			db, err := sql.Open(driver, c.DSN(""))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			do := func(statement string) {
-				t.Helper()
-				if _, err := db.ExecContext(t.Context(), statement); err != nil {
-					t.Fatal(err)
-				}
-			}
+			db := dbtest.Open(t, driver, c.DSN(""))
+			do := func(statement string) { t.Helper(); dbtest.Execute(t, db, statement) }
 			do("CREATE TABLE " + driver + " ()")
 			do("ALTER SYSTEM SET synchronous_standby_names = 'none'")
 			do("SELECT pg_reload_conf()")
@@ -71,6 +62,7 @@ func TestCancelledCommit(t *testing.T) {
 				return err == nil && waits
 			})
 			cancel()
+			var err error
 			select {
 			case err = <-committed:
 			case <-time.After(time.Minute):

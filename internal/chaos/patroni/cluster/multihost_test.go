@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +15,7 @@ import (
 	_ "github.com/lib/pq" // registers "postgres"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -51,12 +51,7 @@ func TestLongMultiHostNeedsConnectTimeout(t *testing.T) {
 				}
 				dsn := fmt.Sprintf("host=127.0.0.1,%s port=%s,%s user=%s dbname=%s sslmode=disable target_session_attrs=read-write%s",
 					u.Hostname(), silentPort, u.Port(), u.User.Username(), strings.TrimPrefix(u.Path, "/"), timeout)
-				db, err := sql.Open(driver, dsn)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer db.Close()
-				locks, err := sqllock.Open(t.Context(), db, options...)
+				locks, err := sqllock.Open(t.Context(), dbtest.Open(t, driver, dsn), options...)
 				if timeout == "" {
 					if !errors.Is(err, sqllock.ErrUnavailable) {
 						t.Errorf("%v, want ErrUnavailable", err)

@@ -3,13 +3,13 @@
 package round
 
 import (
-	"database/sql"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -18,7 +18,7 @@ import (
 // there, and goes on to write on the old one.
 func TestLongOldHolder(t *testing.T) {
 	old := pgtest.New(t)
-	pool := openCluster(t, old)
+	pool := dbtest.Open(t, "pgx", old.DSN(""))
 	for _, statement := range append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema) {
 		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestLongOldHolder(t *testing.T) {
 	if err := standby.Promote(); err != nil {
 		t.Fatal(err)
 	}
-	next := openCluster(t, standby)
+	next := dbtest.Open(t, "pgx", standby.DSN(""))
 	if err := h.goOn(t.Context(), next, o); err != nil {
 		t.Fatal(err)
 	}
@@ -66,14 +66,4 @@ func TestLongOldHolder(t *testing.T) {
 	if err := h.goOn(t.Context(), next, o); err != nil || len(r.events) != before || o.Refused != 1 {
 		t.Errorf("%v, %d writes more, %d refused", err, len(r.events)-before, o.Refused)
 	}
-}
-
-func openCluster(t *testing.T, c *pgtest.Cluster) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("pgx", c.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
 }
