@@ -53,6 +53,30 @@ func TestSQLiteFileIsLocked(t *testing.T) {
 	mustUnlock(t, long)
 }
 
+// A transaction that locks the file for longer than SQLite's busy timeout only
+// delays a call, which began meanwhile.
+func TestSQLiteFileIsLockedForAMoment(t *testing.T) {
+	t.Parallel()
+	o := sqlite(t)
+	s := process(t, o)
+	release := occupy(t, open(t, "sqlite", o.DSN), "BEGIN IMMEDIATE")
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.TryLock(t.Context(), sqllock.ID(1))
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		t.Errorf("TryLock while the file is locked: %v", err)
+		result <- nil
+	case <-time.After(500 * time.Millisecond): // the busy timeout is 200 ms
+	}
+	release()
+	if err := <-result; err != nil {
+		t.Errorf("TryLock: %v", err)
+	}
+}
+
 // A file that may not grow, as on a full disk, takes no more locks. Those that
 // are held stay and can be released, also by a Session on another connection.
 func TestSQLiteFull(t *testing.T) {
