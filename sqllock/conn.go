@@ -94,7 +94,7 @@ func (c *ConnLocker) RLock(ctx context.Context, key Key) (*Lock, error) {
 }
 
 // acquireQuietly acquires key. When it returns, no statement of this call comes
-// between those of the owner: if one is under way when ctx ends, another call
+// between those of the owner. If one is under way when ctx ends, another call
 // waits for it, and gives back what it brings.
 func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w keytable.Want) (*Lock, error) {
 	c.work() // to release what could not be released before

@@ -81,10 +81,10 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	return l.draw(ctx, nil)
 }
 
-// draw draws a token that takes the place of old, which is nil before the first:
-// a lease table's lock outlives its server, and of that server's next life old
-// says nothing. If l has another one by then, that counts: all transactions of a
-// lock have the same.
+// draw draws a token that takes the place of old, which is nil before the first.
+// A lease table's lock outlives its server, and old says nothing about the
+// server's next life. If l has another token by then, that one counts, because
+// all transactions of a lock have the same.
 func (l *Lock) draw(ctx context.Context, old *dialect.Token) (*dialect.Token, error) {
 	token, err := l.home.session.Token(ctx, &l.hold, old != nil)
 	if err != nil {

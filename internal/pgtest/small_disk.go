@@ -34,7 +34,7 @@ func (c *Cluster) SmallDisk() string {
 // filler is the file that takes all room.
 const filler = "filler"
 
-// FillDisk takes all the room that is left on the disk of WithSmallDisk.
+// FillDisk fills the disk of WithSmallDisk.
 func (c *Cluster) FillDisk() error {
 	f, err := c.disk.root.OpenFile(filler, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

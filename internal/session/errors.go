@@ -90,9 +90,9 @@ var (
 // lossBy returns the loss of c by err, with which a statement has failed. The
 // words of err are for the log alone.
 //
-// A process that was frozen for the length of the lease often learns of it by
-// an error: the server has ended its silent session. The cause is the lease
-// then, whatever the error says.
+// The server ends the silent session of a process that is frozen for the length
+// of the lease. The next statement fails then. The cause is the lease, whatever
+// the error says.
 func (c *connection) lossBy(err error) loss {
 	switch {
 	case isKind(err, dialect.NotExclusive):
