@@ -26,15 +26,17 @@ func TestUnlockFindsALoss(t *testing.T) {
 		db := open(t, driver, dsn)
 		conn := connection(t, db)
 		terminate := func() { number(t, db, terminateHolder) }
+		// A terminated backend says so before it frees its locks, so each case has keys of its own.
 		for name, tt := range map[string]struct {
-			locks sqllock.Locker
-			end   func()
+			locks       sqllock.Locker
+			first, next sqllock.Key
+			end         func()
 		}{
-			"PerTx":                  {sqllock.PerTx(db), terminate},
-			"OnConn":                 {sqllock.OnConn(connection(t, db)), terminate},
-			"OnConn, owner unlocked": {sqllock.OnConn(conn), func() { execute(t, conn, "SELECT pg_advisory_unlock_all()") }},
+			"PerTx":                  {sqllock.PerTx(db), sqllock.ID(1), sqllock.ID(2), terminate},
+			"OnConn":                 {sqllock.OnConn(connection(t, db)), sqllock.ID(3), sqllock.ID(4), terminate},
+			"OnConn, owner unlocked": {sqllock.OnConn(conn), sqllock.ID(5), sqllock.ID(6), func() { execute(t, conn, "SELECT pg_advisory_unlock_all()") }},
 		} {
-			held := []*sqllock.Lock{mustLock(t, tt.locks, sqllock.ID(0)), mustLock(t, tt.locks, sqllock.ID(1))}
+			held := []*sqllock.Lock{mustLock(t, tt.locks, tt.first), mustLock(t, tt.locks, tt.next)}
 			tt.end()
 			if err := held[0].Err(); err != nil {
 				t.Errorf("%s: Err before any call has shown the loss: %v", name, err)
@@ -44,12 +46,12 @@ func TestUnlockFindsALoss(t *testing.T) {
 			}
 			if _, ok := tt.locks.(*sqllock.ConnLocker); ok {
 				lockertest.Eventually(t, name+": the other lock is lost too", func() bool { return held[1].Err() == sqllock.ErrLost })
-				if _, err := tt.locks.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrClosed) && !errors.Is(err, sqllock.ErrUnavailable) {
+				if _, err := tt.locks.TryLock(t.Context(), sqllock.ID(7)); !errors.Is(err, sqllock.ErrClosed) && !errors.Is(err, sqllock.ErrUnavailable) {
 					t.Errorf("%s: TryLock afterwards: %v", name, err)
 				}
 			} else {
 				_ = held[1].Unlock()
-				servesAgain(t, tt.locks, sqllock.ID(0))
+				servesAgain(t, tt.locks, tt.first)
 			}
 		}
 	})
