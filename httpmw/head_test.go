@@ -13,11 +13,11 @@ import (
 // without the Middleware. It ends when the client leaves.
 func TestHeadOfAStream(t *testing.T) {
 	t.Parallel()
-	for _, over := range transports {
-		t.Run(over.name, func(t *testing.T) {
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			m, back := ended()
-			s, client := over.start(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s := p.Serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				flush(w)
 				<-r.Context().Done()
@@ -31,7 +31,7 @@ func TestHeadOfAStream(t *testing.T) {
 			req.Header.Set(user, "ada")
 			answered := make(chan error, 1)
 			go func() {
-				resp, err := client.Do(req)
+				resp, err := s.Client().Do(req)
 				if err == nil {
 					err = resp.Body.Close()
 				}
@@ -41,7 +41,7 @@ func TestHeadOfAStream(t *testing.T) {
 				t.Error(err)
 			}
 			leave()
-			client.CloseIdleConnections()
+			s.Client().CloseIdleConnections()
 			httptesting.Receive(t, back, "lock")
 		})
 	}
@@ -63,8 +63,8 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 // since it may make the Content-Length or an ETag of it.
 func TestHeadBehindABuffer(t *testing.T) {
 	t.Parallel()
-	for _, over := range transports {
-		t.Run(over.name, func(t *testing.T) {
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			for _, size := range []int{0, 1, 4096, 4097, 12_000, 64 << 10, 100_000} {
 				m := limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -73,12 +73,14 @@ func TestHeadBehindABuffer(t *testing.T) {
 					}
 				}))
 				counts := make(chan int, 1)
-				s, client := over.start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				s := p.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					counting := &countingWriter{ResponseWriter: w}
 					m.ServeHTTP(counting, r)
 					counts <- counting.n
 				}))
-				sequentialRequest(t, client, http.MethodHead, s.URL, "ada")
+				if _, err := fetch(t.Context(), s, http.MethodHead, s.URL, nil); err != nil {
+					t.Fatal(err)
+				}
 				if n := httptesting.Receive(t, counts, "count"); n != size {
 					t.Errorf("%d bytes of %d", n, size)
 				}

@@ -3,7 +3,6 @@ package httpmw_test
 import (
 	"context"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -50,13 +49,6 @@ func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 // status returns a handler that responds with code.
 func status(code int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
-}
-
-// quietServer returns a server without a log, which is not started.
-func quietServer(h http.Handler) *httptest.Server {
-	s := httptest.NewUnstartedServer(h)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	return s
 }
 
 // get sends a GET of ada and reads the whole response.

@@ -1,7 +1,6 @@
 package httpmw_test
 
 import (
-	"context"
 	"net/http"
 	"testing"
 
@@ -22,27 +21,6 @@ func stacked(locks sqllock.Locker, policy ...ratelimit.Option) *httpmw.Middlewar
 	m := httpmw.NewStack(levels)
 	clear(levels) // NewStack has copied them
 	return m
-}
-
-// locksOf returns the locks of a stacked Middleware that ctx carries for who.
-func locksOf(ctx context.Context, t *testing.T, who string) (locks sqllock.Locks) {
-	t.Helper()
-	for _, level := range []struct {
-		ns   sqllock.Namespace
-		id   string
-		size int
-	}{{"all", "everybody", 7}, {"export", who, 1}, {"tenant", "everybody", 5}} {
-		var places []sqllock.Key
-		for i := range level.size {
-			places = append(places, level.ns.SlotKey(level.id, i))
-		}
-		lock, ok := sqllock.FromContext(ctx, places...)
-		if !ok {
-			t.Errorf("the context does not carry the lock of %s", level.ns)
-		}
-		locks = append(locks, lock)
-	}
-	return locks
 }
 
 // three are the namespaces of levels.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -239,24 +240,30 @@ func completeHTTP2(sent []byte, length int64) bool {
 	return false
 }
 
-// A recordedServer is a server whose bytes a test reads, and its client.
+// The protocols without TLS, which would hide the bytes.
+const http1, h2c = "HTTP/1.1", "h2c"
+
+// A recordedServer is a server whose bytes a test reads.
 type recordedServer struct {
 	*httptest.Server
-	client *http.Client
-	sent   *recordedListener
-	over   transport
+	sent *recordedListener
+	over string // http1 or h2c
 }
 
-func (over transport) record(t *testing.T, h http.Handler) recordedServer {
+func record(t *testing.T, over string, h http.Handler) recordedServer {
 	t.Helper()
-	s := quietServer(h)
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	sent := &recordedListener{Listener: s.Listener}
 	s.Listener = sent
-	over.server(s)
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(over == http1)
+	protocols.SetUnencryptedHTTP2(over == h2c)
+	s.Config.Protocols = protocols
+	s.Start()
 	t.Cleanup(s.Close)
-	client := over.client(s)
-	t.Cleanup(client.CloseIdleConnections)
-	return recordedServer{s, client, sent, over}
+	s.Client().Transport.(*http.Transport).Protocols = protocols
+	return recordedServer{s, sent, over}
 }
 
 // A kindOfClient is how a client asks.
@@ -276,8 +283,8 @@ var kindsOfClients = []kindOfClient{
 // the body is not whole.
 func (s recordedServer) send(t *testing.T, kind kindOfClient, n int) (r httptesting.Reply, broken bool) {
 	t.Helper()
-	if s.over.name == "HTTP/1.1" { // after a wrong Content-Length the server closes a connection that the client could use
-		s.client.CloseIdleConnections()
+	if s.over == http1 { // after a wrong Content-Length the server closes a connection that the client could use
+		s.Client().CloseIdleConnections()
 	}
 	s.sent.reset()
 	req, err := http.NewRequestWithContext(t.Context(), kind.method, s.URL, kind.body())
@@ -286,7 +293,7 @@ func (s recordedServer) send(t *testing.T, kind kindOfClient, n int) (r httptest
 	}
 	req.Header.Set(user, strconv.Itoa(n)) // one key each: a flushed response to HEAD ends before its lock is free
 	req.Header.Set("Shape", strconv.Itoa(n))
-	resp, err := s.client.Do(req)
+	resp, err := s.Client().Do(req)
 	if err != nil {
 		return httptesting.Reply{Response: new(http.Response)}, true
 	}
@@ -311,12 +318,9 @@ func TestResponsesAreAsWithout(t *testing.T) {
 	if n := len(all) * 2 * len(kindsOfClients); n < 2000 {
 		t.Errorf("%d combinations, want at least 2,000", n)
 	}
-	for _, over := range transports {
-		if over.name == "HTTP/2" {
-			continue // TLS hides the frames, which are those of h2c
-		}
+	for _, over := range []string{http1, h2c} {
 		for _, kind := range kindsOfClients {
-			t.Run(over.name+"/"+kind.name, func(t *testing.T) {
+			t.Run(over+"/"+kind.name, func(t *testing.T) {
 				t.Parallel()
 				testAsWithout(t, all, over, kind)
 			})
@@ -324,7 +328,7 @@ func TestResponsesAreAsWithout(t *testing.T) {
 	}
 }
 
-func testAsWithout(t *testing.T, all []shape, over transport, kind kindOfClient) {
+func testAsWithout(t *testing.T, all []shape, over string, kind kindOfClient) {
 	responds := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.Header.Get("Shape"))
 		all[n].h(w, r)
@@ -332,10 +336,10 @@ func testAsWithout(t *testing.T, all []shape, over transport, kind kindOfClient)
 	released := make(chan []byte, 1)
 	var behind recordedServer
 	m := releasing(func() { released <- behind.sent.bytes() })
-	bare := over.record(t, responds)
-	behind = over.record(t, m.Handler(responds))
+	bare := record(t, over, responds)
+	behind = record(t, over, m.Handler(responds))
 	described := func(s recordedServer, r httptesting.Reply, broken bool) string {
-		if over.name == "HTTP/1.1" {
+		if over == http1 {
 			return string(date.ReplaceAll(s.sent.bytes(), nil))
 		}
 		return fmt.Sprint(r.StatusCode, r.Header, r.Trailer, r.ContentLength, broken, r.Text)
@@ -368,11 +372,11 @@ func testAsWithout(t *testing.T, all []shape, over transport, kind kindOfClient)
 //
 // A Flush of a response to HEAD is no difference, but it completes the response
 // before the lock is released.
-func isDocumented(over transport, kind kindOfClient, without, with httptesting.Reply, broken bool) bool {
+func isDocumented(over string, kind kindOfClient, without, with httptesting.Reply, broken bool) bool {
 	if without.StatusCode != with.StatusCode {
 		return false
 	}
-	if over.name == "h2c" {
+	if over == h2c {
 		return broken || with.ContentLength == 0 && without.ContentLength <= 0
 	}
 	return kind.method == http.MethodHead && without.ContentLength == -1 && with.ContentLength > 0
@@ -380,8 +384,8 @@ func isDocumented(over transport, kind kindOfClient, without, with httptesting.R
 
 // complete reports whether sent is a whole response, to a client that knows its
 // Content-Length.
-func complete(over transport, kind kindOfClient, sent []byte, length int64) bool {
-	if over.name != "h2c" {
+func complete(over string, kind kindOfClient, sent []byte, length int64) bool {
+	if over != h2c {
 		return completeHTTP1(sent, kind.method)
 	}
 	if kind.method == http.MethodHead {
