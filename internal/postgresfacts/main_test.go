@@ -11,7 +11,12 @@
 package postgresfacts
 
 import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
@@ -22,17 +27,51 @@ func TestMain(m *testing.M) {
 	dbtest.Main(m)
 }
 
-var (
-	eachDriver  = dbtest.EachDriver
-	eachCluster = dbtest.EachCluster
+// A step is a statement of one of two sessions, and its result.
+type step struct {
+	session   int
+	statement string
+	want      string
+}
 
-	open          = dbtest.Open
-	connection    = dbtest.Conn
-	execute       = dbtest.Execute
-	executeOn     = dbtest.ExecuteOn
-	number        = dbtest.Number
-	expectBool    = dbtest.ExpectBool
-	backendPID    = dbtest.BackendPID
-	advisoryLocks = dbtest.AdvisoryLocks
-	stateOf       = dbtest.State
+func a(statement, want string) step { return step{0, statement, want} }
+func b(statement, want string) step { return step{1, statement, want} }
+
+// play takes steps in two sessions of a fresh database, with each driver.
+func play(t *testing.T, steps ...step) {
+	t.Helper()
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, dsn)
+		sessions := [2]*sql.Conn{dbtest.Conn(t, db), dbtest.Conn(t, db)}
+		for _, s := range steps {
+			expect(t, sessions[s.session], s.statement, s.want)
+		}
+	})
+}
+
+// expect checks the result of a statement.
+func expect(t *testing.T, conn *sql.Conn, statement, want string) {
+	t.Helper()
+	if got := result(t, conn, statement); got != want {
+		t.Fatalf("%s: %q, want %q", statement, got, want)
+	}
+}
+
+// result runs a statement. It returns the text of the first value, or the
+// SQLSTATE of the error.
+func result(t *testing.T, conn *sql.Conn, statement string) string {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that the test fails instead of hanging
+	defer cancel()
+	var value sql.NullString
+	err := conn.QueryRowContext(ctx, statement).Scan(&value)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return cmp.Or(dbtest.State(err), err.Error())
+	}
+	return value.String
+}
+
+// Conditions on pg_locks.
+const (
+	advisory = " FROM pg_locks WHERE locktype = 'advisory'"
+	here     = advisory + " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
