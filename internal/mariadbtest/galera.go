@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
@@ -57,9 +56,8 @@ func galeraOptions() ([]string, error) {
 // StartGalera starts a node that joins the cluster of other. If that is nil, the
 // node begins a cluster. The caller must Close it.
 func StartGalera(other *GaleraNode) (node *GaleraNode, err error) {
-	dirs := strings.Split(os.Getenv("PATH"), ":")
 	options, err := galeraOptions()
-	if err == nil && (programIn(dirs, "rsync") == "" || programIn(dirs, "wsrep_sst_rsync") == "") {
+	if err == nil && (pgtest.Find("rsync") == "" || pgtest.Find("wsrep_sst_rsync") == "") {
 		err = ErrNoGalera
 	}
 	if err != nil {

@@ -1,9 +1,7 @@
 package mariadbtest
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -14,11 +12,9 @@ import (
 var ErrNoMariaDB error = &pgtest.MissingError{Program: "MariaDB", Advice: "run `make deps`"}
 
 // programDirs are the directories in which packages put MariaDB's programs,
-// besides PATH. deps.sh of pgtest searches the same directories (a test
-// compares the two lists).
+// besides those of pgtest.Find. deps.sh of pgtest searches the same directories
+// (a test compares the two lists).
 var programDirs = []string{
-	"/usr/sbin",
-	"/usr/bin",
 	"/usr/libexec",
 	"/opt/homebrew/opt/mariadb/bin",
 	"/usr/local/opt/mariadb/bin",
@@ -32,9 +28,8 @@ type programs struct {
 
 // findPrograms searches for the programs once.
 var findPrograms = sync.OnceValues(func() (p programs, err error) {
-	dirs := append(filepath.SplitList(os.Getenv("PATH")), programDirs...)
 	for name, path := range map[string]*string{"mariadbd": &p.server, "mariadb-install-db": &p.install, "mariadb": &p.client} {
-		if *path = programIn(dirs, name); *path == "" {
+		if *path = pgtest.Find(name, programDirs...); *path == "" {
 			return p, ErrNoMariaDB
 		}
 	}
@@ -42,12 +37,3 @@ var findPrograms = sync.OnceValues(func() (p programs, err error) {
 	p.version = strings.TrimSpace(string(version))
 	return p, err
 })
-
-func programIn(dirs []string, name string) string {
-	for _, dir := range dirs {
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return path
-		}
-	}
-	return ""
-}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -122,10 +123,10 @@ func findFront(name string) (string, error) {
 	return "", fmt.Errorf("%s: %w", name, ErrNotInstalled)
 }
 
-// Find returns the first program of that name in PATH, or in the directories in
-// which packages put servers. It is "" if there is none.
-func Find(name string) string {
-	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), frontDirs...) {
+// Find returns the first program of that name in PATH, in the directories in
+// which packages put servers, or in more. It is "" if there is none.
+func Find(name string, more ...string) string {
+	for _, dir := range slices.Concat(filepath.SplitList(os.Getenv("PATH")), frontDirs, more) {
 		if program, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 			return program
 		}

@@ -54,7 +54,7 @@ func findPrograms() (programs, error) {
 	installed.mu.Lock()
 	defer installed.mu.Unlock()
 	if installed.found == nil {
-		p, err := choosePrograms(os.Getenv(EnvPrograms))
+		p, err := searchPrograms(os.Getenv(EnvPrograms), os.Getenv("PATH"), programDirs)
 		if err != nil {
 			return programs{}, err
 		}
@@ -63,22 +63,17 @@ func findPrograms() (programs, error) {
 	return *installed.found, nil
 }
 
-// choosePrograms returns the PostgreSQL in the directory chosen. If chosen is
-// empty, it searches for one.
-func choosePrograms(chosen string) (programs, error) {
-	if chosen == "" {
-		return searchPrograms(os.Getenv("PATH"), programDirs)
+// searchPrograms returns the PostgreSQL in the directory chosen. If that is empty,
+// it returns the first one that is new enough. It searches path, then each of
+// globs with the newest version first.
+func searchPrograms(chosen, path string, globs []string) (programs, error) {
+	if chosen != "" {
+		p, err := programsIn(chosen)
+		if err != nil {
+			return programs{}, fmt.Errorf("pgtest: %s names no PostgreSQL: %w", EnvPrograms, err)
+		}
+		return p, nil
 	}
-	p, err := programsIn(chosen)
-	if err != nil {
-		return programs{}, fmt.Errorf("pgtest: %s names no PostgreSQL: %w", EnvPrograms, err)
-	}
-	return p, nil
-}
-
-// searchPrograms returns the first PostgreSQL that is new enough. It searches
-// path, then each of globs with the newest version first.
-func searchPrograms(path string, globs []string) (programs, error) {
 	var dirs []string
 	for _, dir := range filepath.SplitList(path) {
 		// A link in PATH leads to the directory that has the other programs

@@ -14,79 +14,65 @@ import (
 // fakePostgres makes a directory with programs that print version.
 func fakePostgres(t *testing.T, dir, version string, names ...string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
 	for _, name := range names {
 		script := "#!/bin/sh\necho '" + name + " (PostgreSQL) " + version + "'\n"
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755))
 	}
 }
 
+// The directory that EnvPrograms names is the only one that is searched.
 func TestSearchPrograms(t *testing.T) {
-	all := []string{"postgres", "initdb"}
 	tests := []struct {
 		name    string
 		install map[string]string // directory to version
 		partial string            // a directory with postgres only
-		path    []string
-		want    string // "" means ErrNoPostgres
+		path    string
+		chosen  string
+		want    string // "" means none
 	}{
 		{name: "nothing"},
 		{name: "one", install: map[string]string{"lib/15/bin": "15.2"}, want: "lib/15/bin"},
 		{name: "newest by number", install: map[string]string{"lib/9/bin": "14.1", "lib/16/bin": "16.1", "lib/17/bin": "17.0"}, want: "lib/17/bin"},
 		{name: "newest too old", install: map[string]string{"lib/13/bin": "13.9"}},
-		{name: "path first", install: map[string]string{"own": "14.3", "lib/17/bin": "17beta1"}, path: []string{"own"}, want: "own"},
-		{name: "path too old", install: map[string]string{"own": "9.6.24", "lib/17/bin": "17.0"}, path: []string{"own"}, want: "lib/17/bin"},
-		{name: "path incomplete", install: map[string]string{"lib/15/bin": "15.2"}, partial: "own", path: []string{"own"}, want: "lib/15/bin"},
+		{name: "path first", install: map[string]string{"own": "14.3", "lib/17/bin": "17beta1"}, path: "own", want: "own"},
+		{name: "path too old", install: map[string]string{"own": "9.6.24", "lib/17/bin": "17.0"}, path: "own", want: "lib/17/bin"},
+		{name: "path incomplete", install: map[string]string{"lib/15/bin": "15.2"}, partial: "own", path: "own", want: "lib/15/bin"},
 		{name: "incomplete only", partial: "lib/15/bin"},
+		{name: "chosen", install: map[string]string{"own": "15.2", "lib/17/bin": "17.5"}, chosen: "own", want: "own"},
+		{name: "chosen too old", install: map[string]string{"own": "13.9", "lib/17/bin": "17.5"}, chosen: "own"},
+		{name: "chosen incomplete", install: map[string]string{"lib/17/bin": "17.5"}, partial: "own", chosen: "own"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			root, err := filepath.EvalSymlinks(t.TempDir()) // macOS: /var is a link
-			if err != nil {
-				t.Fatal(err)
+			must(t, err)
+			in := func(dir string) string {
+				if dir == "" {
+					return ""
+				}
+				return filepath.Join(root, dir)
 			}
 			for dir, version := range tt.install {
-				fakePostgres(t, filepath.Join(root, dir), version, all...)
+				fakePostgres(t, in(dir), version, "postgres", "initdb")
 			}
 			if tt.partial != "" {
-				fakePostgres(t, filepath.Join(root, tt.partial), "15.2", "postgres")
+				fakePostgres(t, in(tt.partial), "15.2", "postgres")
 			}
-			path := []string{}
-			for _, dir := range tt.path {
-				path = append(path, filepath.Join(root, dir))
-			}
-			got, err := searchPrograms(strings.Join(path, ":"), []string{filepath.Join(root, "lib/*/bin")})
-			if tt.want == "" {
-				if !errors.Is(err, ErrNoPostgres) {
-					t.Fatalf("got %+v, %v; want ErrNoPostgres", got, err)
+			got, err := searchPrograms(in(tt.chosen), in(tt.path), []string{in("lib/*/bin")})
+			switch {
+			case tt.want == "" && tt.chosen != "":
+				if err == nil || !strings.Contains(err.Error(), EnvPrograms) {
+					t.Errorf("got %+v, %v; want an error about %s", got, err, EnvPrograms)
 				}
-				return
-			}
-			if err != nil || got.dir != filepath.Join(root, tt.want) {
+			case tt.want == "":
+				if !errors.Is(err, ErrNoPostgres) {
+					t.Errorf("got %+v, %v; want ErrNoPostgres", got, err)
+				}
+			case err != nil || got.dir != in(tt.want):
 				t.Errorf("got %+v, %v; want %s", got, err, tt.want)
 			}
 		})
-	}
-}
-
-// The directory that EnvPrograms names is the only one that is searched.
-func TestChoosePrograms(t *testing.T) {
-	root := t.TempDir()
-	small, old, empty := filepath.Join(root, "small"), filepath.Join(root, "old"), filepath.Join(root, "empty")
-	fakePostgres(t, small, "17.5", "postgres", "initdb")
-	fakePostgres(t, old, "13.9", "postgres", "initdb")
-	got, err := choosePrograms(small)
-	if err != nil || got.dir != small {
-		t.Errorf("got %+v, %v; want %s", got, err, small)
-	}
-	for _, dir := range []string{old, empty} {
-		if got, err := choosePrograms(dir); err == nil || !strings.Contains(err.Error(), EnvPrograms) {
-			t.Errorf("got %+v, %v; want an error about %s", got, err, EnvPrograms)
-		}
 	}
 }
 

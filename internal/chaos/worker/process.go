@@ -14,14 +14,12 @@ import (
 
 // A Process is a worker as its parent sees it.
 type Process struct {
+	*subprocess.Process
 	Config Config
 
-	process *subprocess.Process
-	status  atomic.Pointer[Status]
-	report  atomic.Pointer[Report]
-	said    chan struct{} // closed when there is a report, or none will come
-	ended   chan struct{} // closed when it has ended
-	err     error         // how; valid once ended is closed
+	status atomic.Pointer[Status]
+	report atomic.Pointer[Report]
+	said   chan struct{} // closed when there is a report, or none will come
 }
 
 // Start starts a process. It ends when this one does, however that happens.
@@ -31,7 +29,7 @@ func Start(config Config, env ...string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Config: config, process: process, said: make(chan struct{}), ended: make(chan struct{})}
+	p := &Process{Process: process, Config: config, said: make(chan struct{})}
 	p.status.Store(&Status{})
 	go p.listen()
 	return p, nil
@@ -39,8 +37,7 @@ func Start(config Config, env ...string) (*Process, error) {
 
 // listen reads what the process says until it ends.
 func (p *Process) listen() {
-	defer close(p.ended)
-	for lines := json.NewDecoder(p.process.Stdout); ; {
+	for lines := json.NewDecoder(p.Stdout); ; {
 		var l line
 		if lines.Decode(&l) != nil { // it has ended, or was cut short by its end
 			break
@@ -52,8 +49,7 @@ func (p *Process) listen() {
 			close(p.said)
 		}
 	}
-	_, _ = io.Copy(io.Discard, p.process.Stdout)
-	p.err = p.process.Wait()
+	_, _ = io.Copy(io.Discard, p.Stdout)
 	if p.report.Load() == nil {
 		close(p.said)
 	}
@@ -61,25 +57,6 @@ func (p *Process) listen() {
 
 // Status is what the process said last: its zero value before the first time.
 func (p *Process) Status() Status { return *p.status.Load() }
-
-// PID is the operating system's number of the process.
-func (p *Process) PID() int { return p.process.PID() }
-
-// Freeze stops the process until Thaw, at any instruction.
-func (p *Process) Freeze() error { return p.process.Freeze() }
-
-// Thaw ends Freeze.
-func (p *Process) Thaw() error { return p.process.Thaw() }
-
-// Ended is closed when the process has ended.
-func (p *Process) Ended() <-chan struct{} { return p.ended }
-
-// Kill ends the process with SIGKILL, and waits for its end.
-func (p *Process) Kill() error {
-	err := p.process.Kill()
-	<-p.ended
-	return err
-}
 
 // Rest has the process end its callers and keep its session. It may be called
 // once.
@@ -91,13 +68,13 @@ func (p *Process) Probe() error { return p.send(doProbe) }
 // Drain has the process end its work, by SIGTERM as an orchestrator does, and
 // returns its report. If ctx ends first, the process is killed.
 func (p *Process) Drain(ctx context.Context) (*Report, error) {
-	if err := p.process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return nil, err
 	}
 	for _, step := range []struct {
 		done <-chan struct{}
 		then func() error
-	}{{p.said, p.process.Stdin.Close}, {p.ended, func() error { return p.err }}} {
+	}{{p.said, p.Stdin.Close}, {p.Ended(), p.Wait}} {
 		select {
 		case <-step.done:
 			if err := step.then(); err != nil {
@@ -119,6 +96,6 @@ func (p *Process) send(c command) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.process.Stdin.Write(append(text, '\n'))
+	_, err = p.Stdin.Write(append(text, '\n'))
 	return err
 }
