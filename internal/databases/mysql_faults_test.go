@@ -45,6 +45,7 @@ func TestMySQLProof(t *testing.T) {
 			}
 			return "SELECT SLEEP(60), 0"
 		}, dialect.NotExclusive, "in a transaction: a proxy"},
+		{"rejects a setting", replacing("wait_timeout = 3600,", "unknown_setting = 1,"), dialect.NotExclusive, "a setting of the session was rejected"},
 		{"keeps wait_timeout", replacing("wait_timeout = 3600,", ""), dialect.NotExclusive, "wait_timeout could not be set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
