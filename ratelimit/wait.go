@@ -97,11 +97,10 @@ const (
 // wait pauses, less a random part of up to a half, so that processes do not come
 // together. It reports false if ctx ends first.
 func (b *backoff) wait(ctx context.Context) bool {
-	timer := time.NewTimer(time.Duration(*b - rand.N(*b/2))) //nolint:gosec // no secret
-	defer timer.Stop()
+	pause := time.Duration(*b - rand.N(*b/2)) //nolint:gosec // no secret
 	*b = min(2**b, pollMax)
 	select {
-	case <-timer.C:
+	case <-time.After(pause):
 		return true
 	case <-ctx.Done():
 		return false

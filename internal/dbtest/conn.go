@@ -27,19 +27,6 @@ func ExecuteOn(tb testing.TB, conn *sql.Conn, query string) {
 	Execute(tb, conn, query)
 }
 
-// ExpectBool runs a query that returns true or false on conn, and checks that
-// it returns want.
-func ExpectBool(tb testing.TB, conn *sql.Conn, query string, want bool) {
-	tb.Helper()
-	var got bool
-	if err := conn.QueryRowContext(context.Background(), query).Scan(&got); err != nil {
-		tb.Fatalf("%.60s…: %v", query, err)
-	}
-	if got != want {
-		tb.Errorf("%.60s… returns %v, want %v", query, got, want)
-	}
-}
-
 // BackendPID returns the process id of the server process that serves conn.
 func BackendPID(tb testing.TB, conn *sql.Conn) int {
 	tb.Helper()

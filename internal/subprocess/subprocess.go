@@ -148,12 +148,10 @@ var ErrKilled = errors.New("subprocess: a process did not end when asked, and wa
 // The error is that of Wait, or ErrKilled.
 func (p *Process) Stop(timeout time.Duration) error {
 	p.Ask()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case <-p.ended:
 		return p.err
-	case <-timer.C:
+	case <-time.After(timeout):
 		return errors.Join(ErrKilled, p.Kill())
 	}
 }

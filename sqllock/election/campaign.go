@@ -141,8 +141,10 @@ func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context) error
 			return err
 		}
 		pause = max(c.minPause, min(pause, most))
-		if err := rest(ctx, jitter(pause)); err != nil {
-			return err
+		select {
+		case <-time.After(jitter(pause)):
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 		if most > 0 {
 			pause += min(pause, c.maxPause-pause)
@@ -164,18 +166,6 @@ func (c *Campaign) stand(ctx context.Context, lead func(context.Context) error) 
 	}
 	c.note(err)
 	return maxLockerPause, nil
-}
-
-// rest pauses, or returns ctx's error if it ends before.
-func rest(ctx context.Context, pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Resign asks this process to stop leading for now. The context of the leading

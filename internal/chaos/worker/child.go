@@ -135,10 +135,8 @@ func (w *work) status() Status {
 
 // Pause waits for d. It returns the cause if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -4,6 +4,7 @@
 package keys
 
 import (
+	"database/sql"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/bound"
@@ -24,6 +25,14 @@ var (
 	mustLock   = dbtest.Lock
 	unlock     = dbtest.Unlock
 	execute    = dbtest.Execute
-	expectBool = dbtest.ExpectBool
 	stateOf    = dbtest.State
 )
+
+// expectBool checks what a query returns on conn.
+func expectBool(t *testing.T, conn *sql.Conn, query string, want bool) {
+	t.Helper()
+	var got bool
+	if err := conn.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
+		t.Errorf("%.60s… returns %v, %v, want %v", query, got, err, want)
+	}
+}
