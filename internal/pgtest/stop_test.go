@@ -1,6 +1,9 @@
 package pgtest
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 func TestLongStopAndStart(t *testing.T) {
 	t.Parallel()
@@ -11,26 +14,11 @@ func TestLongStopAndStart(t *testing.T) {
 	}{
 		{"kill", false, (*Cluster).Kill},
 		{"stop", false, (*Cluster).Stop},
-		{"stop frozen", false, func(c *Cluster) error {
-			if err := c.Freeze(); err != nil {
-				return err
-			}
-			return c.Stop()
-		}},
-		{"kill frozen", false, func(c *Cluster) error {
-			if err := c.Freeze(); err != nil {
-				return err
-			}
-			return c.Kill()
-		}},
+		{"stop frozen", false, func(c *Cluster) error { return errors.Join(c.Freeze(), c.Stop()) }},
+		{"kill frozen", false, func(c *Cluster) error { return errors.Join(c.Freeze(), c.Kill()) }},
 		{"restart", true, func(c *Cluster) error { return c.Restart(false) }},
 		{"immediate restart", true, func(c *Cluster) error { return c.Restart(true) }},
-		{"restart when killed", true, func(c *Cluster) error {
-			if err := c.Kill(); err != nil {
-				return err
-			}
-			return c.Restart(false)
-		}},
+		{"restart when killed", true, func(c *Cluster) error { return errors.Join(c.Kill(), c.Restart(false)) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
