@@ -13,20 +13,20 @@ import (
 // What a Session with a registry is told of waits: which of its callers wait for
 // what, and what they hold.
 
-// waitInfo returns what a registry records of a call that waits with this ctx.
-// oneOf says that it is for one of several keys.
-func (s *Session) waitInfo(ctx context.Context, oneOf bool) any {
-	if !s.session.Registers() {
-		return nil
-	}
-	return heldBy(ctx, s.session, oneOf)
-}
-
-// heldBy returns a wait that begins now, with the locks of s that ctx carries.
+// noteWait notes in the registry of s, if it has one, that a call with ctx waits
+// for keys, until end is called: for one of them, or for all. With the wait it
+// notes the locks of s that ctx carries.
+//
 // A lock of another Session may be in another database, where its key means
 // something else. Readers' locks of one key count once.
-func heldBy(ctx context.Context, s *session.Session, oneOf bool) *session.Wait {
-	w := &session.Wait{Since: session.Now(), Any: oneOf}
+func noteWait(ctx context.Context, s *session.Session, oneOf bool, keys ...Key) (end func()) {
+	if !s.Registers() {
+		return func() {}
+	}
+	w := &session.Wait{Since: session.Now(), Any: oneOf && len(keys) > 1}
+	for _, k := range keys {
+		w.Keys = append(w.Keys, k.id())
+	}
 	for c := carrier(ctx); c != nil; c = carrier(c.parent) {
 		h := &c.lock.hold
 		same := func(other *keytable.Hold) bool { return other.ID() == h.ID() }
@@ -34,7 +34,7 @@ func heldBy(ctx context.Context, s *session.Session, oneOf bool) *session.Wait {
 			w.Holding = append(w.Holding, h)
 		}
 	}
-	return w
+	return s.Note(w)
 }
 
 // noteTxWait notes that a caller waits in tx for key, until end is called. The
@@ -55,5 +55,5 @@ func noteTxWait(ctx context.Context, tx Tx, key Key, wait time.Duration) (end fu
 	if p := s.ProcessOf(&c.lock.hold); p.PID == 0 || !postgres.IsNeighbourXact(ctx, tx, p) { // 0: behind a pooler
 		return func() {}
 	}
-	return s.Note(heldBy(ctx, s, false), key.id())
+	return noteWait(ctx, s, false, key)
 }

@@ -64,7 +64,8 @@ func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	if err := s.useSecrets(ctx, keys, true); err != nil {
 		return nil, err
 	}
-	return s.acquireAny(ctx, keytable.Want{Waits: true, Info: s.waitInfo(ctx, len(keys) > 1)}, keys)
+	defer noteWait(ctx, s.session, true, keys...)()
+	return s.acquireAny(ctx, keytable.Want{Waits: true}, keys)
 }
 
 // TryRLock acquires key for one of several readers, without waiting. While
@@ -109,7 +110,7 @@ func (s *Session) acquireOne(ctx context.Context, w keytable.Want, key Key) (*Lo
 		}
 	}
 	if w.Waits {
-		w.Info = s.waitInfo(ctx, false)
+		defer noteWait(ctx, s.session, false, key)()
 	}
 	return s.acquire(ctx, w, key)
 }
@@ -146,7 +147,8 @@ func (s *Session) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 	if err := s.useSecrets(ctx, keys, true); err != nil {
 		return nil, err
 	}
-	return s.acquireAll(ctx, keytable.Want{Waits: true, Info: s.waitInfo(ctx, false)}, keys)
+	defer noteWait(ctx, s.session, false, keys...)()
+	return s.acquireAll(ctx, keytable.Want{Waits: true}, keys)
 }
 
 // groups lets package ratelimit acquire one key of each of several groups in

@@ -12,7 +12,6 @@ type Want struct {
 	Waits bool // it stays in line until it gets a key, or its context ends; else it only tries
 
 	Label string // for the holds that it gets
-	Info  any    // for the source: see [Table.EachWait]
 }
 
 // A Request is one call. The table's mu protects it.

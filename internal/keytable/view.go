@@ -44,13 +44,6 @@ func (t *Table) HeldSince(id ID) (since time.Duration, ok bool) {
 	return 0, false
 }
 
-// Holds reports whether h has not ended and holds its key.
-func (t *Table) Holds(h *Hold) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return h.Ended() == NotEnded && h.state.holds(h)
-}
-
 // AllHolds returns all holds that have not ended.
 func (t *Table) AllHolds() (all Ends) {
 	t.mu.Lock()
@@ -102,30 +95,5 @@ func (t *Table) Each(o *Owner, f func(View)) {
 			}
 		})
 		f(v)
-	}
-}
-
-// EachWait calls f, with the table locked, for each key of each request that
-// waits and has an Info.
-func (t *Table) EachWait(f func(id ID, info any)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, k := range t.keys {
-		for _, g := range k.inGroups() {
-			g.line.each(func(r *Request) {
-				if r.Waits && r.Info != nil {
-					f(k.id, r.Info)
-				}
-			})
-		}
-	}
-	for r := range t.sets {
-		for _, g := range r.levels {
-			for _, k := range g.keys {
-				if r.Info != nil {
-					f(k.id, r.Info)
-				}
-			}
-		}
 	}
 }

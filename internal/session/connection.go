@@ -21,9 +21,7 @@ type connection struct {
 	watch   *watch // nil where the socket cannot be reached
 	owner   keytable.Owner
 	batch   keytable.Batch // protected by the table while it is under way
-	tokens  tokens
-	survey  survey
-	errands []errand
+	errands []func(heartbeat bool) *errand
 
 	lease
 	dead     atomic.Bool   // set once, under s.mu
@@ -36,6 +34,7 @@ type connection struct {
 	codec     codec
 	roundTrip time.Duration // of the last batch
 	woken     int           // callers whom it answered
+	turn      time.Duration // when the errands last had that of a heartbeat; 0: never
 	failed    int           // batches in a row that have not released what they should
 
 	// protected by s.mu
@@ -43,6 +42,12 @@ type connection struct {
 	idle   int  // heartbeats since it last held a lock, if its slot is not the first
 	served bool // it has answered a statement; it does not change once c is gone
 	uses   map[Secret]bool
+
+	// of the errands; protected by s.mu
+	drawing      *drawing // the next; nil: no caller waits for one
+	surveyWanted bool     // requests wait for it
+	surveyed     bool     // since the last batch
+	unregistered bool     // the last write to the registry has failed
 }
 
 // newConnection returns the connection of session, which has just answered.
@@ -138,10 +143,15 @@ func (c *connection) run() {
 
 // round sends what is due of each kind, once. It reports whether it has sent
 // something, and c lives. due says that a heartbeat is due; beat says that a
-// statement must be sent.
+// statement must be sent. With traffic the errands have their turn once a
+// heartbeat, too, and the first one at once.
 func (c *connection) round(due, beat bool) (sent bool) {
-	for _, e := range c.errands {
-		if !c.begin(e, due) {
+	if at := Now(); due || c.turn == 0 || at-c.turn >= c.s.options.Heartbeat {
+		due, c.turn = true, at
+	}
+	for _, next := range c.errands {
+		e := c.begin(next, due)
+		if e == nil {
 			continue
 		}
 		rejected, lives := c.carryOut(e)
@@ -153,27 +163,30 @@ func (c *connection) round(due, beat bool) (sent bool) {
 	return c.exchange(beat) || sent && !c.dead.Load()
 }
 
-// begin reports whether errand e is to be sent now. Callers who have queued wait
-// for its statement, too.
-func (c *connection) begin(e errand, due bool) bool {
+// begin returns the errand to send now, or nil. Callers who have queued wait for
+// its statement, too.
+func (c *connection) begin(next func(heartbeat bool) *errand, due bool) *errand {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if c.dead.Load() || !e.due(c, due) {
-		return false
+	if c.dead.Load() {
+		return nil
 	}
-	c.sending()
-	return true
+	e := next(due)
+	if e != nil {
+		c.sending()
+	}
+	return e
 }
 
 // carryOut sends the statement of errand e. The response is a heartbeat, unless
 // the server has rejected the statement: the locks are as they were then, but
 // that proves nothing, so the deadline stays.
-func (c *connection) carryOut(e errand) (rejected, lives bool) {
+func (c *connection) carryOut(e *errand) (rejected, lives bool) {
 	c.watch.expect()
-	err := e.send(c)
+	err := e.send()
 	c.watch.answered()
 	var log func()
-	complete := func() { log = e.complete(c, err) }
+	complete := func() { log = e.complete(err) }
 	s := c.s
 	switch {
 	case err == nil:
@@ -195,34 +208,30 @@ func (c *connection) carryOut(e errand) (rejected, lives bool) {
 	return err != nil, lives
 }
 
-// An errand is a kind of statement that a plain request never needs. Of each
-// kind there is one for each connection. A connection sends at most one
-// statement of each kind in a round, so none keeps the others from their turn.
-type errand interface {
-	// due reports whether to send a statement now, and prepares it. heartbeat says
-	// that a heartbeat is due. s.mu is held.
-	due(c *connection, heartbeat bool) bool
-
-	// send sends it.
-	send(c *connection) error
+// An errand is a statement that a plain request never needs. A connection sends
+// at most one of each kind in a round, so none keeps the others from their turn.
+type errand struct {
+	send func() error
 
 	// complete acts on the response, or on the error of a statement that has cost
 	// no lock. It returns what to log; nil: nothing. It is not called if c is lost.
 	// s.mu is held.
-	complete(c *connection, err error) (log func())
+	complete func(error) (log func())
 }
 
-// errandsOf returns the errands of c, in the order of their turns.
-func errandsOf(c *connection) []errand {
-	errands := []errand{&c.tokens, &ending{}}
+// errandsOf returns the kinds of errands of c, in the order of their turns. Each
+// func returns the errand to send now, or nil, with s.mu held. heartbeat says
+// that one is due.
+func errandsOf(c *connection) []func(heartbeat bool) *errand {
+	errands := []func(bool) *errand{c.drawToken, c.endLeft}
 	if _, ok := c.session.(dialect.Surveyor); ok {
-		errands = append(errands, &c.survey)
+		errands = append(errands, c.survey)
 	}
 	if _, ok := c.session.(dialect.SecretChecker); ok {
-		errands = append(errands, &secretCheck{})
+		errands = append(errands, c.checkSecret)
 	}
 	if c.s.registrar != nil {
-		errands = append(errands, &registration{registered: Now()})
+		errands = append(errands, c.register)
 	}
 	return errands
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"slices"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
@@ -40,37 +39,30 @@ func (l *leftProcesses) remember(c *connection) {
 	}
 }
 
-// An ending is the errand that ends such processes: when the connection is new,
-// and with each heartbeat until they are gone. There are some only if sessions
-// are Terminators.
-type ending struct {
-	left, there []dialect.Process // when the statement was sent, and after it
-	next        time.Duration     // not before, except with a heartbeat; 0: at once
-}
-
-func (e *ending) due(c *connection, heartbeat bool) bool {
+// endLeft is the errand that ends such processes: when the connection is new, and
+// with each heartbeat until they are gone. There are some only if sessions are
+// Terminators.
+func (c *connection) endLeft(heartbeat bool) *errand {
 	l := &c.s.left
 	if l.attempts >= maxEndings {
 		l.processes = nil
 	}
-	if len(l.processes) == 0 || !heartbeat && e.next != 0 && Now() < e.next {
-		return false
+	if len(l.processes) == 0 || !heartbeat {
+		return nil
 	}
-	e.next = Now() + c.s.options.Heartbeat
-	e.left = slices.Clone(l.processes)
 	l.attempts++
-	return true
-}
-
-func (e *ending) send(c *connection) (err error) {
-	e.there, err = c.session.(dialect.Terminator).Terminate(e.left)
-	return err
-}
-
-func (e *ending) complete(c *connection, err error) (log func()) {
-	if l := &c.s.left; err == nil {
-		ended := func(p dialect.Process) bool { return slices.Contains(e.left, p) && !slices.Contains(e.there, p) }
-		l.processes, l.attempts = slices.DeleteFunc(l.processes, ended), 0
+	left, there := slices.Clone(l.processes), []dialect.Process(nil)
+	return &errand{
+		send: func() (err error) {
+			there, err = c.session.(dialect.Terminator).Terminate(left)
+			return err
+		},
+		complete: func(err error) (log func()) {
+			if err == nil {
+				ended := func(p dialect.Process) bool { return slices.Contains(left, p) && !slices.Contains(there, p) }
+				l.processes, l.attempts = slices.DeleteFunc(l.processes, ended), 0
+			}
+			return nil
+		},
 	}
-	return nil
 }

@@ -68,38 +68,28 @@ func (s *Session) register(ctx context.Context, session dialect.Session) error {
 
 const registryFails = "sqllock: the registry of heartbeats cannot be written"
 
-// A registration is the errand that writes the registry, once a heartbeat.
-type registration struct {
-	registered time.Duration // when it was last due, whether the write succeeded or not
-	failing    bool
-	row        *postgres.Register
-}
-
-func (e *registration) due(c *connection, heartbeat bool) bool {
-	s := c.s
-	if s.registrar.tables.Load() == nil || !heartbeat && Now()-e.registered < s.options.Heartbeat {
-		return false
+// register is the errand that writes the registry, once a heartbeat. It logs when
+// that begins to fail, and when it works again.
+func (c *connection) register(heartbeat bool) *errand {
+	tables := c.s.registrar.tables.Load()
+	if tables == nil || !heartbeat {
+		return nil
 	}
-	e.registered = Now()
-	e.row = c.toRegister()
-	return true
-}
-
-func (e *registration) send(c *connection) error {
-	return c.session.(postgres.Registrar).Register(*c.s.registrar.tables.Load(), e.row)
-}
-
-// complete logs when the registry begins to fail, and when it works again.
-func (e *registration) complete(c *connection, err error) (log func()) {
-	failed := e.failing
-	e.failing = err != nil
-	switch logger := c.s.options.Log; {
-	case e.failing && !failed:
-		return func() { logger.Warn(registryFails, "reason", err) }
-	case failed && !e.failing:
-		return func() { logger.Info("sqllock: the registry of heartbeats is written again") }
+	row := c.toRegister()
+	return &errand{
+		send: func() error { return c.session.(postgres.Registrar).Register(*tables, row) },
+		complete: func(err error) (log func()) {
+			failed := c.unregistered
+			c.unregistered = err != nil
+			switch logger := c.s.options.Log; {
+			case err != nil && !failed:
+				return func() { logger.Warn(registryFails, "reason", err) }
+			case err == nil && failed:
+				return func() { logger.Info("sqllock: the registry of heartbeats is written again") }
+			}
+			return nil
+		},
 	}
-	return nil
 }
 
 // toRegister collects the record. The first slot records the waiting callers.
@@ -116,9 +106,10 @@ func (c *connection) toRegister() *postgres.Register {
 		return row
 	}
 	waits := make(waitingKeys)
-	s.Table.EachWait(func(id keytable.ID, info any) { waits.add(id, info.(*Wait), at, s.options.Heartbeat) })
-	for w, id := range s.waits {
-		waits.add(id, w, at, s.options.Heartbeat)
+	for w := range s.waits {
+		if age := at - w.Since; age >= s.options.Heartbeat {
+			waits.add(w, age)
+		}
 	}
 	for _, w := range waits {
 		row.Waits = append(row.Waits, *w)
@@ -129,18 +120,19 @@ func (c *connection) toRegister() *postgres.Register {
 	return row
 }
 
-// A Wait is what a caller that waits holds, for the registry of a Session.
+// A Wait is a call that waits, for the registry of a Session.
 type Wait struct {
 	Since   time.Duration
+	Keys    []keytable.ID
 	Any     bool             // the caller waits for any of several keys: what it holds is left out, since each key may not be the one that it gets
 	Holding []*keytable.Hold // when the wait began
 }
 
-// Note notes a wait that is no request of the table, until end is called.
-func (s *Session) Note(w *Wait, id keytable.ID) (end func()) {
+// Note notes a wait, until end is called.
+func (s *Session) Note(w *Wait) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waits[w] = id
+	s.waits[w] = struct{}{}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -168,22 +160,19 @@ type waitingKey struct {
 	holds        bool
 }
 
-// add adds w, which is for key id, if it is older than least. It leaves out locks
-// that have ended since the wait began.
-func (ws waitingKeys) add(id keytable.ID, w *Wait, at, least time.Duration) {
-	age := at - w.Since
-	if age < least {
-		return
-	}
-	key, holds := DBKey(id, keytable.Exclusive), false
-	for _, h := range w.Holding {
-		if !w.Any && h.Ended() == keytable.NotEnded {
-			ws.count(waitingKey{key, DBKey(h.ID(), keytable.Exclusive), true}, age)
-			holds = true
+// add adds w. It leaves out locks that have ended since the wait began.
+func (ws waitingKeys) add(w *Wait, age time.Duration) {
+	for _, id := range w.Keys {
+		key, holds := DBKey(id, keytable.Exclusive), false
+		for _, h := range w.Holding {
+			if !w.Any && h.Ended() == keytable.NotEnded {
+				ws.count(waitingKey{key, DBKey(h.ID(), keytable.Exclusive), true}, age)
+				holds = true
+			}
 		}
-	}
-	if !holds {
-		ws.count(waitingKey{key: key}, age)
+		if !holds {
+			ws.count(waitingKey{key: key}, age)
+		}
 	}
 }
 

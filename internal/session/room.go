@@ -82,8 +82,8 @@ func (s *Session) limit(l *keytable.Limits, c *connection) {
 		return
 	}
 	l.Grants = r.more(n)
-	if c.survey.fresh {
-		c.survey.fresh = false
+	if c.surveyed {
+		c.surveyed = false
 		if l.Stack = min(most, max(l.Grants, r.free/4)); l.Stack > 0 {
 			l.Large = errFull
 		}
@@ -106,63 +106,56 @@ func (s *Session) taken() int {
 
 // lookFirst has c look at the table, because requests wait for more room.
 func (s *Session) lookFirst(c *connection) {
-	c.survey.wanted = true
+	c.surveyWanted = true
 	signal(c.slot.wake)
 }
 
-// A survey is the errand that looks.
-type survey struct {
-	wanted bool // requests wait for it
-	fresh  bool // it has looked since the last batch
-	held   int  // locks held or requested when the look began
-	table  dialect.LockTable
-}
-
-func (e *survey) due(c *connection, heartbeat bool) bool {
-	beat, since := c.s.options.Heartbeat, Now()-c.s.room.at
-	switch {
-	case e.wanted, c.s.room.at == 0:
-	case since < beat/2: // another connection has looked
-		return false
-	case !heartbeat && since < beat:
-		return false
+// survey is the errand that looks. A server that does not show its table leaves
+// the room unknown.
+func (c *connection) survey(heartbeat bool) *errand {
+	s := c.s
+	looked := s.room.at != 0 && Now()-s.room.at < s.options.Heartbeat/2 // here, or on another connection
+	if !c.surveyWanted && (!heartbeat || looked) {
+		return nil
 	}
-	e.wanted, e.held = false, c.s.taken()
-	return true
-}
-
-func (e *survey) send(c *connection) (err error) {
-	e.table, err = c.session.(dialect.Surveyor).LockTable()
-	return err
-}
-
-// complete notes the result of a look, and logs when the table becomes full or
-// has room again. A server that does not show its table leaves the room unknown.
-func (e *survey) complete(c *connection, err error) (log func()) {
-	s, r, table := c.s, &c.s.room, e.table
-	e.fresh = true
-	switch {
-	case err == nil:
-		r.seen(table, e.held, Now())
-		r.size, r.used = table.Size, table.Used
-	case isKind(err, dialect.Full):
-		r.seen(dialect.LockTable{}, e.held, Now())
-	default: // this server does not tell
-		*r = room{tight: r.tight, at: Now()}
+	c.surveyWanted = false
+	held, table := s.taken(), dialect.LockTable{}
+	return &errand{
+		send: func() (err error) {
+			table, err = c.session.(dialect.Surveyor).LockTable()
+			return err
+		},
+		complete: func(err error) (log func()) {
+			c.surveyed = true
+			switch r := &s.room; {
+			case err == nil:
+				r.seen(table, held, Now())
+				r.size, r.used = table.Size, table.Used
+			case isKind(err, dialect.Full):
+				r.seen(dialect.LockTable{}, held, Now())
+			default:
+				*r = room{tight: r.tight, at: Now()}
+			}
+			return s.noteTight(err == nil && float64(table.Used) < calmPart*float64(table.Size))
+		},
 	}
-	tight := r.known && r.share == 0
-	calm := err == nil && float64(table.Used) < calmPart*float64(table.Size)
+}
+
+// noteTight returns what to log when the table has become full, or has room again:
+// it is calm. s.mu is held.
+func (s *Session) noteTight(calm bool) (log func()) {
+	r, was, size, used := &s.room, s.room.tight, s.room.size, s.room.used
+	r.tight = r.known && r.share == 0 || was && !calm
 	switch {
-	case tight && !r.tight:
-		log = func() {
+	case r.tight && !was:
+		return func() {
 			s.options.Log.Warn("sqllock: new keys are denied, since the server's lock table must have room for its other clients",
-				"used", table.Used, "size", table.Size, "limit", int(roomPart*float64(table.Size)))
+				"used", used, "size", size, "limit", int(roomPart*float64(size)))
 		}
-	case calm && r.tight:
-		log = func() {
-			s.options.Log.Info("sqllock: the server's lock table has room again", "used", table.Used, "size", table.Size)
+	case was && !r.tight:
+		return func() {
+			s.options.Log.Info("sqllock: the server's lock table has room again", "used", used, "size", size)
 		}
 	}
-	r.tight = tight || r.tight && !calm
-	return log
+	return nil
 }

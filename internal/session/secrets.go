@@ -45,20 +45,18 @@ var errMaxSecrets = fmt.Errorf("%w: keys of more than %d namespaces with a secre
 // call that waits goes on while that may change. If ctx ends meanwhile, the error
 // also says why there was no success.
 func (s *Session) UseSecret(ctx context.Context, secret Secret, waits bool) error {
-	late := time.After(s.Timeout())
 	for why := error(nil); ; {
 		ready, err := s.checkSecret(secret)
-		switch {
-		case ready == nil && (err == nil || !waits || errors.Is(err, keytable.ErrClosed)):
+		if ready == nil && (err == nil || !waits || errors.Is(err, keytable.ErrClosed)) {
 			return err
-		case ready == nil:
-			why, late = err, time.After(keytable.AwayFor)
-		case waits:
-			late = time.After(s.Timeout())
+		}
+		pause := s.Timeout()
+		if ready == nil {
+			why, pause = err, keytable.AwayFor
 		}
 		select {
 		case <-ready:
-		case <-late:
+		case <-time.After(pause):
 			if ready != nil {
 				why = ErrNoAnswer
 			}
@@ -116,45 +114,41 @@ func (s *Session) awaitsSecret() bool {
 	return false
 }
 
-// A secretCheck is the errand that checks a secret which the connection does not
-// use.
-type secretCheck struct {
-	secret   Secret
-	conflict bool
-}
-
-func (e *secretCheck) due(c *connection, _ bool) bool {
+// checkSecret is the errand that checks a secret which c does not use.
+func (c *connection) checkSecret(bool) *errand {
 	for secret, state := range c.s.secrets {
-		if !c.uses[secret] && (state.err == nil || state.ready != nil) {
-			e.secret = secret
-			return true
+		if c.uses[secret] || state.err != nil && state.ready == nil {
+			continue
+		}
+		conflict := false
+		return &errand{
+			send: func() (err error) {
+				check := dialect.SecretCheckOf(secret.Namespace, secret.Fingerprint)
+				conflict, err = c.session.(dialect.SecretChecker).UseSecret(check)
+				return err
+			},
+			complete: func(err error) (log func()) { return c.checked(secret, state, conflict, err) },
 		}
 	}
-	return false
+	return nil
 }
 
-func (e *secretCheck) send(c *connection) (err error) {
-	check := dialect.SecretCheckOf(e.secret.Namespace, e.secret.Fingerprint)
-	e.conflict, err = c.session.(dialect.SecretChecker).UseSecret(check)
-	return err
-}
-
-func (e *secretCheck) complete(c *connection, err error) (log func()) {
-	s, state := c.s, c.s.secrets[e.secret]
-	if e.conflict && err == nil {
-		if namespace := e.secret.Namespace; state.err == nil {
+// checked notes the result of a check. s.mu is held.
+func (c *connection) checked(secret Secret, state *secretState, conflict bool, err error) (log func()) {
+	if conflict && err == nil {
+		if logger := c.s.options.Log; state.err == nil {
 			log = func() {
-				s.options.Log.Error("sqllock: this namespace is in use with another key secret: its keys are refused", "namespace", namespace)
+				logger.Error("sqllock: this namespace is in use with another key secret: its keys are refused", "namespace", secret.Namespace)
 			}
 		}
 		err = fmt.Errorf("%w: the namespace %q is in use with another key secret: give all processes the same, and stop those with the other one",
-			ErrNotExclusive, e.secret.Namespace)
+			ErrNotExclusive, secret.Namespace)
 	} else {
 		err = FromDialect(err)
 	}
 	state.err, state.retryAt = err, Now()+jitter(secretPause)
 	if err == nil {
-		c.uses[e.secret] = true
+		c.uses[secret] = true
 	}
 	if state.ready != nil {
 		close(state.ready)

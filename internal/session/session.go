@@ -50,14 +50,14 @@ type Session struct {
 	secrets   map[Secret]*secretState
 	counters  Counters
 	ages      heldAges
-	waits     map[*Wait]keytable.ID // of LockTx
+	waits     map[*Wait]struct{}
 }
 
 // Open returns a Session on db. See package sqllock.
 func Open(ctx context.Context, db *sql.DB, o Options) (*Session, error) {
 	s := &Session{
 		db: db, options: o, connecting: make(chan struct{}, 1), counters: newCounters(),
-		secrets: make(map[Secret]*secretState), waits: make(map[*Wait]keytable.ID),
+		secrets: make(map[Secret]*secretState), waits: make(map[*Wait]struct{}),
 	}
 	if err := s.options.Validate(); err != nil {
 		return nil, err

@@ -9,19 +9,22 @@ import (
 	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
-// A tokenRequest is a call that waits for the token of a lock.
+// A drawing is the errand that draws a token, when a caller first needs it: it is
+// dear, and most locks never need one. One token serves all calls that came
+// before the statement was sent. It is right for each lock that is still held
+// after it.
 //
 // Invariant: the goroutine of the connection alone writes token and err, and only
 // before it closes done. A caller who has left reads nothing.
-type tokenRequest struct {
-	hold  *keytable.Hold
-	token *dialect.Token
+type drawing struct {
+	token dialect.Token
 	err   error
 	done  chan struct{}
 }
 
 // Token returns a fencing token for h, a hold of s, drawn from now on. If again
-// is false, it may be one that the database has reserved before.
+// is false, it may be one that the database has reserved before. The caller must
+// see after that that h has not ended.
 func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dialect.Token, error) {
 	c := h.Owner().Life.(*connection)
 	if !again {
@@ -29,16 +32,21 @@ func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dia
 			return &token, nil
 		}
 	}
-	r := &tokenRequest{hold: h, done: make(chan struct{})}
 	s.mu.Lock()
-	c.tokens.requests = append(c.tokens.requests, r)
+	if c.drawing == nil {
+		c.drawing = &drawing{done: make(chan struct{})}
+	}
+	d := c.drawing
 	s.mu.Unlock()
 	signal(c.slot.wake)
 	timer := time.NewTimer(s.options.timeout)
 	defer timer.Stop()
 	select {
-	case <-r.done:
-		return r.token, r.err
+	case <-d.done:
+		if d.err != nil {
+			return nil, fmt.Errorf("sqllock: %w", d.err)
+		}
+		return &d.token, nil
 	case <-c.gone:
 		return nil, keytable.ErrLost
 	case <-ctx.Done():
@@ -48,42 +56,21 @@ func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dia
 	}
 }
 
-// tokens is the errand that draws a token, when a caller first needs it: it is
-// dear, and most locks never need one. One token serves all requests. It is right
-// for each lock that is held when the statement is sent: a release is always a
-// later statement of the same goroutine.
-type tokens struct {
-	requests []*tokenRequest // protected by Session.mu
-	sent     []*tokenRequest
-	token    dialect.Token
-}
-
-func (e *tokens) due(c *connection, _ bool) bool {
-	for _, r := range e.requests {
-		if c.s.Table.Holds(r.hold) {
-			e.sent = append(e.sent, r)
-		} else {
-			r.err = keytable.ErrLost
-			close(r.done)
-		}
+// drawToken is the errand.
+func (c *connection) drawToken(bool) *errand {
+	d := c.drawing
+	if d == nil {
+		return nil
 	}
-	e.requests = nil
-	return len(e.sent) > 0
-}
-
-func (e *tokens) send(c *connection) (err error) {
-	e.token, err = c.session.Token()
-	return err
-}
-
-func (e *tokens) complete(_ *connection, err error) (log func()) {
-	token := e.token // the locks keep it; e is used again
-	for _, r := range e.sent {
-		if r.token = &token; err != nil {
-			r.token, r.err = nil, fmt.Errorf("sqllock: %w", err)
-		}
-		close(r.done)
+	c.drawing = nil
+	return &errand{
+		send: func() error {
+			d.token, d.err = c.session.Token()
+			return d.err
+		},
+		complete: func(error) (log func()) {
+			close(d.done)
+			return nil
+		},
 	}
-	e.sent = nil
-	return nil
 }
