@@ -23,9 +23,9 @@ func noteWait(ctx context.Context, s *session.Session, oneOf bool, keys ...Key) 
 	if !s.Registers() {
 		return func() {}
 	}
-	w := &session.Wait{Since: session.Now(), Any: oneOf && len(keys) > 1}
-	for _, k := range keys {
-		w.Keys = append(w.Keys, k.id())
+	w := &session.Wait{Since: session.Now(), Any: oneOf && len(keys) > 1, Keys: make(map[keytable.ID]struct{})}
+	for _, k := range keys { // a caller may name one twice
+		w.Keys[k.id()] = struct{}{}
 	}
 	for c := carrier(ctx); c != nil; c = carrier(c.parent) {
 		h := &c.lock.hold

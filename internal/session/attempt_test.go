@@ -9,41 +9,6 @@ import (
 	"time"
 )
 
-// An attempt that succeeds after another one has won undoes what it has brought.
-// So does one that succeeds after its own time.
-func TestLateSuccessIsUndone(t *testing.T) {
-	for name, beside := range map[string]time.Duration{"after another": time.Second / 2, "after its time": time.Minute} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &Session{db: new(sql.DB), options: Defaults(), connecting: make(chan struct{}, 1)}
-				s.options.Suit()
-				var begun, undone atomic.Int32
-				_, err := attempt(t.Context(), newSlot(s), func(context.Context) (int, error) {
-					n := begun.Add(1)
-					if n == 1 {
-						time.Sleep(time.Minute)
-					} else {
-						time.Sleep(beside)
-					}
-					return int(n), nil
-				}, func(int) { undone.Add(1) })
-				won := int32(0)
-				if beside < time.Minute {
-					won = 1
-				}
-				if (err == nil) != (won == 1) {
-					t.Errorf("the attempt: %v", err)
-				}
-				time.Sleep(2 * time.Minute)
-				synctest.Wait()
-				if undone.Load() != begun.Load()-won {
-					t.Errorf("undone %d times of %d, of which %d counts", undone.Load(), begun.Load(), won)
-				}
-			})
-		})
-	}
-}
-
 // In a full pool an attempt that hangs ends for the next one, which needs its
 // connections. The last one has time for a slow server.
 func TestAttemptsInAFullPool(t *testing.T) {

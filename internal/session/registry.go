@@ -123,7 +123,7 @@ func (c *connection) toRegister() *postgres.Register {
 // A Wait is a call that waits, for the registry of a Session.
 type Wait struct {
 	Since   time.Duration
-	Keys    []keytable.ID
+	Keys    map[keytable.ID]struct{}
 	Any     bool             // the caller waits for any of several keys: what it holds is left out, since each key may not be the one that it gets
 	Holding []*keytable.Hold // when the wait began
 }
@@ -162,7 +162,7 @@ type waitingKey struct {
 
 // add adds w. It leaves out locks that have ended since the wait began.
 func (ws waitingKeys) add(w *Wait, age time.Duration) {
-	for _, id := range w.Keys {
+	for id := range w.Keys {
 		key, holds := DBKey(id, keytable.Exclusive), false
 		for _, h := range w.Holding {
 			if !w.Any && h.Ended() == keytable.NotEnded {
