@@ -167,12 +167,10 @@ func (sl *slot) closeConnection(c *connection) {
 	if c.remaining() == 0 {
 		wait = 0
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
 	case <-c.stopped:
 		return
-	case <-timer.C:
+	case <-time.After(wait):
 	}
 	c.session.Abort()
 	sl.inDriver.Add(1)
@@ -210,10 +208,8 @@ func (sl *slot) unreachable(err error) {
 // backOff pauses after a failure, longer after each in a row, up to longest. It
 // returns early when the Session is closed.
 func (sl *slot) backOff(failures int, longest time.Duration) {
-	timer := time.NewTimer(jitter(min(backoffMin<<min(failures, 10), longest)))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(jitter(min(backoffMin<<min(failures, 10), longest))):
 	case <-sl.s.ctx.Done():
 	}
 }

@@ -113,11 +113,9 @@ func (s *Session) Close() {
 		s.tasks.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(time.Second)
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C: // a driver is stuck; its connection ends when it returns
+	case <-time.After(time.Second): // a driver is stuck; its connection ends when it returns
 	}
 	s.Table.AnswerAll(errClosed)
 }

@@ -39,8 +39,6 @@ func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dia
 	d := c.drawing
 	s.mu.Unlock()
 	signal(c.slot.wake)
-	timer := time.NewTimer(s.options.timeout)
-	defer timer.Stop()
 	select {
 	case <-d.done:
 		if d.err != nil {
@@ -51,7 +49,7 @@ func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dia
 		return nil, keytable.ErrLost
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-timer.C:
+	case <-time.After(s.options.timeout):
 		return nil, ErrNoAnswer
 	}
 }
