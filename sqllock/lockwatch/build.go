@@ -3,21 +3,16 @@ package lockwatch
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
-	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
-	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// snapshotOf returns i, of PostgreSQL, as a Snapshot, sorted.
-func snapshotOf(i *postgres.Inspection) *Snapshot {
+// snapshotOf returns i, of a database of kind d, as a Snapshot, sorted.
+func snapshotOf(d sqllock.Dialect, i *dialect.Inspection) *Snapshot {
 	s := &Snapshot{
-		Dialect: sqllock.PostgreSQL, At: i.At,
-		Heartbeats: stateOf(i.Registry.Heartbeats), Waits: stateOf(i.Registry.Waits),
-		Leases: stateOf(i.Registry.Locks, i.Registry.Sessions),
+		Dialect: d, At: i.At,
+		Heartbeats: TableState(i.Tables.Heartbeats), Waits: TableState(i.Tables.Waits), Leases: TableState(i.Tables.Leases),
 	}
 	s.addLeases(i.Leases)
 	processes := make(map[int]Process, len(i.Processes))
@@ -51,7 +46,7 @@ func snapshotOf(i *postgres.Inspection) *Snapshot {
 			s.Blocked = append(s.Blocked, Blocked{process(pid), by})
 		}
 	}
-	sessions := make(map[int64]postgres.InspectedSession, len(i.Waiting))
+	sessions := make(map[int64]dialect.InspectedSession, len(i.Waiting))
 	for _, w := range i.Waiting {
 		sessions[w.Process] = w
 	}
@@ -66,7 +61,7 @@ func snapshotOf(i *postgres.Inspection) *Snapshot {
 	return s
 }
 
-func holderOf(l postgres.InspectedLock, key sqllock.Key, p Process) Holder {
+func holderOf(l dialect.InspectedLock, key sqllock.Key, p Process) Holder {
 	h := Holder{Key: key, Process: p, Shared: l.Shared}
 	if r := l.Registration; r != nil {
 		h.Registration = &Registration{
@@ -78,7 +73,7 @@ func holderOf(l postgres.InspectedLock, key sqllock.Key, p Process) Holder {
 	return h
 }
 
-func pollOf(p postgres.InspectedPoll) Waiter {
+func pollOf(p dialect.InspectedPoll) Waiter {
 	poll := &Poll{Session: p.Process, Callers: p.Waiters, Heartbeat: p.Heartbeat, Expires: p.Expires}
 	if p.HeldSpace >= 0 {
 		held := keyOf(dialect.Space(p.HeldSpace), p.HeldID)
@@ -87,21 +82,8 @@ func pollOf(p postgres.InspectedPoll) Waiter {
 	return Waiter{Key: keyOf(p.Space, p.ID), Since: p.Since, Poll: poll}
 }
 
-// stateOf returns the worst state of tables that are only of use together.
-func stateOf(tables ...postgres.RegistryTable) TableState {
-	switch {
-	case slices.ContainsFunc(tables, func(t postgres.RegistryTable) bool { return t.Name == "" }):
-		return TableMissing
-	case slices.ContainsFunc(tables, func(t postgres.RegistryTable) bool { return t.Untrusted }):
-		return TableUntrusted
-	case slices.ContainsFunc(tables, func(t postgres.RegistryTable) bool { return !t.Readable }):
-		return TableUnreadable
-	}
-	return TableRead
-}
-
 // addLeases adds the locks of a lease table.
-func (s *Snapshot) addLeases(locks []postgres.LeasedLock) {
+func (s *Snapshot) addLeases(locks []dialect.LeasedLock) {
 	for _, l := range locks {
 		h := Holder{Key: keyOf(l.Space, l.ID), Lease: &Lease{Session: l.Session, Holder: l.Holder, Acquired: l.Acquired, Expires: l.Expires}}
 		if l.Expires.After(s.At) {
@@ -110,50 +92,6 @@ func (s *Snapshot) addLeases(locks []postgres.LeasedLock) {
 			s.Expired = append(s.Expired, h)
 		}
 	}
-}
-
-// leaseSnapshot returns i, of a database that has leases only, as a Snapshot.
-func leaseSnapshot(d sqllock.Dialect, i *leasetable.Inspection, err error) (*Snapshot, error) {
-	if err != nil {
-		return nil, err
-	}
-	s := &Snapshot{Dialect: d, At: i.At, Leases: TableRead}
-	if i.Missing {
-		s.Leases = TableMissing
-	}
-	s.addLeases(i.Locks)
-	s.sort()
-	return s, nil
-}
-
-// mysqlSnapshot returns i as a Snapshot. A connection that waits is blocked by the
-// holder of its key. The order of several waiters is not known.
-func mysqlSnapshot(i *mysql.Inspection, err error) (*Snapshot, error) {
-	if err != nil {
-		return nil, err
-	}
-	s := &Snapshot{Dialect: sqllock.MySQL, At: i.At}
-	holders := make(map[dialect.Key][]int)
-	for _, l := range i.Locks {
-		if l.Granted {
-			holders[l.Key] = append(holders[l.Key], int(l.PID))
-		}
-	}
-	for _, l := range i.Locks {
-		key := keyOf(l.Key.Space, l.Key.ID)
-		p := Process{PID: int(l.PID), Address: l.Address, State: l.Command, StateSince: l.Since, WaitEvent: l.State}
-		if l.Granted {
-			s.Holders = append(s.Holders, Holder{Key: key, Process: p})
-			continue
-		}
-		var since time.Time
-		if l.State == "User lock" {
-			since = l.Since
-		}
-		s.Waiters = append(s.Waiters, Waiter{Key: key, Since: since, Process: p, BlockedBy: holders[l.Key]})
-	}
-	s.sort()
-	return s, nil
 }
 
 func (s *Snapshot) sort() {

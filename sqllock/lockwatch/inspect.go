@@ -11,8 +11,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
-	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
-	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/internal/session"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -129,9 +127,9 @@ func (i *Inspector) read(ctx context.Context) (*Snapshot, error) {
 	}
 	defer conn.Close()
 	if time.Now().Before(i.until) {
-		seen, err := i.registry.InspectAgain(ctx, conn)
+		seen, err := i.registry.Inspect(ctx, conn)
 		if err == nil {
-			return snapshotOf(seen), nil
+			return snapshotOf(sqllock.PostgreSQL, seen), nil
 		}
 		if !dialect.IsStatement(err) {
 			return nil, err
@@ -148,28 +146,18 @@ func (i *Inspector) read(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch d.(type) {
-	case postgres.Dialect:
-		seen, err := postgres.Inspect(ctx, conn, i.options.schema)
-		if err != nil {
+	inspector, ok := d.(dialect.Inspector)
+	if !ok { // PostgreSQL itself
+		if i.registry, err = postgres.FindTables(ctx, conn, i.options.schema); err != nil {
 			return nil, err
 		}
-		i.registry, i.until = seen.Registry, time.Now().Add(i.remember)
-		return snapshotOf(seen), nil
-	case leasetable.PostgreSQL:
-		seen, err := leasetable.InspectPostgreSQL(ctx, conn)
-		if err == nil && seen.Missing {
-			err = errNothingToSee
-		}
-		return leaseSnapshot(sqllock.PostgreSQL, seen, err)
-	case leasetable.SQLite:
-		seen, err := leasetable.InspectSQLite(ctx, conn)
-		return leaseSnapshot(sqllock.SQLite, seen, err)
-	case mysql.Dialect:
-		seen, err := mysql.Inspect(ctx, conn)
-		return mysqlSnapshot(seen, err)
+		inspector, i.until = i.registry, time.Now().Add(i.remember)
 	}
-	return nil, errNothingToSee
+	seen, err := inspector.Inspect(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	return snapshotOf(sqllock.Dialect(d.Traits().Name), seen), nil
 }
 
 // isUnknown reports whether err, of package choose, is about a system that none
@@ -179,7 +167,7 @@ func isUnknown(err error) bool {
 	return errors.As(err, &failure) && failure.Kind == dialect.NotExclusive
 }
 
-var errNothingToSee = fmt.Errorf("this database is none that latchkey has locks in, or it has no lease tables: %w", errors.ErrUnsupported)
+var errNothingToSee = fmt.Errorf("this database is none that latchkey has locks in: %w", errors.ErrUnsupported)
 
 // publicError returns err as callers of this package see it, with the error of
 // package sqllock that they compare with. The error of a context stays as it is.

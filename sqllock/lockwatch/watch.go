@@ -161,7 +161,7 @@ const (
 // again if there may be more rows.
 func (w *watchdog) sweep(ctx context.Context) {
 	registry := w.inspector.registry
-	if time.Now().Before(w.sweepAt) || !registry.Heartbeats.Readable && !registry.Waits.Readable {
+	if time.Now().Before(w.sweepAt) || !registry.Heartbeats.Readable() && !registry.Waits.Readable() {
 		return
 	}
 	swept, err := ask(ctx, w.inspector, bound.Of(lookTimeout), func(ctx context.Context) (int64, error) {

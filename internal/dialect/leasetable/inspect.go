@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -11,30 +13,21 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// An Inspection is the state of the lease tables at one moment. In PostgreSQL
-// itself package postgres reads them, together with the advisory locks.
-type Inspection struct {
-	At      time.Time             // by the database's clock
-	Missing bool                  // there are no lease tables
-	Locks   []postgres.LeasedLock // also of sessions that have expired
-}
-
-// sqliteInspection selects an Inspection as JSON. Times have milliseconds.
-const sqliteInspection = `SELECT json_object('At', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), 'Locks', json_group_array(json_object(
+// sqliteInspection selects a dialect.Inspection as JSON. Times have milliseconds.
+const sqliteInspection = `SELECT json_object('At', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), 'Leases', json_group_array(json_object(
 		'Space', l.key_space, 'ID', l.key_id, 'Session', s.id, 'Holder', s.holder,
 		'Acquired', strftime('%Y-%m-%dT%H:%M:%fZ', l.acquired / 1000.0, 'unixepoch'),
 		'Expires', strftime('%Y-%m-%dT%H:%M:%fZ', s.expires / 1000.0, 'unixepoch'))))
 	FROM main.latchkey_locks AS l JOIN main.latchkey_sessions AS s ON s.id = l.session`
 
-// InspectSQLite reads the lease tables of the file of conn, and changes
-// nothing. A transaction that an earlier user of conn has left open ends, since
-// its snapshot is old. The error is a *Failure or that of ctx.
-func InspectSQLite(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
+// Inspect implements dialect.Inspector. A transaction that an earlier user of conn
+// has left open ends, since its snapshot is old.
+func (SQLite) Inspect(ctx context.Context, conn *sql.Conn) (*dialect.Inspection, error) {
 	_, _ = conn.ExecContext(ctx, "ROLLBACK") // normally there is none
 	var text string
 	err := readWhileBusy(ctx, conn, sqliteInspection, &text)
 	if errcode.IsNoTable(err) {
-		return &Inspection{At: time.Now(), Missing: true}, nil // the clock is the machine's
+		return &dialect.Inspection{At: time.Now(), Tables: dialect.TableStates{Leases: dialect.TableMissing}}, nil // the clock is the machine's
 	}
 	return inspection(text, err)
 }
@@ -46,25 +39,25 @@ func readWhileBusy(ctx context.Context, conn *sql.Conn, query string, dest ...an
 	return untilFree(ctx, func() error { return conn.QueryRowContext(ctx, query).Scan(dest...) })
 }
 
-// postgresInspection selects an Inspection as JSON.
-const postgresInspection = `SELECT pg_catalog.json_build_object('At', pg_catalog.clock_timestamp(), 'Locks', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
+// postgresInspection selects a dialect.Inspection as JSON.
+const postgresInspection = `SELECT pg_catalog.json_build_object('At', pg_catalog.clock_timestamp(), 'Leases', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
 		'Space', l.key_space, 'ID', l.key_id, 'Session', s.id, 'Holder', s.holder, 'Acquired', l.acquired, 'Expires', s.expires))
 	FROM latchkey_locks AS l JOIN latchkey_sessions AS s ON s.id = l.session))::text`
 
-// InspectPostgreSQL reads the lease tables in a system that speaks PostgreSQL's
-// SQL and is not PostgreSQL. The search_path finds the tables, as for a
-// session. The error is a *Failure or that of ctx.
-func InspectPostgreSQL(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
+// Inspect implements dialect.Inspector for a system that speaks PostgreSQL's SQL
+// and is not PostgreSQL. The search_path finds the tables, as for a session. In
+// PostgreSQL itself package postgres reads them, together with the advisory locks.
+func (PostgreSQL) Inspect(ctx context.Context, conn *sql.Conn) (*dialect.Inspection, error) {
 	text, err := postgres.ReadWithoutChange(ctx, conn, postgresInspection)
 	if errcode.SQLState(err) == errcode.UndefinedTable {
-		return &Inspection{Missing: true}, nil
+		return nil, fmt.Errorf("this database has no lease tables: %w", errors.ErrUnsupported)
 	}
 	return inspection(text, err)
 }
 
 // inspection reads what a query has selected. err is that of the query.
-func inspection(text string, err error) (*Inspection, error) {
-	i := new(Inspection)
+func inspection(text string, err error) (*dialect.Inspection, error) {
+	i := &dialect.Inspection{Tables: dialect.TableStates{Leases: dialect.TableRead}}
 	if err == nil && json.Unmarshal([]byte(text), i) != nil {
 		err = errForeignTable
 	}

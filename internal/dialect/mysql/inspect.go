@@ -14,32 +14,13 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// An Inspection is the state of the locks of keys in a database at one moment.
-type Inspection struct {
-	At    time.Time // by the server's clock
-	Locks []InspectedLock
-}
-
-// An InspectedLock is the lock of a key that a connection holds or waits for.
-// Fields that this user may not see are zero.
-type InspectedLock struct {
-	Key     dialect.Key
-	Granted bool
-	PID     int64 // the id of the connection
-	Address string
-	Command string // as in the process list: "Sleep", "Query", …
-	State   string // likewise: "User lock" waits for a lock
-	Since   time.Time
-}
-
-// Inspect reads who holds and who waits for the locks of keys in conn's
-// database, and changes nothing. A transaction that an earlier user of conn has
-// left open stays open.
+// Inspect implements dialect.Inspector. A transaction that an earlier user of conn
+// has left open stays open. The server lists its locks in one of two places, and
+// this server or this user may have neither.
 //
-// The server lists its locks in one of two places. Inspect returns an error
-// that wraps errors.ErrUnsupported, and says what to change, if this server or
-// this user has neither. Other errors are *Failures or those of ctx.
-func Inspect(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
+// A connection that waits is blocked by the holder of its key. The order of several
+// waiters is not known.
+func (Dialect) Inspect(ctx context.Context, conn *sql.Conn) (*dialect.Inspection, error) {
 	server, err := (&proof{Pair: dbconn.Pair{Session: conn}}).server(ctx)
 	if err == nil {
 		err = server.fit()
@@ -60,17 +41,27 @@ func Inspect(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
 		return nil, dialect.Fail(err)
 	}
 	defer rows.Close()
-	i := new(Inspection)
+	i := new(dialect.Inspection)
 	for rows.Next() {
-		if err := i.scan(rows, names); err != nil {
+		if err := scanLock(i, rows, names); err != nil {
 			return nil, dialect.Fail(err)
+		}
+	}
+	for _, w := range i.Locks {
+		if w.Granted {
+			continue
+		}
+		for _, h := range i.Locks {
+			if h.Granted && h.Space == w.Space && h.ID == w.ID {
+				i.Blocked = append(i.Blocked, dialect.InspectedWait{PID: w.PID, By: []int{h.PID}})
+			}
 		}
 	}
 	return i, dialect.Fail(rows.Err())
 }
 
-// scan reads a row of a lockList. Only the time is there if there is no lock.
-func (i *Inspection) scan(rows *sql.Rows, names lockNames) error {
+// scanLock reads a row of a lockList. Only the time is there if there is no lock.
+func scanLock(i *dialect.Inspection, rows *sql.Rows, names lockNames) error {
 	var (
 		now                                   int64
 		name, status, address, command, state sql.NullString
@@ -80,17 +71,22 @@ func (i *Inspection) scan(rows *sql.Rows, names lockNames) error {
 		return err
 	}
 	i.At = time.UnixMicro(now)
-	l := InspectedLock{PID: pid.Int64, Granted: status.String == "GRANTED", Address: address.String, Command: command.String, State: state.String}
-	if age.Valid {
-		l.Since = i.At.Add(-time.Duration(age.Int64) * time.Microsecond)
-	}
 	if status.String == statement {
 		name.String = waitedFor(name.String)
 	}
-	var ok bool
-	if l.Key, ok = names.key(name.String); ok {
-		i.Locks = append(i.Locks, l)
+	key, ok := names.key(name.String)
+	if !ok {
+		return nil
 	}
+	p := dialect.InspectedProcess{PID: int(pid.Int64), Address: address.String, State: command.String, WaitEvent: state.String}
+	if age.Valid {
+		p.StateSince = i.At.Add(-time.Duration(age.Int64) * time.Microsecond)
+	}
+	l := dialect.InspectedLock{PID: p.PID, Space: key.Space, ID: key.ID, Granted: status.String == "GRANTED"}
+	if p.WaitEvent == "User lock" {
+		l.Since = p.StateSince
+	}
+	i.Processes, i.Locks = append(i.Processes, p), append(i.Locks, l)
 	return nil
 }
 

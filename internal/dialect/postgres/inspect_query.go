@@ -15,8 +15,8 @@ import "strings"
 // inspectQuery.
 const registryQuery = `SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('server_version_num')::int,
 	(SELECT coalesce(pg_catalog.json_object_agg(c.relname, pg_catalog.json_build_object('Name', pg_catalog.format('%I.%I', c.nspname, c.relname),
-		'Untrusted', NOT t.trusted,
-		'Readable', t.trusted AND pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT'))), '{}')::text
+		'State', CASE WHEN NOT t.trusted THEN 'untrusted' WHEN pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
+			THEN 'read' ELSE 'unreadable' END)), '{}')::text
 	FROM (SELECT DISTINCT ON (c.relname) c.oid, c.relname, c.relowner, c.relnamespace, n.nspname, n.nspname = SCHEMA AS named
 		FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 		WHERE c.relname IN ('latchkey_heartbeats', 'latchkey_waits', 'latchkey_sessions', 'latchkey_locks') AND c.relkind = 'r'
@@ -37,13 +37,13 @@ const registryQuery = `SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current
 // the inspection is needed most.
 func (r Registry) inspectQuery() string {
 	heartbeats, waits, leases := noHeartbeats, noWaits, noLeases
-	if r.Heartbeats.Readable {
+	if r.Heartbeats.Readable() {
 		heartbeats = "(SELECT * FROM ONLY " + r.Heartbeats.Name + " WHERE " + between("acquired", "heartbeat", "expires") + ")"
 	}
-	if r.Waits.Readable {
+	if r.Waits.Readable() {
 		waits = "(SELECT * FROM ONLY " + r.Waits.Name + " WHERE key_space IN (0, 1) AND " + between("since", "heartbeat", "expires") + ")"
 	}
-	if r.Locks.Readable && r.Sessions.Readable {
+	if r.Locks.Readable() && r.Sessions.Readable() {
 		leases = strings.NewReplacer("LOCKS", r.Locks.Name, "SESSIONS", r.Sessions.Name, "BETWEEN", between("acquired", "expires")).Replace(leasesQuery)
 	}
 	return strings.NewReplacer("HEARTBEATS", heartbeats, "WAITS", waits, "LEASES", leases).Replace(inspectQuery)

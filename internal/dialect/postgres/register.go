@@ -61,7 +61,7 @@ type WaitingKey struct {
 // of ctx.
 func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, error) {
 	r, err := onPool(ctx, db, func(conn *sql.Conn) (Registry, error) {
-		r, err := findRegistry(ctx, conn, schema)
+		r, err := FindTables(ctx, conn, schema)
 		if err == nil {
 			r.UTF8, err = Holds(ctx, conn, "pg_catalog.current_setting('server_encoding') = 'UTF8'")
 		}
@@ -71,7 +71,7 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 	switch {
 	case err != nil:
 		return r, err
-	case r.Heartbeats.Untrusted || r.Waits.Untrusted:
+	case r.Heartbeats.State == untrusted || r.Waits.State == untrusted:
 		reason = "the tables latchkey_heartbeats or latchkey_waits in the search_path belong to somebody else than this role, the database's owner or a superuser: name their schema if you trust their owner"
 	case r.Heartbeats.Name != "" && r.Waits.Name != "":
 		return r, nil

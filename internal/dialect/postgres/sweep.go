@@ -18,7 +18,7 @@ import (
 func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limit int) (swept int64, err error) {
 	return onPool(ctx, db, func(conn *sql.Conn) (swept int64, err error) {
 		for table, dead := range map[RegistryTable]string{r.Heartbeats: notHeld, r.Waits: "true"} {
-			if !table.Readable {
+			if !table.Readable() {
 				continue
 			}
 			n, err := rows(ctx, conn, sweepTimeout+table.sweep(age, dead, limit))
