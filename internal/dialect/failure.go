@@ -65,14 +65,8 @@ func Fail(err error) error {
 	if errors.As(err, &failure) {
 		return failure
 	}
-	if number, state, ok := errcode.MySQL(err); ok {
-		return mysqlFailure(number, state)
-	}
-	if state := errcode.SQLState(err); state != "" {
-		return &Failure{Kind: kindOf(state), Reason: inWords(state) + "SQLSTATE " + state, State: state, Permanent: isPermanent(state)}
-	}
-	if code, ok := errcode.SQLite(err); ok {
-		return sqliteFailure(code)
+	if code := errcode.Of(err); code != "" {
+		return coded(code, errcode.SQLState(err))
 	}
 	switch {
 	case errors.Is(err, sql.ErrConnDone):
@@ -89,36 +83,9 @@ func Fail(err error) error {
 	return &Failure{Kind: Gone, Reason: reason(err)}
 }
 
-// isPermanent reports whether an SQLSTATE means a wrong user, password or
-// database, or a missing right.
-func isPermanent(state string) bool {
-	return strings.HasPrefix(state, "28") || strings.HasPrefix(state, "3D") || state == errcode.Forbidden
-}
-
 // Misconfigured returns the failure of a database or a pool that does not get
 // better by waiting.
 func Misconfigured(reason string) error { return &Failure{Kind: Gone, Reason: reason, Permanent: true} }
-
-// kindOf returns what an SQLSTATE means for the session.
-//
-// The severity decides that, but drivers show it in no common way. So Gone is
-// for the classes that the server raises as FATAL on an established session.
-// After Statement or Full of a batch the engine calls Held, and of another
-// statement it sends a heartbeat. Both find a session that is gone.
-func kindOf(state string) Kind {
-	switch {
-	case state == "53200":
-		return Full
-	case strings.HasPrefix(state, "57P"), // shutdown, crash, idle session
-		strings.HasPrefix(state, "08"), // connection
-		strings.HasPrefix(state, "28"), // authorization
-		strings.HasPrefix(state, "3D"), // no such database
-		state == "25P03", state == "25P04",
-		state == "53300":
-		return Gone
-	}
-	return Statement
-}
 
 const connectionClosed = "the connection was closed"
 

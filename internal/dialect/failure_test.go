@@ -93,8 +93,9 @@ func TestRunbookKnowsEachReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for state, words := range wordsOfStates {
-		if row := "| " + words + " | " + state + " |"; !strings.Contains(string(page), row) {
+	for _, m := range meanings {
+		const whole = 5 // characters of a SQLSTATE
+		if row := "| " + m.words + " | " + m.codes + " |"; m.system == "" && len(m.codes) == whole && !strings.Contains(string(page), row) {
 			t.Errorf("docs/runbook.md has no row that begins with %q", row)
 		}
 	}

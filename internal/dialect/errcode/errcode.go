@@ -77,20 +77,12 @@ const (
 
 // Error numbers of MySQL and MariaDB that decide what happens next.
 const (
-	MySQLNoSuchTable  = 1146
-	MySQLDenied       = 1142 // a command on a table
-	MySQLNoAccess     = 1044 // of a user, to a database
-	MySQLNoDatabase   = 1049
-	MySQLCheck        = 3819 // a CHECK constraint, in MySQL
-	MariaDBCheck      = 4025 // the same in MariaDB
-	MySQLOutOfRange   = 1690 // of a sum
-	MySQLTooMany      = 1040 // connections
-	MySQLTooManyOfOne = 1203 // the same, of one user
-	MySQLUserLimit    = 1226 // the same, or an hour's statements, by the account's own limit
-	MySQLOfflineMode  = 3032
-	MySQLShutdown     = 1053
-	MySQLKilled       = 1317 // a statement
-	MySQLParse        = 1064 // a statement is not understood: its transaction lives on
+	MySQLNoSuchTable = 1146
+	MySQLDenied      = 1142 // a command on a table
+	MySQLCheck       = 3819 // a CHECK constraint, in MySQL
+	MariaDBCheck     = 4025 // the same in MariaDB
+	MySQLOutOfRange  = 1690 // of a sum
+	MySQLParse       = 1064 // a statement is not understood: its transaction lives on
 )
 
 // MySQLNoSetting are the errors of a server that does not have a variable, or
@@ -141,11 +133,6 @@ const (
 	SQLiteBusy     = 5
 	SQLiteLocked   = 6
 	SQLiteReadOnly = 8
-	SQLiteIOError  = 10
-	SQLiteCorrupt  = 11
-	SQLiteFull     = 13
-	SQLiteCantOpen = 14
-	SQLiteNotADB   = 26
 
 	SQLiteCheck = 19 | 1<<8 // extended: a CHECK constraint
 )
