@@ -26,7 +26,7 @@ var mysqlChecks = []check{
 	{name: "secrets", examine: secrets, needs: (*subject).find},
 }
 
-// mysqlExclusion makes the proof that Open makes. Its refusals name the version,
+// mysqlExclusion opens a session and ends it. Its refusals name the version,
 // a cluster with several primaries, or a proxy.
 func mysqlExclusion(ctx context.Context, s *subject) (fine string, err error) {
 	if err := s.hasTwo(); err != nil {
@@ -34,9 +34,11 @@ func mysqlExclusion(ctx context.Context, s *subject) (fine string, err error) {
 	}
 	// Open has accepted the server of a Session, perhaps by WithDialect.
 	accepted := slices.ContainsFunc(s.sessions, func(session *sqllock.Session) bool { return session.Dialect() == sqllock.MySQL })
-	if err := (mysql.Dialect{Named: accepted}).Prove(ctx, s.db, dialect.Settings{Proof: bound.Of(proofTimeout), Lease: s.lease, StatementTimeout: s.lease}); err != nil {
+	session, err := mysql.Dialect{Named: accepted}.Open(ctx, s.db, dialect.Settings{Proof: bound.Of(proofTimeout), Lease: s.lease, StatementTimeout: s.lease})
+	if err != nil {
 		return "", err
 	}
+	session.Destroy()
 	var version string
 	if err := s.read(ctx, "SELECT VERSION()", &version); err != nil {
 		return "", err

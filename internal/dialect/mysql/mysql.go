@@ -40,45 +40,29 @@ func (Dialect) Traits() dialect.Traits {
 // It SETs nothing before the proof. Behind a proxy that would reach the session
 // of another client.
 func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
-	conn, id, server, err := d.proven(ctx, db, set)
+	var (
+		p      proof
+		server server
+	)
+	conn, err := dbconn.Prove(ctx, db, set, "", func(pair dbconn.Pair) (err error) {
+		p = proof{Pair: pair, mayBeFed: d.Named}
+		server, err = p.run(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	s := &session{
-		conn: conn.Conn, socket: conn.Socket, id: id, held: map[dialect.Key]struct{}{},
+		conn: conn.Conn, socket: conn.Socket, id: p.id, held: map[dialect.Key]struct{}{},
 		pool: dbconn.Pool{DB: db, Find: set.Socket}, bound: sideTxBound(set),
 		mariadb: server.mariadb, server: server.identity(), serverName: server.name(),
 		names: newLockNames(server.database), limit: server.longest(),
 	}
 	s.name = s.names.ofSession(rand.Uint64()) //nolint:gosec // a name, not a secret
-	if err = conn.SetUp(ctx, set.Proof, func(ctx context.Context) error { return s.setUp(ctx, server, set) }); err != nil {
+	if err = conn.SetUp(ctx, set.Proof, func(ctx context.Context) error { return s.setUp(ctx, set) }); err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-// Prove proves that locks exclude on two connections of db, and that the server
-// takes a session's settings, as Open does. It gives one connection back, and
-// discards the one with the settings. Its error is like that of Open.
-func (d Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) error {
-	conn, _, server, err := d.proven(ctx, db, set)
-	if err != nil {
-		return err
-	}
-	defer conn.Discard()
-	return conn.SetUp(ctx, set.Proof, func(ctx context.Context) error { return configure(ctx, conn.Conn, server, set) })
-}
-
-// proven returns a connection of db on which locks exclude others, its id, and
-// what its server says about itself.
-func (d Dialect) proven(ctx context.Context, db *sql.DB, set dialect.Settings) (conn *dbconn.Taken, id int64, s server, err error) {
-	var p proof
-	conn, err = dbconn.Prove(ctx, db, set, "", func(pair dbconn.Pair) (err error) {
-		p = proof{Pair: pair, mayBeFed: d.Named}
-		s, err = p.run(ctx)
-		return err
-	})
-	return conn, p.id, s, err
 }
 
 // setUp makes the connection a session of locks:
@@ -88,36 +72,32 @@ func (d Dialect) proven(ctx context.Context, db *sql.DB, set dialect.Settings) (
 //     reason.
 //   - No statement on it takes longer than StatementTimeout.
 //   - Settings that an earlier user made do not apply.
-func (s *session) setUp(ctx context.Context, server server, set dialect.Settings) error {
-	if err := configure(ctx, s.conn, server, set); err != nil {
-		return err
-	}
-	// A pooled connection may hold locks that its last user forgot: taking one
-	// of them would be re-entry, and succeed.
-	got, err := s.ask(ctx, "CONCAT(@@session.wait_timeout, ' ', @@session.autocommit = 1, ' ', RELEASE_ALL_LOCKS() >= 0, ' ', GET_LOCK('"+s.name+"', 0))")
-	if want := strconv.FormatInt(wholeSeconds(set.Lease), 10) + " 1 1 1"; err == nil && got != want {
-		err = dialect.Refuse("wait_timeout could not be set, or the connection's locks not be given back: the server would not free the locks of a dead process")
-	}
-	return err
-}
-
-// configure sets what setUp says of the server's settings. A server that rejects
-// one of them does not have what a session of locks needs.
-func configure(ctx context.Context, conn *sql.Conn, server server, set dialect.Settings) error {
+//
+// A server that rejects a setting does not have what a session of locks needs.
+func (s *session) setUp(ctx context.Context, set dialect.Settings) error {
 	lease := wholeSeconds(set.Lease)
 	wait := max(int64(set.StatementTimeout/time.Second), 1)
 	limit := fmt.Sprintf("max_execution_time = %d", max(set.StatementTimeout.Milliseconds(), 1))
-	if server.mariadb {
+	if s.mariadb {
 		limit = fmt.Sprintf("max_statement_time = %.3f, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0,"+
 			" idle_write_transaction_timeout = 0", max(set.StatementTimeout.Seconds(), 0.001))
 	}
-	_, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, net_read_timeout = %d, net_write_timeout = %d,"+
+	_, err := s.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, net_read_timeout = %d, net_write_timeout = %d,"+
 		" lock_wait_timeout = %d, innodb_lock_wait_timeout = %d, %s, time_zone = '+00:00', autocommit = 1,"+
 		" sql_mode = '', sql_select_limit = 18446744073709551615, sql_safe_updates = 0",
 		lease, lease, lease, wait, wait, limit))
 	if number, _, ok := errcode.MySQL(err); ok && slices.Contains(errcode.MySQLNoSetting, number) {
 		return dialect.Refuse(fmt.Sprintf("a setting of the session was rejected (error %d), so the server may not free the locks of a dead process:"+
 			" use a server of MySQL or MariaDB, not one that only speaks their protocol", number))
+	}
+	if err != nil {
+		return err
+	}
+	// A pooled connection may hold locks that its last user forgot: taking one
+	// of them would be re-entry, and succeed.
+	got, err := s.ask(ctx, "CONCAT(@@session.wait_timeout, ' ', @@session.autocommit = 1, ' ', RELEASE_ALL_LOCKS() >= 0, ' ', GET_LOCK('"+s.name+"', 0))")
+	if want := strconv.FormatInt(lease, 10) + " 1 1 1"; err == nil && got != want {
+		err = dialect.Refuse("wait_timeout could not be set, or the connection's locks not be given back: the server would not free the locks of a dead process")
 	}
 	return err
 }
