@@ -23,7 +23,6 @@ type Inspection struct {
 	Locks     []InspectedLock
 	Blocked   []InspectedWait
 	Polls     []InspectedPoll
-	Waiting   []InspectedSession
 	Leases    []LeasedLock // also of sessions that have expired
 
 	Tables TableStates `json:"-"`
@@ -87,13 +86,8 @@ type InspectedPoll struct {
 	Waiters          int
 	Since, Heartbeat time.Time
 	Expires          time.Time
-}
-
-// An InspectedSession is a Session with an InspectedPoll.
-type InspectedSession struct {
-	Process int64
-	PID     int // of one of its server processes
-	Holder  string
+	PID              int    // of one of its Session's server processes; 0: not known
+	Holder           string // of its Session
 }
 
 // A LeasedLock is a row of latchkey_locks with its session, as it stands in a

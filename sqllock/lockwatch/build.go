@@ -46,16 +46,13 @@ func snapshotOf(d sqllock.Dialect, i *dialect.Inspection) *Snapshot {
 			s.Blocked = append(s.Blocked, Blocked{process(pid), by})
 		}
 	}
-	sessions := make(map[int64]dialect.InspectedSession, len(i.Waiting))
-	for _, w := range i.Waiting {
-		sessions[w.Process] = w
-	}
 	for _, p := range i.Polls {
-		w := pollOf(p)
-		if session, known := sessions[p.Process]; known {
-			w.Process, w.Poll.Holder = process(session.PID), session.Holder
+		poll := &Poll{Session: p.Process, Holder: p.Holder, Callers: p.Waiters, Heartbeat: p.Heartbeat, Expires: p.Expires}
+		if p.HeldSpace >= 0 {
+			held := keyOf(dialect.Space(p.HeldSpace), p.HeldID)
+			poll.Held = &held
 		}
-		s.Waiters = append(s.Waiters, w)
+		s.Waiters = append(s.Waiters, Waiter{Key: keyOf(p.Space, p.ID), Since: p.Since, Process: process(p.PID), Poll: poll})
 	}
 	s.sort()
 	return s
@@ -71,15 +68,6 @@ func holderOf(l dialect.InspectedLock, key sqllock.Key, p Process) Holder {
 	}
 	h.SecretCheck = l.Shared && l.Space == dialect.TwoInts && h.Registration == nil && p.ofSession()
 	return h
-}
-
-func pollOf(p dialect.InspectedPoll) Waiter {
-	poll := &Poll{Session: p.Process, Callers: p.Waiters, Heartbeat: p.Heartbeat, Expires: p.Expires}
-	if p.HeldSpace >= 0 {
-		held := keyOf(dialect.Space(p.HeldSpace), p.HeldID)
-		poll.Held = &held
-	}
-	return Waiter{Key: keyOf(p.Space, p.ID), Since: p.Since, Poll: poll}
 }
 
 // addLeases adds the locks of a lease table.

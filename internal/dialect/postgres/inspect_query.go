@@ -107,9 +107,9 @@ SELECT pg_catalog.json_build_object(
 			AND (h.pid, h.backend_start, h.key_space, h.key_id, h.shared) = (l.pid, a.backend_start, l.space, l.id, l.shared)),
 	'Blocked', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('PID', pid, 'By', by)) FROM blocked),
 	'Polls', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('Process', w.process, 'Space', w.key_space, 'ID', w.key_id, 'HeldSpace', w.held_space,
-			'HeldID', w.held_id, 'Waiters', w.waiters, 'Since', w.since, 'Heartbeat', w.heartbeat, 'Expires', w.expires))
-		FROM polls AS w),
-	'Waiting', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('Process', process, 'PID', pid, 'Holder', holder)) FROM sessions),
+			'HeldID', w.held_id, 'Waiters', w.waiters, 'Since', w.since, 'Heartbeat', w.heartbeat, 'Expires', w.expires,
+			'PID', s.pid, 'Holder', s.holder))
+		FROM polls AS w LEFT JOIN sessions AS s USING (process)),
 	'Leases', LEASES,
 	'Processes', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('PID', pid, 'Start', backend_start, 'Application', application_name,
 			'Address', pg_catalog.host(client_addr), 'State', state, 'StateSince', state_change, 'WaitEvent', wait_event))
