@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/admission"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -44,7 +45,7 @@ func (m *Middleware) keyOf(r *http.Request) (string, error) {
 	case optional && errors.Is(err, httpmw.ErrNoKey):
 		return "", httpmw.ErrBypass
 	}
-	return "", m.keyError(r, err)
+	return "", admission.KeyErrorOf(r.Context(), err)
 }
 
 // headerKey returns the value of Idempotency-Key. Only a request without that

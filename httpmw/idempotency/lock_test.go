@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -71,41 +70,8 @@ func TestWithoutLocks(t *testing.T) {
 	b.wantEffects(1)
 }
 
-// A duplicate that is admitted without a lock waits at the primary key for the
-// first request. It gets the response of that, or runs if nothing was stored.
-func TestFailsOpen(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		for status, runs := range map[int]int32{http.StatusCreated: 1, http.StatusInternalServerError: 2} {
-			b.do("TRUNCATE ledger, latchkey_responses")
-			b.runs.Store(0)
-			g := httptesting.NewGate(t)
-			s := b.serve(b.onceBy(away()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if b.record(r); b.runs.Load() == 1 {
-					g.Inside <- r
-					g.Stay()
-					w.WriteHeader(status)
-				}
-			}))
-			first := asking(t, s, demand{key: "k-1"})
-			httptesting.Receive(t, g.Inside, "first request")
-			second := asking(t, s, demand{key: "k-1"})
-			lockertest.Eventually(t, "the duplicate waits", func() bool { return dbtest.WaitForLocks(t, b.db) == 1 })
-			close(g.Leave)
-			one, two := httptesting.Receive(t, first, "first response"), httptesting.Receive(t, second, "second response")
-			if one.Want(t, status); runs == 1 {
-				wantReplay(t, two, one)
-			} else {
-				two.Want(t, http.StatusOK)
-			}
-			if b.wantEffects(1); b.runs.Load() != runs {
-				t.Errorf("after %d the handler ran %d times, want %d", status, b.runs.Load(), runs)
-			}
-		}
-	})
-}
-
-// A duplicate that is admitted without a lock does not wait for ever. The
-// limiter's Observer gets an event for each request that the Middleware
+// A duplicate that is admitted without a lock does not wait for ever for the
+// transaction of the first. Package internal/databases has more cases. The limiter's Observer gets an event for each request that the Middleware
 // rejects.
 func TestFailsOpenWithoutSuccess(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ func (m *Middleware) read(w http.ResponseWriter, r *http.Request) (payload, erro
 		m.report(r, slog.LevelWarn, noPrincipalText, slog.Any("error", err))
 	}
 	if err != nil {
-		return payload{}, m.keyError(r, err)
+		return payload{}, admission.KeyErrorOf(r.Context(), err)
 	}
 	route, err := m.routeOf(r)
 	if err != nil {

@@ -9,8 +9,6 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/admission"
-	"github.com/latchkey-go/latchkey/ratelimit"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // What people read about a request that was rejected.
@@ -19,7 +17,7 @@ const (
 	headerDetail   = "The request needs one header Idempotency-Key with 1 to 255 printable ASCII characters, and a user." + admission.CorrectIt
 )
 
-// Responses to requests that have failed. The response to a busy key is httpmw's.
+// Responses to requests that have failed.
 var (
 	ended        = admission.Response{Status: http.StatusServiceUnavailable, TryAgain: true, Detail: admission.EndedDetail}
 	otherPayload = admission.Response{Status: http.StatusUnprocessableEntity, Detail: "The idempotency key was used for another request. Send this request with a new key."}
@@ -27,8 +25,8 @@ var (
 	fault        = admission.Response{Status: http.StatusInternalServerError, Detail: admission.FaultDetail}
 )
 
-// responses are those to errors, other than of a KeyFunc or a busy key. The first
-// that fits counts. Those of a fault are mistakes that a retry does not correct.
+// responses are those to errors of this package. The first that fits counts. Those
+// of a fault are mistakes that a retry does not correct.
 var responses = []struct {
 	to   admission.Response
 	errs []error
@@ -38,60 +36,47 @@ var responses = []struct {
 	{admission.Response{Status: http.StatusBadRequest, Detail: "The body of the request could not be read. Send the request again."}, []error{errBadBody}},
 	{admission.Response{Status: http.StatusRequestEntityTooLarge, Detail: "The body of the request is too large. Send a smaller one."}, []error{ErrBodyTooLarge}},
 	{otherPayload, []error{ErrOtherPayload}},
-	{fault, []error{ErrResponseTooLarge, ErrTxUnusable, ErrNoRoute, ErrBodyConsumed, errShortIDs, errSwitched, errSetup, ratelimit.ErrPolicy}},
-	{ended, []error{context.Canceled, context.DeadlineExceeded}},
+	{fault, []error{ErrResponseTooLarge, ErrTxUnusable, ErrNoRoute, ErrBodyConsumed, errShortIDs, errSwitched, errSetup}},
 }
 
-// responseTo returns the response to a request that failed with err.
-func responseTo(err error) admission.Response {
+// responseTo returns the response to a request that failed with err. It reports
+// false if the response is that of package httpmw, or of a KeyFunc of httpmw.
+func (m *Middleware) responseTo(err error) (response admission.Response, ours bool) {
 	for _, r := range responses {
 		if slices.ContainsFunc(r.errs, func(e error) bool { return errors.Is(err, e) }) {
-			return r.to
+			return r.to, true
 		}
 	}
-	return unavailable
-}
-
-// keyError returns err, of a KeyFunc of r, with the response to it. A KeyFunc
-// of httpmw may have chosen the detail. A KeyFunc may use a limiter of its own,
-// whose errors mean nothing here.
-func (m *Middleware) keyError(r *http.Request, err error) error {
-	response, end := fault, r.Context().Err()
-	switch own := (*admission.Response)(nil); {
-	case end != nil && errors.Is(err, end):
-		response = ended
-	case errors.Is(err, httpmw.ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
-		response = admission.Response{Status: http.StatusBadRequest, Detail: m.keyDetail}
-		if errors.As(err, &own) {
-			response.Detail = own.Detail
-		}
-	case errors.Is(err, sqllock.ErrUnavailable):
-		response = unavailable
+	switch admission.ReasonOf(err) {
+	case admission.Busy, admission.Chosen:
+		return response, false
+	case admission.BadKey:
+		return admission.Response{Status: http.StatusBadRequest, Detail: m.keyDetail}, true
+	case admission.Ended:
+		return ended, true
+	case admission.Fault:
+		return fault, true
 	}
-	response.Err = err
-	return &response
+	return unavailable, true
 }
 
 // reject writes the response to a request that failed with err. It logs a key
 // with two payloads, and failures of which the client learns only that they are
 // 500 or 503.
 func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, err error) {
-	response, ofKey := err.(*admission.Response) //nolint:errorlint // keyError's own
-	if !ofKey {
-		if errors.Is(err, ratelimit.ErrBusy) {
-			m.rejecter.Reject(w, r, err)
-			return
-		}
-		chosen := responseTo(err)
-		chosen.Err, response = err, &chosen
+	response, ours := m.responseTo(err)
+	if !ours {
+		m.rejecter.Reject(w, r, err)
+		return
 	}
+	response.Err = err
 	switch response.Detail {
 	case otherPayload.Detail:
 		m.log.WarnContext(context.WithoutCancel(r.Context()), "idempotency: rejected a request", "route", r.Pattern, "error", err)
 	case fault.Detail, unavailable.Detail:
 		m.log.ErrorContext(context.WithoutCancel(r.Context()), "idempotency: failed a request", "route", r.Pattern, "error", err)
 	}
-	m.rejecter.Reject(w, r, response)
+	m.rejecter.Reject(w, r, &response)
 }
 
 // Mistakes of the service's wiring, for the log.

@@ -81,8 +81,7 @@ func (g *Gate) Identify(ctx context.Context, route string, r *Request, key func(
 			return err
 		case errors.Is(err, ratelimit.ErrBypass):
 		default:
-			ended := ctx.Err()
-			failed := KeyError{err, ended != nil && errors.Is(err, ended)}
+			failed := KeyErrorOf(ctx, err)
 			g.reportKey(ctx, route, l, failed)
 			if err := inside.Refuse(ctx, l, failed); err != nil {
 				return err

@@ -51,6 +51,12 @@ type KeyError struct {
 	ended bool // it is the end of the request's own context
 }
 
+// KeyErrorOf returns err, of a KeyFunc for a request with ctx, as a KeyError.
+func KeyErrorOf(ctx context.Context, err error) KeyError {
+	ended := ctx.Err()
+	return KeyError{err, ended != nil && errors.Is(err, ended)}
+}
+
 func (e KeyError) Unwrap() error { return e.error }
 
 func (e KeyError) reason() Reason {

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -61,22 +62,18 @@ func parse(args []string, stderr io.Writer) (p plan, err error) {
 	flags.SetOutput(stderr)
 	flags.BoolVar(&p.quick, "quick", false, "measure the main ratios in a minute, with -rounds 2 and -measure 200ms")
 	only := flags.String("scenarios", "", "run these alone, separated by commas")
-	flags.IntVar(&p.rounds, "rounds", 5, "how often each is measured")
-	flags.DurationVar(&p.measure, "measure", 400*time.Millisecond, "for how long each time")
+	flags.IntVar(&p.rounds, "rounds", 0, "how often each is measured (5)")
+	flags.DurationVar(&p.measure, "measure", 0, "for how long each time (400ms)")
 	if err := flags.Parse(args); err != nil {
 		return p, err
 	}
 	if flags.NArg() > 0 {
 		return p, fmt.Errorf("what is %q? there are flags only", flags.Arg(0))
 	}
-	given := make(map[string]bool)
-	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	if p.quick && !given["rounds"] {
-		p.rounds = 2
+	if p.quick {
+		p.rounds, p.measure = cmp.Or(p.rounds, 2), cmp.Or(p.measure, 200*time.Millisecond)
 	}
-	if p.quick && !given["measure"] {
-		p.measure = 200 * time.Millisecond
-	}
+	p.rounds, p.measure = cmp.Or(p.rounds, 5), cmp.Or(p.measure, 400*time.Millisecond)
 	p.warmUp = min(p.measure/2, 400*time.Millisecond)
 	p.chosen = slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return p.quick && !s.quick })
 	if *only == "" {

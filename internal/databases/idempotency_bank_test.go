@@ -41,10 +41,6 @@ var bankDatabases = map[string]func(t *testing.T) *bank{
 	},
 }
 
-func bankOnPostgreSQL(t *testing.T) *bank {
-	return newBank(t, sqllock.PostgreSQL, "pgx", pgtest.Database(t))
-}
-
 // eachBank runs test on a fresh database of each kind, with the tables.
 func eachBank(t *testing.T, test func(t *testing.T, b *bank)) {
 	t.Helper()
@@ -55,6 +51,16 @@ func eachBank(t *testing.T, test func(t *testing.T, b *bank)) {
 			test(t, open(t))
 		})
 	}
+}
+
+// eachBankAndPostgreSQL is eachBank, and runs test on PostgreSQL, too.
+func eachBankAndPostgreSQL(t *testing.T, test func(t *testing.T, b *bank)) {
+	t.Helper()
+	eachBank(t, test)
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		test(t, newBank(t, sqllock.PostgreSQL, "pgx", pgtest.Database(t)))
+	})
 }
 
 func newBank(t *testing.T, d sqllock.Dialect, driver, dsn string) *bank {
@@ -77,19 +83,13 @@ func (b *bank) once(locks sqllock.Locker, opts ...idempotency.Option) *idempoten
 // unlocked is once with locks that are unavailable, so that all requests are
 // admitted.
 func (b *bank) unlocked(opts ...idempotency.Option) *idempotency.Middleware {
-	return b.onceBy(ratelimit.OneAtATime(awayLocks{}, "pay", ratelimit.WithFailOpen()), opts...)
+	away := httptesting.Failing{Err: sqllock.ErrUnavailable}
+	return b.onceBy(ratelimit.OneAtATime(away, "pay", ratelimit.WithFailOpen()), opts...)
 }
 
 func (b *bank) onceBy(l *ratelimit.Limiter, opts ...idempotency.Option) *idempotency.Middleware {
 	opts = append([]idempotency.Option{idempotency.WithLogger(b.log.Logger())}, opts...)
 	return idempotency.New(b.db, l, func(*http.Request) (string, error) { return "ada", nil }, opts...)
-}
-
-// awayLocks are locks of a database that is unavailable.
-type awayLocks struct{ sqllock.Locker }
-
-func (awayLocks) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
-	return nil, sqllock.ErrUnavailable
 }
 
 // post sends a request to h, as a client would that reads the whole response.

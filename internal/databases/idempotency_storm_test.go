@@ -58,7 +58,7 @@ type storm struct {
 // success. Every effect has its stored response, and none is incomplete. All
 // successful responses for a key are equal.
 func TestLongIdempotencyStorm(t *testing.T) {
-	storm := func(t *testing.T, b *bank) {
+	eachBankAndPostgreSQL(t, func(t *testing.T, b *bank) {
 		seed := *stormSeed
 		if seed == 0 {
 			seed = rand.Uint64() //nolint:gosec // a test's
@@ -71,11 +71,6 @@ func TestLongIdempotencyStorm(t *testing.T) {
 			s.calm(wave)
 		}
 		s.check()
-	}
-	eachBank(t, storm)
-	t.Run("PostgreSQL", func(t *testing.T) {
-		t.Parallel()
-		storm(t, bankOnPostgreSQL(t))
 	})
 }
 

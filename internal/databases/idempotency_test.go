@@ -60,7 +60,7 @@ var shortBounds = idempotency.WithMaxIdle(59 * time.Second)
 // its key, for a bounded time. It then returns that one's response. If there is
 // none, it runs the handler itself.
 func TestIdempotencyWithoutLocks(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
+	eachBankAndPostgreSQL(t, func(t *testing.T, b *bank) {
 		refused := map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusConflict}[b.dialect == sqllock.SQLite]
 		for n, status := range []int{http.StatusCreated, http.StatusServiceUnavailable} {
 			key := fmt.Sprint("k-", n)

@@ -52,38 +52,31 @@ var (
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("runtests", flag.ContinueOnError)
 	flags.SetOutput(out)
-	only := flags.String("only", "", "a regular expression for the folders of packages")
+	p := plan{out: out, only: regexp.MustCompile(""), without: new(regexp.Regexp)}
+	flags.TextVar(p.only, "only", p.only, "a regular expression for the folders of packages")
 	// Compiling Caddy takes two minutes, so `make verify` alone tests its module.
-	without := flags.String("without", "^examples/gateway/caddy$", "a regular expression for the folders of packages to leave out")
-	goVersion := flags.String("go", "", "run modules that allow this version of Go, with it")
+	flags.TextVar(p.without, "without", regexp.MustCompile("^examples/gateway/caddy$"), "a regular expression for the folders of packages to leave out")
+	flags.StringVar(&p.goVersion, "go", "", "run modules that allow this version of Go, with it")
 	times := flags.Int("times", 1, "how many times to run the tests")
 	busy := flags.Int("busy", 0, "how many processes keep a processor busy meanwhile")
-	steps := flags.String("steps", "", "a regular expression for the steps of verify")
+	steps := regexp.MustCompile("")
+	flags.TextVar(steps, "steps", steps, "a regular expression for the steps of verify")
 	again := flags.Bool("again", false, "verify repeats the steps that have failed")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	rest := flags.Args()
 	command := strings.Join(rest[:min(1, len(rest))], "")
-	extra := rest[min(1, len(rest)):]
-	if len(extra) > 0 {
-		if extra[0] != "--" || command == "verify" {
-			return fmt.Errorf("unknown argument %q: flags stand before the command", extra[0])
+	p.extra = rest[min(1, len(rest)):]
+	if len(p.extra) > 0 {
+		if p.extra[0] != "--" || command == "verify" {
+			return fmt.Errorf("unknown argument %q: flags stand before the command", p.extra[0])
 		}
-		extra = extra[1:]
+		p.extra = p.extra[1:]
 	}
-	patterns := map[*string]*regexp.Regexp{only: nil, without: nil, steps: nil}
-	for text := range patterns {
-		var err error
-		if patterns[text], err = regexp.Compile(*text); err != nil {
-			return err
-		}
-	}
-	if command == "verify" {
-		return verify(ctx, patterns[steps], *again, out)
-	}
-	p := plan{only: patterns[only], without: patterns[without], goVersion: *goVersion, extra: extra, out: out}
 	switch command {
+	case "verify":
+		return verify(ctx, steps, *again, out)
 	case "test":
 	case "long":
 		p.long = true

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,7 +81,8 @@ func (f *figures) agree(t *testing.T, stats sqllock.Stats) {
 }
 
 // A lost connection counts once, under its cause, with its locks. Each of
-// several Observers is told after the holders.
+// several Observers is told after the holders. A process that stood still for the
+// lease learns of it by an error: the server has ended its silent session.
 func TestLossesByCause(t *testing.T) {
 	failing := func(err error) func(*sqllock.Session, *stage) {
 		return func(s *sqllock.Session, st *stage) {
@@ -88,12 +90,16 @@ func TestLossesByCause(t *testing.T) {
 			beginTry(background, s, sqllock.ID(3))
 		}
 	}
-	for cause, lose := range map[string]func(s *sqllock.Session, st *stage){
+	for name, lose := range map[string]func(s *sqllock.Session, st *stage){
 		"connection":    failing(errGone),
 		"not_exclusive": failing(dialect.Refuse("another process answers")),
 		"lock_missing": func(s *sqllock.Session, st *stage) {
 			st.giveUp(sqllock.ID(1))
 			failing(failedStatement)(s, st)
+		},
+		"lease, seen after a freeze": func(s *sqllock.Session, st *stage) {
+			st.conn(0).hooks(nil, func() error { st.link.asleep.Add(int64(trust)); return errGone })
+			beginTry(background, s, sqllock.ID(3))
 		},
 		"lease": func(s *sqllock.Session, st *stage) {
 			st.conn(0).hooks(nil, func() error { time.Sleep(2 * ticks); return errGone })
@@ -101,7 +107,8 @@ func TestLossesByCause(t *testing.T) {
 			time.Sleep(2 * ticks)
 		},
 	} {
-		t.Run(cause, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
+			cause, _, _ := strings.Cut(name, ",")
 			var first, second figures
 			var lock *sqllock.Lock
 			early := sqllock.WithObserver(sqllock.Observer{Lost: func(string, int) {
@@ -302,22 +309,17 @@ func TestCalledBackMayCallTheSession(t *testing.T) {
 		_, _ = s.TryLock(background, sqllock.ID(1))
 		time.Sleep(ticks)
 		mustUnlock(t, mustTry(t, s, sqllock.ID(1)))
-	}, sqllock.WithLogger(slog.New(callingHandler{slog.DiscardHandler, calls})), sqllock.WithObserver(sqllock.Observer{}), sqllock.WithObserver(sqllock.Observer{
+	}, sqllock.WithLogger(slog.New(slog.NewTextHandler(writerFunc(calls), nil))), sqllock.WithObserver(sqllock.Observer{}), sqllock.WithObserver(sqllock.Observer{
 		Exchanged: func(time.Duration, int) { calls() },
 		Connected: calls,
 		Lost:      func(string, int) { calls() },
 	}))
 }
 
-// A callingHandler calls a function for each record.
-type callingHandler struct {
-	slog.Handler
-	call func()
-}
+// A writerFunc is called for each record of a log.
+type writerFunc func()
 
-func (callingHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h callingHandler) Handle(context.Context, slog.Record) error {
-	h.call()
-	return nil
+func (w writerFunc) Write(p []byte) (int, error) {
+	w()
+	return len(p), nil
 }

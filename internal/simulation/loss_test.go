@@ -78,27 +78,32 @@ func TestReconnectsToWhatDoesNotExclude(t *testing.T) {
 	})
 }
 
-// Calls made while the Session reconnects wait for it, up to a second.
+// Calls made while the Session reconnects wait for it, up to a second. The
+// engine's own time limit for connecting is not reported as the end of the
+// caller's context.
 func TestCallsDuringReconnect(t *testing.T) {
 	for _, tt := range []struct {
-		takes time.Duration
-		want  error
+		takes, before time.Duration // until the connection is open, and until the call
+		want          error
 	}{
-		{500 * time.Millisecond, nil},
-		{3 * time.Second, sqllock.ErrUnavailable},
+		{500 * time.Millisecond, 0, nil},
+		{3 * time.Second, 0, sqllock.ErrUnavailable},
+		{4 * dialect.ConnectTimeout, 2 * dialect.ConnectTimeout, sqllock.ErrUnavailable},
 	} {
 		scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
 			st.onOpen(func(int) error { time.Sleep(tt.takes); return nil })
 			st.conn(0).hooks(nil, fail(errGone))
 			_, _ = s.TryLock(background, sqllock.ID(1))
+			time.Sleep(tt.before)
 			asked := time.Now()
-			if err := second(s.TryLock(background, sqllock.ID(2))); !errors.Is(err, tt.want) {
+			if err := second(s.TryLock(background, sqllock.ID(2))); !errors.Is(err, tt.want) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("TryLock during a reconnection of %v: %v, want %v", tt.takes, err, tt.want)
 			}
 			if waited := time.Since(asked); waited > responseBound {
 				t.Errorf("it took %v", waited)
 			}
-			time.Sleep(ticks)
+			st.onOpen(nil)
+			time.Sleep(tt.takes + ticks)
 			mustTry(t, s, sqllock.ID(3))
 		})
 	}
@@ -174,21 +179,5 @@ func TestNoHandOverOfWhatIsLost(t *testing.T) {
 		returned(t, "Unlock", unlocked)
 		time.Sleep(ticks)
 		wantErr(t, "Err of the waiter's lock", granted(t, "the waiter", waiter).Err(), nil)
-	})
-}
-
-// The engine's own time limit for connecting is not reported as the end of the
-// caller's context.
-func TestOwnDeadlineIsNotTheCallers(t *testing.T) {
-	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		hook, _ := hold(t)
-		st.onOpen(func(int) error { return hook() })
-		st.conn(0).hooks(nil, fail(errGone))
-		_, _ = s.TryLock(background, sqllock.ID(1))
-		time.Sleep(2 * dialect.ConnectTimeout)
-		_, err := s.TryLock(background, sqllock.ID(1))
-		if !errors.Is(err, sqllock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("TryLock: %v, want ErrUnavailable and no context's error", err)
-		}
 	})
 }

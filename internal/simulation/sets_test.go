@@ -57,7 +57,8 @@ func TestLockAllOrNone(t *testing.T) {
 	})
 }
 
-// LockAll holds no lock while it waits. It returns when its context ends.
+// LockAll holds no lock while it waits. It returns when its context ends, and
+// when the Session is closed.
 func TestLockAllWaits(t *testing.T) {
 	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
 		st.steal(sqllock.ID(2))
@@ -68,16 +69,12 @@ func TestLockAllWaits(t *testing.T) {
 			t.Errorf("%d locks at the server, want that of the other", n)
 		}
 		time.AfterFunc(time.Second, func() { st.giveUp(sqllock.ID(2)) })
-		locks, err := s.LockAll(background, ids(1, 2)...)
-		wantErr(t, "LockAll", err, nil)
-		bound, done := locks.Bind(background)
-		defer done()
-		st.conn(0).hooks(fail(errGone), nil)
-		_, _ = s.TryLock(background, sqllock.ID(3))
-		synctest.Wait()
-		wantErr(t, "the cause after a loss", context.Cause(bound), sqllock.ErrLost)
-		wantErr(t, "Err after a loss", locks.Err(), sqllock.ErrLost)
-		wantErr(t, "Unlock after a loss", locks.Unlock(), sqllock.ErrLost)
+		wantErr(t, "LockAll", second(s.LockAll(background, ids(1, 2)...)), nil)
+		waiting := begin(func() (sqllock.Locks, error) { return s.LockAll(background, ids(1, 2)...) })
+		time.Sleep(time.Second)
+		pending(t, "LockAll of keys that are held", waiting)
+		wantErr(t, "Close", s.Close(), nil)
+		wantReturned(t, "LockAll after Close", waiting, sqllock.ErrClosed)
 	})
 }
 
@@ -228,17 +225,5 @@ func TestTryEachKeyInTwoGroups(t *testing.T) {
 		if n := st.held(); n != 0 {
 			t.Errorf("%d locks are left at the server", n)
 		}
-	})
-}
-
-// Close ends a set that waits, also one that is tried again only later.
-func TestCloseWhileASetWaits(t *testing.T) {
-	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		st.steal(sqllock.ID(1))
-		waiting := begin(func() (sqllock.Locks, error) { return s.LockAll(background, ids(1, 2)...) })
-		time.Sleep(time.Second)
-		pending(t, "LockAll of a key that is held elsewhere", waiting)
-		wantErr(t, "Close", s.Close(), nil)
-		wantReturned(t, "LockAll after Close", waiting, sqllock.ErrClosed)
 	})
 }

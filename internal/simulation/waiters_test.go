@@ -88,24 +88,6 @@ func TestHandOverYields(t *testing.T) {
 	})
 }
 
-// A call is not denied by a response that is older than the call: another session
-// may have given the key back since.
-func TestRefusalIsNotOlderThanTheCall(t *testing.T) {
-	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		st.steal(sqllock.ID(1))
-		hook, resume := hold(t)
-		st.conn(0).hooks(nil, hook) // the response is on its way
-		ctx, cancel := context.WithCancel(background)
-		first := beginLock(ctx, s, sqllock.ID(1))
-		cancel()
-		wantReturned(t, "the first, which gave up", first, context.Canceled)
-		st.giveUp(sqllock.ID(1))
-		second := beginTry(background, s, sqllock.ID(1))
-		resume()
-		granted(t, "TryLock of a free key", second)
-	})
-}
-
 // When the first in line leaves, the next one still gets a key that another
 // process releases.
 func TestWaiterBehindOneThatLeaves(t *testing.T) {

@@ -43,15 +43,24 @@ type Process struct {
 	err     error // how it has ended; valid once ended is closed
 }
 
-// Start starts this program again with a role. Its orders are encoded as JSON,
-// and travel in the environment, where other users of the machine do not see
-// them. Elements of env have the form "NAME=value" and are added to the
-// environment of this process.
-//
-// Start fails unless this process has called [Main], or [MainReader], with the
-// same role before. Its other errors are those of encoding orders and of
-// starting a process.
+// Start starts this program again with a role, as [Command] describes it. Its
+// errors are those of Command and of starting a process.
 func Start(role string, orders any, env ...string) (*Process, error) {
+	c, err := Command(role, orders, env...)
+	if err != nil {
+		return nil, err
+	}
+	return StartCommand(c)
+}
+
+// Command returns the command that starts this program again with a role. Its
+// orders are encoded as JSON, and travel in the environment, where other users
+// of the machine do not see them. Elements of env have the form "NAME=value" and
+// are added to the environment of this process.
+//
+// Command fails unless this process has called [Main], or [MainReader], with the
+// same role before.
+func Command(role string, orders any, env ...string) (*exec.Cmd, error) {
 	if _, ok := known.Load(role); !ok {
 		return nil, errors.New("subprocess: Start needs a role with which Main was called before: " + role)
 	}
@@ -66,7 +75,7 @@ func Start(role string, orders any, env ...string) (*Process, error) {
 	c := exec.Command(program) //nolint:gosec,noctx // this very program, which Kill and Stop end
 	c.Env = append(append(os.Environ(), env...), roleVariable+"="+role, ordersVariable+"="+string(text))
 	c.Stderr = os.Stderr
-	return StartCommand(c)
+	return c, nil
 }
 
 // StartCommand starts another program, which need not call [Main]. c has neither

@@ -66,39 +66,15 @@ func TestAdvance(t *testing.T) {
 	})
 }
 
-// Get returns what is committed and does not wait for what is not. In a
-// transaction it returns the transaction's own.
-func TestGetWithAdvance(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := marked(t, driver, dsn)
-		tx := dbtest.Transaction(t, db)
-		if err := watermark.Advance(t.Context(), tx, sqllock.ID(1), 7); err != nil {
-			t.Fatal(err)
-		}
-		ctx := t.Context()
-		if at, ok, err := watermark.Get(ctx, db, sqllock.ID(1)); err != nil || ok {
-			t.Errorf("beside a transaction: %d, %t, %v, want none", at, ok, err)
-		}
-		if at, ok, err := watermark.Get(ctx, tx, sqllock.ID(1)); err != nil || !ok || at != 7 {
-			t.Errorf("in the transaction: %d, %t, %v, want 7", at, ok, err)
-		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		if at, ok, err := watermark.Get(ctx, db, sqllock.ID(1)); err != nil || !ok || at != 7 {
-			t.Errorf("after its commit: %d, %t, %v, want 7", at, ok, err)
-		}
-	})
-}
-
 // The second transaction waits for the first. Its result depends on whether the
-// first has committed.
+// first has committed. Get does not wait, and returns what is committed. In a
+// transaction it returns the transaction's own.
 func TestAdvanceWaits(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
 		for i, tt := range []struct {
 			name   string
-			marked bool // before
+			marked bool // before, at 0
 			end    func(*sql.Tx) error
 			want   error
 		}{
@@ -116,6 +92,12 @@ func TestAdvanceWaits(t *testing.T) {
 			first := dbtest.Transaction(t, db)
 			if err := watermark.Advance(t.Context(), first, key, 5); err != nil {
 				t.Fatal(err)
+			}
+			if at, ok, err := watermark.Get(t.Context(), db, key); err != nil || ok != tt.marked || at != 0 {
+				t.Errorf("%s: Get beside the first: %d, %t, %v, want what is committed", tt.name, at, ok, err)
+			}
+			if at, ok, err := watermark.Get(t.Context(), first, key); err != nil || !ok || at != 5 {
+				t.Errorf("%s: Get in the first: %d, %t, %v, want 5", tt.name, at, ok, err)
 			}
 			second := waits(t.Context(), t, db, key, 5)
 			if err := tt.end(first); err != nil {

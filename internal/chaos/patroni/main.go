@@ -12,7 +12,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -110,7 +109,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(stderr, o.command)
-	results, err := o.rounds(ctx, func(orders round.Orders) (*round.Result, error) { return inSandbox(ctx, orders, stderr) })
+	results, err := o.rounds(ctx, func(orders round.Orders) (*round.Result, error) { return inSandbox(ctx, orders) })
 	if len(results) > 0 {
 		fmt.Fprintf(stdout, "\n%s\n", o.markdown(results))
 	}
@@ -156,15 +155,15 @@ func (o *options) rounds(ctx context.Context, do func(round.Orders) (*round.Resu
 }
 
 // inSandbox runs one round in a sandbox.
-func inSandbox(ctx context.Context, orders round.Orders, progress io.Writer) (*round.Result, error) {
+func inSandbox(ctx context.Context, orders round.Orders) (*round.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, orders.Limit())
 	defer cancel()
-	var out bytes.Buffer
-	if err := sandbox.Run(ctx, orders, &out, progress); err != nil {
+	output, err := sandbox.Run(ctx, orders)
+	if err != nil {
 		return nil, fmt.Errorf("round %d failed: %w", orders.Index, err)
 	}
 	result := &round.Result{}
-	return result, json.Unmarshal(out.Bytes(), result)
+	return result, json.Unmarshal(output, result)
 }
 
 // violations returns what was promised and did not hold.

@@ -98,8 +98,8 @@ type run struct {
 // Run carries out a round, in a sandbox, and prints its Result. The error says
 // what kept the round from being carried out; what was violated is in the
 // Result.
-func Run(o Orders) error {
-	ctx, cancel := context.WithTimeout(context.Background(), o.Limit())
+func Run(ctx context.Context, o Orders) error {
+	ctx, cancel := context.WithTimeout(ctx, o.Limit())
 	defer cancel()
 	r := &run{
 		Orders: o, dir: filepath.Join(sandbox.Dir, "histories"), result: &Result{},

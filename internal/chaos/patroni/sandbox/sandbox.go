@@ -9,15 +9,11 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"runtime"
-	"syscall"
-	"time"
+
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 // Dir is a directory in memory that only the sandbox sees. Any account may pass
@@ -29,53 +25,36 @@ const Dir = "/run/latchkey"
 // waits for the program, and reaps every other process.
 const first = `mount -t tmpfs -o mode=755 none /run && mount -t tmpfs -o mode=1777 none /dev/shm && mkdir -m 755 ` + Dir + ` && "$0"; exit $?`
 
-// variable is the environment variable that has the orders.
-const variable = "LATCHKEY_SANDBOX"
+const role = "sandbox"
 
 // Main does not return in a process that Run has started. There it calls do
 // with the orders of Run. Call it first in main.
-func Main[T any](do func(orders T) error) {
-	text, ok := os.LookupEnv(variable)
-	if !ok {
-		return
-	}
-	var orders T
-	err := errors.Join(json.Unmarshal([]byte(text), &orders), os.Unsetenv(variable))
-	if err == nil {
-		err = do(orders)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func Main[T any](do func(ctx context.Context, orders T) error) { subprocess.Main(role, do) }
 
-// Run runs do of Main in a new sandbox, and waits for its end. If ctx ends, or
-// this process does, everything in the sandbox is killed. Run needs root.
-func Run(ctx context.Context, orders any, stdout, stderr io.Writer) error {
-	text, err := json.Marshal(orders)
+// Run runs do of Main in a new sandbox, waits for its end, and returns what it
+// has printed. If ctx ends, or this process does, everything in the sandbox is
+// killed. Run needs root.
+func Run(ctx context.Context, orders any) (output []byte, err error) {
+	c, err := subprocess.Command(role, orders)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	program, err := os.Executable()
+	unshare, err := exec.LookPath("unshare")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c := exec.CommandContext(ctx, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--ipc", "sh", "-c", first, program)
-	c.Env = append(os.Environ(), variable+"="+string(text))
-	c.Stdout, c.Stderr = stdout, stderr
-	c.WaitDelay = 5 * time.Second
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	ended := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // Pdeathsig acts when this thread ends, and another goroutine could end it
-		defer runtime.UnlockOSThread()
-		ended <- c.Run()
-	}()
-	err = <-ended
+	c.Args = []string{unshare, "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--ipc", "sh", "-c", first, c.Path}
+	c.Path = unshare
+	p, err := subprocess.StartCommand(c)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Kill()
+	defer context.AfterFunc(ctx, func() { _ = p.Kill() })()
+	output, err = io.ReadAll(p.Stdout)
+	err = errors.Join(err, p.Wait())
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	return err
+	return output, err
 }

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 // inside makes a network, and has a host in it write to the file whom it
 // reaches. It leaves a program behind, and waits to be killed.
-func inside(o orders) error {
+func inside(ctx context.Context, o orders) error {
 	hosts, err := network.New("left", "right", "third")
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func inside(o orders) error {
 	err = errors.Join(os.WriteFile(filepath.Join(sandbox.Dir, "private"), nil, 0o600), os.WriteFile(memoryFile, nil, 0o600),
 		left.Command(nil, "tail", "-f", o.File).Start(), os.WriteFile(o.File, []byte(strings.Join(lines, "\n")), 0o600))
 	if err == nil {
-		time.Sleep(time.Hour) // not for ever: the runtime would call that a deadlock
+		<-ctx.Done()
 	}
 	return err
 }
@@ -89,7 +89,10 @@ mended: left reaches right
 mended: left reaches third`
 	ctx, cancel := context.WithCancelCause(t.Context())
 	killed, ended := errors.New("killed"), make(chan error, 1)
-	go func() { ended <- sandbox.Run(ctx, orders{file}, os.Stderr, os.Stderr) }()
+	go func() {
+		_, err := sandbox.Run(ctx, orders{file})
+		ended <- err
+	}()
 	var got []byte
 	for deadline := time.Now().Add(2 * time.Minute); len(got) < len(want) && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		got, _ = os.ReadFile(file)
