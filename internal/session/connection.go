@@ -180,7 +180,7 @@ func (c *connection) begin(next func(heartbeat bool) *errand, due bool) *errand 
 
 // carryOut sends the statement of errand e. The response is a heartbeat, unless
 // the server has rejected the statement: the locks are as they were then, but
-// that proves nothing, so the deadline stays.
+// that proves nothing, so the deadline stays, and a batch follows at once.
 func (c *connection) carryOut(e *errand) (rejected, lives bool) {
 	c.watch.expect()
 	err := e.send()
@@ -197,7 +197,6 @@ func (c *connection) carryOut(e *errand) (rejected, lives bool) {
 		s.mu.Lock()
 		if lives = !c.dead.Load(); lives {
 			c.underWay = false
-			c.endDoubt()
 			complete()
 		}
 		s.mu.Unlock()

@@ -93,17 +93,12 @@ func (c *connection) renew() (took time.Duration, ok bool) {
 	validFor := c.s.options.validFor()
 	c.deadline.Store(int64(c.sent + validFor))
 	c.deadlineBoot.Store(int64(c.sentBoot + validFor))
-	c.endDoubt()
-	c.arm()
-	return took, true
-}
-
-// endDoubt lets callers in again, because the server has answered. s.mu is held.
-func (c *connection) endDoubt() {
-	if c.doubtful {
+	if c.doubtful { // callers are let in again
 		c.doubtful = false
 		c.slot.setAway(nil)
 	}
+	c.arm()
+	return took, true
 }
 
 // check is what the timer runs. Either the deadline has come, or a statement has
