@@ -62,7 +62,7 @@ func Start(role string, orders any, env ...string) (*Process, error) {
 // same role before.
 func Command(role string, orders any, env ...string) (*exec.Cmd, error) {
 	if _, ok := known.Load(role); !ok {
-		return nil, errors.New("subprocess: Start needs a role with which Main was called before: " + role)
+		return nil, errors.New("subprocess: a command needs a role with which Main was called before: " + role)
 	}
 	text, err := json.Marshal(orders)
 	if err != nil {

@@ -37,8 +37,9 @@ func SQLState(err error) string {
 	return state
 }
 
-// findDriverError calls read with the structs in err's chain whose package path
-// contains pkg, until read returns true. It reports whether read has.
+// findDriverError calls read with the errors in err's chain whose package path
+// contains pkg, until read returns true. It reports whether read has. A pointer is
+// followed.
 func findDriverError(err error, pkg string, read func(reflect.Value) bool) (found bool) {
 	defer func() {
 		if recover() != nil { // what looks like a driver's error, and is not
@@ -52,11 +53,19 @@ func findDriverError(err error, pkg string, read func(reflect.Value) bool) (foun
 			of.Elem().Set(v)
 			v = of
 		}
-		if v = v.Elem(); v.Kind() == reflect.Struct && strings.Contains(v.Type().PkgPath(), pkg) && read(v) {
+		if v = v.Elem(); v.IsValid() && strings.Contains(v.Type().PkgPath(), pkg) && read(v) {
 			return true
 		}
 	}
 	return false
+}
+
+// fieldOf returns the field of v with this name. It is not valid if there is none.
+func fieldOf(v reflect.Value, name string) reflect.Value {
+	if v.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.FieldByName(name)
 }
 
 // SQLSTATEs of PostgreSQL that decide what happens next.
@@ -97,11 +106,11 @@ var MySQLNoSetting = []uint16{1105, 1193, 1229, 1231, 1232, 1235, 1238, MySQLPar
 // github.com/go-sql-driver/mysql and its forks.
 func MySQL(err error) (number uint16, state string, ok bool) {
 	ok = findDriverError(err, "mysql", func(v reflect.Value) bool {
-		field := v.FieldByName("Number")
+		field := fieldOf(v, "Number")
 		if !field.IsValid() || field.Kind() != reflect.Uint16 {
 			return false
 		}
-		number, state = uint16(field.Uint()), mysqlState(v.FieldByName("SQLState")) //nolint:gosec // it is one
+		number, state = uint16(field.Uint()), mysqlState(fieldOf(v, "SQLState")) //nolint:gosec // it is one
 		return true
 	})
 	return number, state, ok
@@ -144,7 +153,7 @@ const (
 // contains "sqlite".
 func SQLite(err error) (code int, ok bool) {
 	ok = findDriverError(err, "sqlite", func(v reflect.Value) (found bool) {
-		field := v.FieldByName("Code")
+		field := fieldOf(v, "Code")
 		if method := v.Addr().MethodByName("Code"); method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 {
 			field = method.Call(nil)[0]
 		}

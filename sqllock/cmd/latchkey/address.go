@@ -116,13 +116,14 @@ const knownAddresses = "it may be postgres://user:password@host:port/database, "
 
 const badCertificate = "sslrootcert, sslcert or sslkey names no file that can be read; sslcert and sslkey go together"
 
-const badCharacter = "the user, the password, the host or a parameter has a character that a URL may not have, such as a space or a %: " +
+const badCharacter = "the user, the password or a parameter has a character that a URL may not have, such as a space or a %: " +
 	"write it as % and two hexadecimal digits, which are %20 and %25 for these two"
 
 // complaints have a part of what a parser says of an address, and what a person
 // has to correct. The first that fits counts.
 var complaints = []struct{ said, advice string }{
 	{"port", "the port is no number from 1 to 65535; or the user or the password has one of / ? # : @, for which to write %2F, %3F, %23, %3A or %40"},
+	{"in host", "the host has a character that a host may not have, or a bracket of it is missing"},
 	{"spaces", badCharacter},
 	{"percent-encoded", badCharacter},
 	{"sslmode", "sslmode is none of disable, allow, prefer, require, verify-ca and verify-full"},
