@@ -100,8 +100,8 @@ func (t *Table) prepare(o *Owner, limits Limits, b *Batch) bool {
 	p := preparation{Table: t, Batch: b, Limits: limits, large: limits.Stack}
 	p.releases(o)
 	if !limits.ReleasesOnly {
+		p.tryStacks() // first: they know which requests for their keys are older
 		p.looks()
-		p.tryStacks()
 	}
 	return len(b.Releases)+len(b.Looks)+len(b.Stacks) > 0
 }

@@ -155,6 +155,10 @@ func (t *Table) settleGroup(g *Group) {
 	}
 	if g.line.first == nil {
 		g.wide = false
+		if g.wanted { // all have left before a batch came
+			g.wanted = false
+			t.wanted = slices.DeleteFunc(t.wanted, func(other *Group) bool { return other == g })
+		}
 		t.drop(g)
 		return
 	}

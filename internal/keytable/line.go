@@ -61,8 +61,11 @@ func (l *list) each(f func(*Request)) {
 // from the first of them, which saves each a reading of the clock: a batch that
 // stays away makes them fail together.
 func (t *Table) arrive(c *call) {
-	if t.arrivals.first == nil && t.config.Arrival != nil {
-		t.config.Arrival()
+	if t.arrivals.first == nil {
+		t.arrived = 0 // it was of a call that has left
+		if t.config.Arrival != nil {
+			t.config.Arrival()
+		}
 	}
 	if t.arrived == 0 {
 		t.arrived = t.config.Now()

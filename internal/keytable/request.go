@@ -65,9 +65,9 @@ func (t *Table) AcquireAny(ctx context.Context, w Want, keys Keys) (*Hold, error
 	return h, err
 }
 
-// AcquireEach acquires one key of each level, or none. The keys are different,
-// also if levels have some in common. If no key of a level is free, the error is a
-// *FullError. One that waits is tried again from time to time, and may be overtaken.
+// AcquireEach acquires one key of each level, or none. The keys are different. If
+// levels have some in common, it may choose so that a level has none left. If no
+// key of a level is free, the error is a *FullError. One that waits is tried again from time to time, and may be overtaken.
 // Holds are in the order of levels.
 func (t *Table) AcquireEach(ctx context.Context, w Want, levels []Keys) ([]*Hold, error) {
 	r, err := t.begin(ctx, w)
@@ -131,13 +131,14 @@ func (t *Table) place(r *Request, g *Group) {
 }
 
 // takeOver grants k to r if that needs no source: this process is about to give
-// k back, or r joins readers. No waiting request is overtaken.
+// k back, or r joins readers. No waiting request is overtaken, and no stack that
+// wants k itself.
 func (t *Table) takeOver(k *State, r *Request) bool {
 	if k.mode != r.Mode || k.ahead(r.Mode) > 0 {
 		return false
 	}
 	switch {
-	case k.phase == releasing && t.away == nil && t.mayPass(k):
+	case k.phase == releasing && t.away == nil && k.own.stacks == 0 && t.mayPass(k):
 		t.answer(k, nil)
 		k.acquired = t.config.Now()
 	case r.Mode == Shared && k.joinable():

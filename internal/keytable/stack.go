@@ -19,6 +19,9 @@ func (t *Table) placeStack(r *Request) {
 	case t.closed != nil:
 		t.decide(r, nil, t.closed)
 		return
+	case r.Waits && t.away != nil:
+		t.sets[r], t.retries[r] = struct{}{}, struct{}{}
+		return
 	case r.Waits:
 		t.sets[r] = struct{}{}
 	case full >= 0:
@@ -36,13 +39,22 @@ func (t *Table) placeStack(r *Request) {
 
 // mayServe reports whether r may try a key of g, now or after what is under way.
 func (g *Group) mayServe(r *Request) bool {
-	return slices.ContainsFunc(g.keys, func(k *State) bool { return k.mayStack(r) || k.phase.inTransit() })
+	return slices.ContainsFunc(g.keys, func(k *State) bool { return k.mayStack(r) || k.mayCome(r) })
 }
 
 // mayStack reports whether a stack may try k now. It has not seen k held since
-// it came, and overtakes no waiting request.
+// it came. It overtakes no request for k alone, and none that waits.
 func (k *State) mayStack(r *Request) bool {
-	return k.phase == idle && k.waits == 0 && k.seen < r.number
+	return k.phase == idle && k.waits == 0 && k.seen < r.number && !k.promised(r)
+}
+
+// mayCome reports whether it is not known yet if r may try k.
+func (k *State) mayCome(r *Request) bool { return k.phase.inTransit() || k.promised(r) }
+
+// promised reports whether the next look for k serves a request that came before
+// r.
+func (k *State) promised(r *Request) bool {
+	return k.own.wanted && k.own.tries > 0 && k.own.line.first.request.number < r.number
 }
 
 // tryStacks takes the stacks that are queued. One that must wait for what is
@@ -79,13 +91,13 @@ func (p *preparation) tryStack(r *Request) bool {
 	for i, g := range r.levels {
 		most := 1
 		if r.wide {
-			most = p.Keys - (len(p.states) - from) - (n - i - 1)
+			most = min(g.share(r), p.Keys-(len(p.states)-from)-(n-i-1))
 		}
 		keys := p.choose(g, r, most)
 		if len(keys) == 0 {
 			clear(p.states[from:])
 			p.states = p.states[:from]
-			if slices.ContainsFunc(g.keys, func(k *State) bool { return k.phase.inTransit() }) {
+			if slices.ContainsFunc(g.keys, func(k *State) bool { return k.mayCome(r) }) {
 				return false
 			}
 			p.denyStack(r, &FullError{Level: i})
@@ -100,6 +112,17 @@ func (p *preparation) tryStack(r *Request) bool {
 		p.try(k, Exclusive)
 	}
 	return true
+}
+
+// share returns how many keys of g are for r, beside the other stacks.
+func (g *Group) share(r *Request) int {
+	usable := 0
+	for _, k := range g.keys {
+		if k.mayStack(r) {
+			usable++
+		}
+	}
+	return max(1, (usable+g.stacks-1)/g.stacks)
 }
 
 // denyStack decides r with err, unless it has given up. If r waits, it is tried
@@ -118,8 +141,11 @@ func (t *Table) denyStack(r *Request, err error) {
 	}
 }
 
-// retryStacks has the stacks that wait tried again.
+// retryStacks has the stacks that wait tried again, unless that has no chance.
 func (t *Table) retryStacks() {
+	if t.away != nil {
+		return
+	}
 	t.calls++
 	for r := range t.retries {
 		if r.due == 0 || r.due <= t.config.Now() {

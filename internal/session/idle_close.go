@@ -2,7 +2,7 @@ package session
 
 // How the connections of a Session close while it is idle (WithIdleClose).
 //
-// A connected slot falls asleep in closeIfIdle, and the next request wakes it.
+// A connected slot falls asleep in endIfUnneeded, and the next request wakes it.
 // The other slots retire instead, and the first one waits for that.
 //
 // Invariant: while a slot is asleep, it is the only one, and the key table was

@@ -47,7 +47,7 @@ var errMaxSecrets = fmt.Errorf("%w: keys of more than %d namespaces with a secre
 func (s *Session) UseSecret(ctx context.Context, secret Secret, waits bool) error {
 	for why := error(nil); ; {
 		ready, err := s.checkSecret(secret)
-		if ready == nil && (err == nil || !waits || errors.Is(err, keytable.ErrClosed)) {
+		if ready == nil && (err == nil || !waits || err == errMaxSecrets || errors.Is(err, keytable.ErrClosed)) {
 			return err
 		}
 		pause := s.Timeout()

@@ -220,6 +220,7 @@ func TestMostSecrets(t *testing.T) {
 			t.Errorf("%d checks, want %d", n, most)
 		}
 		wantErr(t, "TryLock beyond", second(s.TryLock(background, key(most))), sqllock.ErrCapacity)
+		wantErr(t, "Lock beyond", second(s.Lock(background, key(most))), sqllock.ErrCapacity)
 		mustUnlock(t, mustTry(t, s, key(0)))
 	})
 }
