@@ -10,8 +10,8 @@ import (
 // Prepare fills it, the source notes the response in it, and Complete empties
 // it. A source has one for each owner, and uses it again and again.
 //
-// Invariant: from Prepare to Complete each key to release is freeing, and each
-// key to try is requested.
+// Invariant: from Prepare to Complete each key to release is freeing, or
+// requested if the same batch also tries it, and each key to try is requested.
 type Batch struct {
 	Releases []*State
 	Looks    []Look
@@ -97,8 +97,8 @@ func (t *Table) Prepare(o *Owner, limits Limits, b *Batch) bool {
 func (t *Table) prepare(o *Owner, limits Limits, b *Batch) bool {
 	b.clear()
 	b.upTo, b.Starved, t.arrived = t.calls, false, 0
-	p := preparation{Table: t, Batch: b, Limits: limits, large: limits.Stack}
-	p.releases(o)
+	p := preparation{Table: t, Batch: b, Limits: limits, owner: o, large: limits.Stack}
+	p.releases()
 	if !limits.ReleasesOnly {
 		p.tryStacks() // first: they know which requests for their keys are older
 		p.looks()
@@ -110,13 +110,15 @@ func (t *Table) prepare(o *Owner, limits Limits, b *Batch) bool {
 type preparation struct {
 	*Table
 	*Batch
-	Limits     // what is left of them
+	Limits // what is left of them
+	owner  *Owner
 	large  int // Limits.Stack
 }
 
-// releases takes the keys that o is to give back. One that was taken over since
-// is not. It may have come to another owner.
-func (p *preparation) releases(o *Owner) {
+// releases takes the keys that are to be given back. One that was taken over
+// since is not. It may have come to another owner.
+func (p *preparation) releases() {
+	o := p.owner
 	n := 0
 	for _, k := range o.releases {
 		if p.Keys == 0 {
@@ -231,6 +233,7 @@ func (p *preparation) add(l Look) {
 
 // try notes that the batch tries k.
 func (p *preparation) try(k *State, m Mode) {
+	k.retaken = k.phase == freeing
 	k.mode = m
 	p.turn(k, requested)
 }

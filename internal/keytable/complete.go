@@ -79,7 +79,7 @@ func (t *Table) keep(k *State, o *Owner, at time.Duration) {
 func (t *Table) Reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, Mode) bool, err error) {
 	t.finish(o, b, func() {
 		for _, k := range b.Releases {
-			if holds(k.id, k.mode) {
+			if !k.retaken && holds(k.id, k.mode) {
 				t.turn(k, releasing)
 				o.releases = append(o.releases, k)
 			} else {

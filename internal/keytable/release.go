@@ -105,7 +105,7 @@ func (t *Table) mustYield(k *State) bool {
 }
 
 // freed notes that this process does not have k any more: it was given back
-// (nil), or lost.
+// (nil), or lost. If the same statement tries it after that, it stays requested.
 //
 // If this process has kept the key for as long as it may, and has callers that
 // wait, it rests, so that another process gets it.
@@ -119,6 +119,10 @@ func (t *Table) freed(k *State, err error) {
 		k.since, k.rests = 0, t.config.Now()+t.config.YieldFor
 	case err != nil || k.waits == 0:
 		k.since = 0
+	}
+	if k.retaken {
+		k.retaken = false
+		return
 	}
 	t.turn(k, idle)
 }

@@ -39,22 +39,25 @@ func (t *Table) placeStack(r *Request) {
 
 // mayServe reports whether r may try a key of g, now or after what is under way.
 func (g *Group) mayServe(r *Request) bool {
-	return slices.ContainsFunc(g.keys, func(k *State) bool { return k.mayStack(r) || k.mayCome(r) })
+	return slices.ContainsFunc(g.keys, func(k *State) bool { return k.mayStack(r, nil) || k.mayCome(r) })
 }
 
-// mayStack reports whether a stack may try k now. It has not seen k held since
-// it came. It overtakes no request for k alone, and none that waits.
-func (k *State) mayStack(r *Request) bool {
-	return k.phase == idle && k.waits == 0 && k.seen < r.number && !k.promised(r)
+// mayStack reports whether a stack may try k now, in a statement of o that gives
+// back first what it is to give back. The stack has not seen k held since it came.
+// It overtakes no request for k alone, and none that waits.
+func (k *State) mayStack(r *Request, o *Owner) bool {
+	if k.waits > 0 || k.seen >= r.number || k.promised(r) {
+		return false
+	}
+	return k.phase == idle || o != nil && k.phase == freeing && k.owner == o && k.mode == Exclusive
 }
 
 // mayCome reports whether it is not known yet if r may try k.
 func (k *State) mayCome(r *Request) bool { return k.phase.inTransit() || k.promised(r) }
 
-// promised reports whether the next look for k serves a request that came before
-// r.
+// promised reports whether a request for k alone came before r.
 func (k *State) promised(r *Request) bool {
-	return k.own.wanted && k.own.tries > 0 && k.own.line.first.request.number < r.number
+	return k.own.tries > 0 && k.own.line.first.request.number < r.number
 }
 
 // tryStacks takes the stacks that are queued. One that must wait for what is
@@ -91,7 +94,7 @@ func (p *preparation) tryStack(r *Request) bool {
 	for i, g := range r.levels {
 		most := 1
 		if r.wide {
-			most = min(g.share(r), p.Keys-(len(p.states)-from)-(n-i-1))
+			most = min(p.share(g, r), p.Keys-(len(p.states)-from)-(n-i-1))
 		}
 		keys := p.choose(g, r, most)
 		if len(keys) == 0 {
@@ -115,10 +118,10 @@ func (p *preparation) tryStack(r *Request) bool {
 }
 
 // share returns how many keys of g are for r, beside the other stacks.
-func (g *Group) share(r *Request) int {
+func (p *preparation) share(g *Group, r *Request) int {
 	usable := 0
 	for _, k := range g.keys {
-		if k.mayStack(r) {
+		if k.mayStack(r, p.owner) {
 			usable++
 		}
 	}
@@ -163,7 +166,7 @@ func (p *preparation) choose(g *Group, r *Request, n int) []*State {
 	from, start := len(p.states), rand.IntN(len(g.keys)) //nolint:gosec // to keep processes out of each other's way
 	for i := 0; i < len(g.keys) && len(p.states)-from < n; i++ {
 		k := g.keys[(start+i)%len(g.keys)]
-		if k.attempt != p.attempts && k.mayStack(r) {
+		if k.attempt != p.attempts && k.mayStack(r, p.owner) {
 			k.attempt = p.attempts
 			p.states = append(p.states, k)
 		}

@@ -11,6 +11,7 @@ import "time"
 //	held      → releasing  the last hold ends, and no caller takes the key over
 //	releasing → held       a caller takes it over
 //	releasing → freeing    a statement gives it back
+//	freeing   → requested  the same statement tries it after that, for a stack
 //	freeing   → releasing  the statement has failed, and the key is still there
 //	freeing   → idle       given back
 //	any       → idle       the owner is lost
@@ -45,6 +46,7 @@ type State struct {
 
 	attempt uint64        // the last attempt at a stack for which it was chosen
 	waits   int           // requests that wait for it, in all lines
+	retaken bool          // while requested: the statement under way gives it back first
 	rests   time.Duration // until then requests that wait leave it to other processes
 
 	// The last request that came before a statement was sent which found the key
