@@ -66,11 +66,12 @@ func (hm *home) acquireAll(ctx context.Context, w keytable.Want, keys []Key) (Lo
 	return locks, err
 }
 
-// acquireEach acquires one key of each group, or none.
+// acquireEach acquires one key of each group, or none. Groups never change.
 func (hm *home) acquireEach(ctx context.Context, w keytable.Want, groups [][]Key) (Locks, error) {
 	levels := make([]keytable.Keys, len(groups))
 	for i, keys := range groups {
 		levels[i] = idsOf(keys)
+		levels[i].Of = &keys[0]
 	}
 	w.Label = string(groups[0][0].namespace)
 	holds, err := hm.table.AcquireEach(ctx, w, levels)

@@ -14,6 +14,7 @@ import (
 type Group struct {
 	keys []*State // distinct
 	ids  []ID     // of the call that made it; nil: of a single key
+	of   any      // and its Keys.Of
 
 	line  list
 	tries int    // requests of the line that only try
@@ -66,7 +67,7 @@ func (t *Table) group(keys Keys) *Group {
 			return g
 		}
 	}
-	g := &Group{ids: make([]ID, keys.N), keys: make([]*State, 0, keys.N)}
+	g := &Group{ids: make([]ID, keys.N), of: keys.Of, keys: make([]*State, 0, keys.N)}
 	for i := range g.ids {
 		g.ids[i] = keys.At(i)
 		k := t.state(g.ids[i])
@@ -90,6 +91,9 @@ func (t *Table) group(keys Keys) *Group {
 func (g *Group) has(keys Keys) bool {
 	if keys.N != len(g.ids) {
 		return false
+	}
+	if g.of != nil && g.of == keys.Of {
+		return true
 	}
 	for i, id := range g.ids {
 		if keys.At(i) != id {

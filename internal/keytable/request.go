@@ -48,10 +48,12 @@ func (t *Table) Acquire(ctx context.Context, w Want, id ID) (*Hold, error) {
 	return h, err
 }
 
-// Keys are N keys, of which a call wants one. At returns each of them.
+// Keys are N keys, of which a call wants one. At returns each of them. Keys with
+// the same Of, which is not nil, are the same.
 type Keys struct {
 	N  int
 	At func(int) ID
+	Of any
 }
 
 // AcquireAny acquires one of keys, or waits for one.
