@@ -13,9 +13,9 @@ import (
 // What a Session with a registry is told of waits: which of its callers wait for
 // what, and what they hold.
 
-// noteWait notes in the registry of s, if it has one, that a call with ctx waits
-// for keys, until end is called: for one of them, or for all. With the wait it
-// notes the locks of s that ctx carries.
+// noteWait notes that a call with ctx waits for keys, for one of them or for all,
+// until end is called. It does so only if s has a registry. With the wait it notes
+// the locks of s that ctx carries.
 //
 // A lock of another Session may be in another database, where its key means
 // something else. Readers' locks of one key count once.

@@ -117,7 +117,7 @@ func (p *preparation) tryStack(r *Request) bool {
 	return true
 }
 
-// share returns how many keys of g are for r, beside the other stacks.
+// share returns how many keys of g are for r. The other stacks get the rest.
 func (p *preparation) share(g *Group, r *Request) int {
 	usable := 0
 	for _, k := range g.keys {

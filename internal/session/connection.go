@@ -179,8 +179,8 @@ func (c *connection) begin(next func(heartbeat bool) *errand, due bool) *errand 
 }
 
 // carryOut sends the statement of errand e. The response is a heartbeat, unless
-// the server has rejected the statement: the locks are as they were then, but
-// that proves nothing, so the deadline stays, and a batch follows at once.
+// the server has rejected the statement. That costs no lock, and proves none. So
+// the deadline stays, and a batch follows at once.
 func (c *connection) carryOut(e *errand) (rejected, lives bool) {
 	c.watch.expect()
 	err := e.send()
