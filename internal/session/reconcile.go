@@ -66,7 +66,13 @@ func (c *connection) heldAfter(err error) (holds map[dialect.Key]bool, ok bool) 
 func (c *connection) heldKeys() ([]dialect.Key, error) {
 	const shortest, longest = 2 * time.Millisecond, 250 * time.Millisecond
 	for pause := shortest; ; pause = min(2*pause, longest) {
+		sent, sentBoot := Now(), c.s.options.bootTime()
 		keys, err := c.session.Held()
+		if err == nil {
+			c.s.mu.Lock()
+			c.sent, c.sentBoot = sent, sentBoot // this is the statement that was answered
+			c.s.mu.Unlock()
+		}
 		if err == nil || !dialect.Survives(err) {
 			return keys, err
 		}

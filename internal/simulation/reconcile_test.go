@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,43 @@ func TestStatementFailsHalfWay(t *testing.T) {
 		}
 		mustUnlock(t, kept)
 		mustUnlock(t, mustTry(t, s, sqllock.ID(5)))
+	})
+}
+
+// A slowProof takes a while to say what its session holds.
+type slowProof struct {
+	*conn
+	takes time.Duration
+}
+
+// Held implements dialect.Session.
+func (s slowProof) Held() ([]dialect.Key, error) {
+	time.Sleep(s.takes)
+	return s.conn.Held()
+}
+
+// The database may give up on a key again and again, after a long wait. The key
+// is unavailable, and the session loses no other lock, however long it takes. The
+// lease counts from the moment at which the session last asked what it holds.
+func TestStatementsFailAgainAndAgain(t *testing.T) {
+	const lease = 20 * time.Second
+	slow := func(_ *stage, c *conn) dialect.Session { return slowProof{c, lease / 5} }
+	script{session: slow, opts: []sqllock.Option{sqllock.WithLease(lease)}}.run(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		lock := mustTry(t, s, sqllock.ID(1))
+		st.conn(0).hooks(func() error {
+			time.Sleep(lease / 3)
+			return failedStatement
+		}, nil)
+		for began := time.Now(); time.Since(began) < 3*lease; time.Sleep(lease / 100) {
+			_, err := s.TryLock(background, sqllock.ID(2))
+			if n := s.Stats().Losses; n > 0 || !errors.Is(err, sqllock.ErrUnavailable) {
+				t.Fatalf("TryLock of the key: %v, want ErrUnavailable; %d losses", err, n)
+			}
+		}
+		st.conn(0).hooks(nil, nil)
+		time.Sleep(lease)
+		mustUnlock(t, mustTry(t, s, sqllock.ID(2)))
+		mustUnlock(t, lock)
 	})
 }
 

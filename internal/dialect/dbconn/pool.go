@@ -21,6 +21,7 @@ type Pool struct {
 	DB     *sql.DB
 	Find   func(any) net.Conn                     // finds a driver's socket; nil: for known drivers only
 	Ready  func(context.Context, *sql.Conn) error // prepares a connection for use; may be nil
+	Bound  time.Duration                          // of a query of Row, once it has its connection; 0: that of its context
 	Socket BorrowedSocket
 }
 
@@ -136,7 +137,14 @@ const parameterAdvice = "correct its name or its value, or leave it out if it is
 
 // Row scans the one row of query, which has no arguments.
 func (p *Pool) Row(ctx context.Context, query string, dest ...any) error {
-	return p.borrow(ctx, func(conn *sql.Conn) error { return conn.QueryRowContext(ctx, query).Scan(dest...) })
+	return p.borrow(ctx, func(conn *sql.Conn) error {
+		ctx, cancel := ctx, func() {}
+		if p.Bound > 0 {
+			ctx, cancel = context.WithTimeout(ctx, p.Bound)
+		}
+		defer cancel()
+		return conn.QueryRowContext(ctx, query).Scan(dest...)
+	})
 }
 
 // Exec sends a statement that has no arguments.

@@ -68,7 +68,7 @@ const meQuery = `me AS (UPDATE SCHEMA.latchkey_sessions SET expires = pg_catalog
 
 // boundedQuery has a statement wait for a lock less long than the caller waits
 // for it. Otherwise it would still be in flight when the caller asks what it has
-// done. If the server has no such setting, run ends the statement.
+// done. If the server has no such setting, the pool ends the statement.
 const boundedQuery = `bounded AS MATERIALIZED (SELECT pg_catalog.set_config('lock_timeout', 'TIMEOUT', true) AS set)`
 
 // me returns the beginning of the next statement of s.
@@ -89,15 +89,7 @@ const alive = ` SELECT (SELECT pg_catalog.count(*) FROM me),
 
 // run runs a statement that begins with me, and scans its columns after those
 // of alive. It returns errExpired if the session is not alive.
-//
-// If the server does not give up on a lock by itself, run ends the statement
-// early enough for Held.
 func (t *postgresTables) run(ctx context.Context, s *stamp, query string, dest ...any) error {
-	if !t.genuine {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, t.timeout)
-		defer cancel()
-	}
 	var (
 		count int
 		sync  sql.NullString

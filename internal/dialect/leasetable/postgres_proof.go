@@ -51,6 +51,7 @@ var errRights = dialect.Misconfigured("the role may not use or create the lease 
 func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (err error) {
 	t.genuine, err = postgres.IsGenuine(ctx, conn)
 	if err != nil || !t.genuine {
+		t.pool.Bound = t.timeout
 		return err
 	}
 	standby, err := postgres.Holds(ctx, conn, "pg_catalog.pg_is_in_recovery()")
