@@ -233,7 +233,6 @@ func (p *preparation) add(l Look) {
 
 // try notes that the batch tries k.
 func (p *preparation) try(k *State, m Mode) {
-	k.retaken = k.phase == freeing
 	k.mode = m
 	p.turn(k, requested)
 }

@@ -79,7 +79,7 @@ func (t *Table) keep(k *State, o *Owner, at time.Duration) {
 func (t *Table) Reconcile(o *Owner, b *Batch, at time.Duration, holds func(ID, Mode) bool, err error) {
 	t.finish(o, b, func() {
 		for _, k := range b.Releases {
-			if !k.retaken && holds(k.id, k.mode) {
+			if holds(k.id, k.mode) {
 				t.turn(k, releasing)
 				o.releases = append(o.releases, k)
 			} else {
@@ -163,6 +163,12 @@ func (t *Table) SetAway(err error) {
 	t.away = err
 	if err != nil {
 		t.arrivals.each(func(r *Request) { t.decide(r, nil, err) })
+		for _, r := range t.stacks {
+			if !r.decided {
+				t.retries[r] = struct{}{}
+			}
+		}
+		t.stacks = nil
 	}
 }
 

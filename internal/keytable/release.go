@@ -120,9 +120,5 @@ func (t *Table) freed(k *State, err error) {
 	case err != nil || k.waits == 0:
 		k.since = 0
 	}
-	if k.retaken {
-		k.retaken = false
-		return
-	}
 	t.turn(k, idle)
 }

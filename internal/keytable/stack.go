@@ -39,17 +39,13 @@ func (t *Table) placeStack(r *Request) {
 
 // mayServe reports whether r may try a key of g, now or after what is under way.
 func (g *Group) mayServe(r *Request) bool {
-	return slices.ContainsFunc(g.keys, func(k *State) bool { return k.mayStack(r, nil) || k.mayCome(r) })
+	return slices.ContainsFunc(g.keys, func(k *State) bool { return k.mayStack(r) || k.mayCome(r) })
 }
 
-// mayStack reports whether a stack may try k now, in a statement of o that gives
-// back first what it is to give back. The stack has not seen k held since it came.
-// It overtakes no request for k alone, and none that waits.
-func (k *State) mayStack(r *Request, o *Owner) bool {
-	if k.waits > 0 || k.seen >= r.number || k.promised(r) {
-		return false
-	}
-	return k.phase == idle || o != nil && k.phase == freeing && k.owner == o && k.mode == Exclusive
+// mayStack reports whether a stack may try k now. The stack has not seen k held
+// since it came. It overtakes no request for k alone, and none that waits.
+func (k *State) mayStack(r *Request) bool {
+	return k.phase == idle && k.waits == 0 && k.seen < r.number && !k.promised(r)
 }
 
 // mayCome reports whether it is not known yet if r may try k.
@@ -57,7 +53,7 @@ func (k *State) mayCome(r *Request) bool { return k.phase.inTransit() || k.promi
 
 // promised reports whether a request for k alone came before r.
 func (k *State) promised(r *Request) bool {
-	return k.own.tries > 0 && k.own.line.first.request.number < r.number
+	return k.own.tries > 0 && k.waits == 0 && k.own.line.first.request.number < r.number
 }
 
 // tryStacks takes the stacks that are queued. One that must wait for what is
@@ -121,11 +117,11 @@ func (p *preparation) tryStack(r *Request) bool {
 func (p *preparation) share(g *Group, r *Request) int {
 	usable := 0
 	for _, k := range g.keys {
-		if k.mayStack(r, p.owner) {
+		if k.mayStack(r) {
 			usable++
 		}
 	}
-	return max(1, (usable+g.stacks-1)/g.stacks)
+	return (usable + g.stacks - 1) / g.stacks
 }
 
 // denyStack decides r with err, unless it has given up. If r waits, it is tried
@@ -166,7 +162,7 @@ func (p *preparation) choose(g *Group, r *Request, n int) []*State {
 	from, start := len(p.states), rand.IntN(len(g.keys)) //nolint:gosec // to keep processes out of each other's way
 	for i := 0; i < len(g.keys) && len(p.states)-from < n; i++ {
 		k := g.keys[(start+i)%len(g.keys)]
-		if k.attempt != p.attempts && k.mayStack(r, p.owner) {
+		if k.attempt != p.attempts && k.mayStack(r) {
 			k.attempt = p.attempts
 			p.states = append(p.states, k)
 		}

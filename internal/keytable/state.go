@@ -46,7 +46,6 @@ type State struct {
 
 	attempt uint64        // the last attempt at a stack for which it was chosen
 	waits   int           // requests that wait for it, in all lines
-	retaken bool          // while requested: the statement under way gives it back first
 	rests   time.Duration // until then requests that wait leave it to other processes
 
 	// The last request that came before a statement was sent which found the key

@@ -3,6 +3,7 @@ package keytable_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,22 +16,49 @@ func newTable() *keytable.Table {
 	return keytable.New(keytable.Config{Wake: func() {}, NewHold: newHold, HandOver: time.Second, YieldFor: time.Second, Now: now})
 }
 
-// Calls that have left while the database is away leave nothing on the table.
+// Calls that have left while the database is away leave nothing on the table,
+// whether they came before or not. Those that have not left end with Close.
 func TestNothingIsLeftOfCallsWhileAway(t *testing.T) {
-	table := newTable()
-	table.SetAway(errors.New("away"))
-	waits := keytable.Want{Waits: true}
-	for i := range 100 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
-		_, err := table.Acquire(ctx, waits, keytable.ID{Number: int64(3 * i)})
-		_, err2 := table.AcquireEach(ctx, waits, []keytable.Keys{keysOf(ids(0, 3*i+1, 1)), keysOf(ids(0, 3*i+2, 1))})
-		if err == nil || err2 == nil {
-			t.Fatal("a call was granted a key")
-		}
-		cancel()
-	}
-	if n := keytable.Len(table); n != 0 || table.Figures().Queued {
-		t.Errorf("%d states, groups and requests are left; queued: %v", n, table.Figures().Queued)
+	for _, cameBefore := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			table, away, closed := newTable(), errors.New("away"), errors.New("closed")
+			if !cameBefore {
+				table.SetAway(away)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			var leaving, staying sync.WaitGroup
+			begin := func(ctx context.Context, calls *sync.WaitGroup, i int, want error) {
+				waits := keytable.Want{Waits: true}
+				for _, acquire := range []func() error{
+					func() error { _, err := table.Acquire(ctx, waits, keytable.ID{Number: int64(3 * i)}); return err },
+					func() error {
+						_, err := table.AcquireEach(ctx, waits, []keytable.Keys{keysOf(ids(0, 3*i+1, 1)), keysOf(ids(0, 3*i+2, 1))})
+						return err
+					},
+				} {
+					calls.Go(func() {
+						if err := acquire(); !errors.Is(err, want) {
+							t.Errorf("a call ended with %v, want %v", err, want)
+						}
+					})
+				}
+			}
+			for i := range 100 {
+				begin(ctx, &leaving, i, context.Canceled)
+			}
+			synctest.Wait()
+			table.SetAway(away)
+			table.Poll()
+			leave()
+			leaving.Wait()
+			if n := keytable.Len(table); n != 0 || table.Figures().Queued {
+				t.Errorf("%d states, groups and requests are left; queued: %v", n, table.Figures().Queued)
+			}
+			begin(t.Context(), &staying, 0, closed)
+			synctest.Wait()
+			table.Close(closed)
+			staying.Wait()
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -76,12 +77,94 @@ func TestSetsAmongTries(t *testing.T) {
 	}
 }
 
+// A set and a request for one of its keys are served in the order of their
+// arrival.
+func TestOrderOfSetsAndTries(t *testing.T) {
+	for _, setFirst := range []bool{false, true} {
+		scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+			hook, resume := hold(t)
+			st.conn(0).hooks(hook, nil)
+			busy := beginTry(background, s, sqllock.ID(9)) // its statement is under way
+			begins := []func() <-chan called{
+				func() <-chan called { return beginTry(background, s, sqllock.ID(1)) },
+				func() <-chan called {
+					return begin(func() (sqllock.Locks, error) { return s.TryLockAll(background, ids(1, 2)...) })
+				},
+			}
+			if setFirst {
+				slices.Reverse(begins)
+			}
+			first, second := begins[0](), begins[1]()
+			resume()
+			wantReturned(t, "the call whose statement was under way", busy, nil)
+			wantReturned(t, "the first call", first, nil)
+			wantReturned(t, "the second call", second, sqllock.ErrHeld)
+		})
+	}
+}
+
+// A set is rejected at once if callers wait for one of its keys, whoever tries
+// for that key, too.
+func TestSetAmongReadersThatWait(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		st.steal(sqllock.ID(1))
+		st.far(20 * time.Millisecond)
+		ctx, cancel := context.WithCancel(background)
+		waiting := begin(func() (sqllock.Locks, error) { return one(s.RLock(ctx, sqllock.ID(1))) })
+		var tries sync.WaitGroup
+		tries.Go(func() {
+			for ctx.Err() == nil {
+				wantErr(t, "TryRLock", second(s.TryRLock(background, sqllock.ID(1))), sqllock.ErrHeld)
+			}
+		})
+		time.Sleep(responseBound)
+		for range 20 {
+			began := time.Now()
+			wantErr(t, "TryLockAll", second(s.TryLockAll(background, ids(1, 2)...)), sqllock.ErrHeld)
+			if took := time.Since(began); took > 50*time.Millisecond {
+				t.Errorf("TryLockAll took %v, more than two round trips", took)
+			}
+		}
+		cancel()
+		tries.Wait()
+		<-waiting
+	})
+}
+
+// A set does not overtake a call that waits for one of its keys, which has become
+// free elsewhere.
+func TestSetBehindACallThatWaits(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		st.steal(sqllock.ID(1))
+		waiting := beginLock(background, s, sqllock.ID(1))
+		time.Sleep(responseBound)
+		st.giveUp(sqllock.ID(1))
+		wantErr(t, "TryLockAll", second(s.TryLockAll(background, ids(1, 2)...)), sqllock.ErrHeld)
+		time.Sleep(ticks)
+		granted(t, "Lock", waiting)
+	})
+}
+
+// Calls for other keys than those of a call that waits are calls of their own,
+// also if the first keys are the same.
+func TestCallsWithTheSameFirstKey(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, _ *stage) {
+		mustTry(t, s, sqllock.ID(1))
+		mustTry(t, s, sqllock.ID(2))
+		ctx, cancel := context.WithCancel(background)
+		waiting := begin(func() (sqllock.Locks, error) { return one(s.LockAny(ctx, ids(1, 2)...)) })
+		wantErr(t, "TryAny", second(s.TryAny(background, ids(1, 3)...)), nil)
+		cancel()
+		<-waiting
+	})
+}
+
 // A burst of stacks shares the keys that are free, in a few statements.
 func TestStacksShareWhatIsFree(t *testing.T) {
 	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
-		const limit, callers = 500, 200
+		const limit, free, callers = 500, 50, 40
 		elsewhere := ratelimit.AtMost(limit, st.another(t), "all")
-		for range limit / 2 {
+		for range limit - free {
 			if _, err := elsewhere.Acquire(background, "x"); err != nil {
 				t.Fatal(err)
 			}
