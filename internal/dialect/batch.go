@@ -3,8 +3,7 @@ package dialect
 // A Batch is what one round trip carries: requests and releases, and the
 // responses to them. The session carries out the fields in their order.
 //
-// Invariant: an exclusive key is in one place of Try, Looks and Stacks. A key of
-// Stacks may also be in Release: then it is given back first.
+// Invariant: an exclusive key is in one place of Release, Try, Looks and Stacks.
 type Batch struct {
 	Release []Key   // give these back
 	Try     []Key   // then take each of these that is free

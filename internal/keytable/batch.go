@@ -10,8 +10,8 @@ import (
 // Prepare fills it, the source notes the response in it, and Complete empties
 // it. A source has one for each owner, and uses it again and again.
 //
-// Invariant: from Prepare to Complete each key to release is freeing, or
-// requested if the same batch also tries it, and each key to try is requested.
+// Invariant: from Prepare to Complete each key to release is freeing, and each
+// key to try is requested.
 type Batch struct {
 	Releases []*State
 	Looks    []Look
@@ -97,8 +97,8 @@ func (t *Table) Prepare(o *Owner, limits Limits, b *Batch) bool {
 func (t *Table) prepare(o *Owner, limits Limits, b *Batch) bool {
 	b.clear()
 	b.upTo, b.Starved, t.arrived = t.calls, false, 0
-	p := preparation{Table: t, Batch: b, Limits: limits, owner: o, large: limits.Stack}
-	p.releases()
+	p := preparation{Table: t, Batch: b, Limits: limits, large: limits.Stack}
+	p.releases(o)
 	if !limits.ReleasesOnly {
 		p.tryStacks() // first: they know which requests for their keys are older
 		p.looks()
@@ -110,15 +110,13 @@ func (t *Table) prepare(o *Owner, limits Limits, b *Batch) bool {
 type preparation struct {
 	*Table
 	*Batch
-	Limits // what is left of them
-	owner  *Owner
+	Limits     // what is left of them
 	large  int // Limits.Stack
 }
 
-// releases takes the keys that are to be given back. One that was taken over
-// since is not. It may have come to another owner.
-func (p *preparation) releases() {
-	o := p.owner
+// releases takes the keys that o is to give back. One that was taken over since
+// is not. It may have come to another owner.
+func (p *preparation) releases(o *Owner) {
 	n := 0
 	for _, k := range o.releases {
 		if p.Keys == 0 {

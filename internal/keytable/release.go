@@ -105,7 +105,7 @@ func (t *Table) mustYield(k *State) bool {
 }
 
 // freed notes that this process does not have k any more: it was given back
-// (nil), or lost. If the same statement tries it after that, it stays requested.
+// (nil), or lost.
 //
 // If this process has kept the key for as long as it may, and has callers that
 // wait, it rests, so that another process gets it.

@@ -69,8 +69,8 @@ func (t *Table) AcquireAny(ctx context.Context, w Want, keys Keys) (*Hold, error
 
 // AcquireEach acquires one key of each level, or none. The keys are different. If
 // levels have some in common, it may choose so that a level has none left. If no
-// key of a level is free, the error is a *FullError. One that waits is tried again from time to time, and may be overtaken.
-// Holds are in the order of levels.
+// key of a level is free, the error is a *FullError. A call that waits is tried
+// again from time to time, and may be overtaken. Holds are in the order of levels.
 func (t *Table) AcquireEach(ctx context.Context, w Want, levels []Keys) ([]*Hold, error) {
 	r, err := t.begin(ctx, w)
 	if err != nil {

@@ -11,7 +11,6 @@ import "time"
 //	held      → releasing  the last hold ends, and no caller takes the key over
 //	releasing → held       a caller takes it over
 //	releasing → freeing    a statement gives it back
-//	freeing   → requested  the same statement tries it after that, for a stack
 //	freeing   → releasing  the statement has failed, and the key is still there
 //	freeing   → idle       given back
 //	any       → idle       the owner is lost
