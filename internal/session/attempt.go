@@ -87,8 +87,10 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 			}
 			if other(); full {
 				first()
+				first, other = begin(), func() {}
+			} else {
+				other = begin()
 			}
-			other = begin()
 			begun++
 		case o := <-outcomes:
 			return o.brought, o.err

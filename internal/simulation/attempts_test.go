@@ -53,6 +53,22 @@ func TestSlowServerAndSmallPool(t *testing.T) {
 	})
 }
 
+// So it is if the pool is full only at times, because others use it, or because
+// the attempts themselves do.
+func TestSlowServerAndBusyPool(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		st.onOpen(func(n int) error {
+			st.db.SetMaxOpenConns(n % 2) // 0 is no limit
+			time.Sleep(2500 * time.Millisecond)
+			return nil
+		})
+		st.conn(0).hooks(fail(errGone), nil)
+		beginTry(background, s, sqllock.ID(1))
+		time.Sleep(10 * dialect.ConnectTimeout)
+		mustTry(t, s, sqllock.ID(2))
+	})
+}
+
 // A stuck driver costs a limited number of goroutines, however often the Session
 // needs another connection.
 func TestStuckGrowth(t *testing.T) {
