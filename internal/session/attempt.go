@@ -17,8 +17,9 @@ const maxInDriver = 4
 // hangs is how long an attempt may take before another one begins while it goes on.
 const hangs = time.Second
 
-// maxInFull is how many attempts begin in a full pool, where each ends the one
-// before. The last one has the time that is left: the server may be slow.
+// maxInFull is how many attempts begin in a full pool, where each ends those
+// before and is the first from then on. The last one has the time that is left:
+// the server may be slow.
 const maxInFull = 3
 
 // An outcome is what one attempt has brought.
