@@ -23,7 +23,7 @@ type Class struct {
 	Priority int
 }
 
-// WithClasses gives requests a class. The result of class is the Name of one of
+// WithClasses gives requests a class. The result of classOf is the Name of one of
 // classes, or "" for a request without a class. ctx is that of the request.
 //
 // Reserved places are taken from the limit of each id. With [WithLimit] an id
@@ -34,10 +34,10 @@ type Class struct {
 // a lower one are not served while those with a higher one keep all places. If a
 // class must go on, reserve places for it.
 //
-// A name that is not one of classes is [ErrPolicy]. class must be quick and safe
+// A name that is not one of classes is [ErrPolicy]. classOf must be quick and safe
 // for concurrent use. If it panics, the caller of Acquire gets the panic.
 //
-// WithClasses panics if class is nil or there are no classes. It panics if a
+// WithClasses panics if classOf is nil or there are no classes. It panics if a
 // Name is empty or given twice, if Reserved is negative, or if a Priority is out
 // of range. OneAtATime and AtMost panic if the places that are reserved leave
 // none for other requests.
