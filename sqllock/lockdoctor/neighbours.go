@@ -197,7 +197,9 @@ func (s *subject) connections(limits ...connectionLimit) (fine string) {
 	if each == 0 {
 		each = 5 // what docs/production.md recommends
 	}
+	own := max(0, s.db.Stats().OpenConnections-s.pool.InUse) // the doctor has opened them, and a Session may use them
 	for _, l := range limits {
+		l.used -= own
 		switch least := s.needed(); {
 		case l.most < 0:
 		case l.most < least:
@@ -210,5 +212,5 @@ func (s *subject) connections(limits ...connectionLimit) (fine string) {
 			s.warn(fmt.Sprintf("%s whose pools open %d connections each need more than the %d that %s may have", counted(s.instances, "instance"), each, l.most, l.of), l.fix)
 		}
 	}
-	return fmt.Sprintf("%d of %d connections of the server are in use", limits[0].used, limits[0].most)
+	return fmt.Sprintf("%d of %d connections of the server are in use", limits[0].used-own, limits[0].most)
 }

@@ -108,8 +108,8 @@ func TestPlantedReservedConnections(t *testing.T) {
 		setting, value string
 		major          int
 	}{
-		{"superuser_reserved_connections", "17", 14},
-		{"reserved_connections", "14", 16}, // and 3 for superusers
+		{"superuser_reserved_connections", "18", 14},
+		{"reserved_connections", "15", 16}, // and 3 for superusers
 	} {
 		t.Run(tt.setting, func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +120,8 @@ func TestPlantedReservedConnections(t *testing.T) {
 			if err := cluster.Restart(false); err != nil {
 				t.Fatal(err)
 			}
-			p.db.SetMaxOpenConns(2) // in addition to that of the test
+			dbtest.ExecuteOn(t, dbtest.Conn(t, dbtest.Open(t, "pgx", cluster.DSN(""))), "SELECT 1") // one of the two that are left
+			p.db.SetMaxOpenConns(2)
 			mustFind(t, examine(t, p.db), "connections", lockdoctor.Error, "Raise max_connections")
 		})
 	}

@@ -271,7 +271,6 @@ func (p *place) mend(t *testing.T, r *lockdoctor.Report, tt planting) {
 		db = p.db
 	}
 	conn := dbtest.Conn(t, db)
-	dbtest.ExecuteOn(t, conn, "SET default_transaction_read_only = off")
 	for line := range strings.Lines(found.Fix) {
 		if fix, _, isStatement := strings.Cut(line, ";"); isStatement {
 			dbtest.ExecuteOn(t, conn, fix)

@@ -99,7 +99,7 @@ func (s *subject) learn(ctx context.Context) error {
 	}
 	is := postgresServer{
 		client:   connectionLimit{of: "the server", fix: "Raise max_connections and restart the server, or close connections of other clients."},
-		role:     connectionLimit{of: "the role", fix: "ALTER ROLE CURRENT_USER CONNECTION LIMIT -1; or a limit with room for the fleet"},
+		role:     connectionLimit{of: "the role", fix: "ALTER ROLE … CONNECTION LIMIT -1; as a superuser, with the name of this role, or a limit with room for the fleet"},
 		database: connectionLimit{of: "the database", fix: "ALTER DATABASE … CONNECTION LIMIT -1; with the name of this database"},
 	}
 	err := s.read(ctx, `WITH activity AS MATERIALIZED (SELECT pid, datid, usesysid FROM pg_catalog.pg_stat_get_activity(NULL) WHERE datid <> 0),
@@ -133,8 +133,8 @@ func (s *subject) learn(ctx context.Context) error {
 // origins says in words where the value of a setting comes from, and how to take
 // it back there. NAME stands for the setting.
 var origins = map[string]struct{ words, reset string }{
-	"user":          {"set for the role", "ALTER ROLE CURRENT_USER RESET NAME;"},
-	"database user": {"set for the role", "ALTER ROLE CURRENT_USER IN DATABASE … RESET NAME; with the name of this database"},
+	"user":          {"set for the role", "ALTER ROLE CURRENT_USER RESET NAME; as this role"},
+	"database user": {"set for the role", "ALTER ROLE CURRENT_USER IN DATABASE … RESET NAME; as this role, with the name of this database"},
 	"database":      {"set for the database", "ALTER DATABASE … RESET NAME; with the name of this database"},
 	"client":        {"set by the connection string", "Take NAME out of the connection string."},
 	"session":       {"set on a connection of the pool, or leaked by a pooler", "Use SET LOCAL NAME in a transaction, so that a pooled connection does not keep it."},
@@ -162,6 +162,9 @@ func postgresVersion(_ context.Context, s *subject) (fine string, err error) {
 func postgresPrimary(_ context.Context, s *subject) (fine string, err error) {
 	is := s.server.settings["default_transaction_read_only"]
 	words, reset := is.origin()
+	if strings.HasPrefix(reset, "ALTER") {
+		reset = "SET default_transaction_read_only = off;\n" + reset
+	}
 	switch {
 	case s.server.standby:
 		s.wrong("this server is a standby, which grants locks on its own", "Let the connection string lead to the primary: add target_session_attrs=read-write.")

@@ -195,6 +195,9 @@ func tables(_ context.Context, s *subject) (fine string, err error) {
 			s.warn("there is no "+t.table, "Run the statements of "+t.source+".")
 		}
 	}
+	if s.schema != "" && !used["registry"] {
+		s.warn("the schema that was named has no table of the registry, or there is no such schema", "Correct the name, or run the statements of lockwatch.Schema in that schema.")
+	}
 	if len(schemas) > 1 {
 		s.wrong("the lease tables are in more than one schema of the search_path", "Leave those of one schema, and give all services the same search_path.")
 	}
@@ -254,7 +257,8 @@ func mysqlRights(_ context.Context, s *subject) (fine string, err error) {
 // postgresRights checks the rights of the pool's role: on tables and functions,
 // to make tables where the search_path begins, and to see the holders of locks.
 func postgresRights(ctx context.Context, s *subject) (fine string, err error) {
-	const query = `SELECT coalesce(pg_catalog.has_schema_privilege((pg_catalog.current_schemas(false))[1], 'CREATE'), false),
+	const query = `SELECT pg_catalog.cardinality(pg_catalog.current_schemas(false)) = 0,
+		coalesce(pg_catalog.has_schema_privilege((pg_catalog.current_schemas(false))[1], 'CREATE'), false),
 		NOT EXISTS (SELECT FROM pg_catalog.pg_proc WHERE pronamespace = 'pg_catalog'::pg_catalog.regnamespace
 			AND proname IN ('pg_control_system', 'pg_logical_emit_message')
 			AND proargtypes[2] IS DISTINCT FROM 'pg_catalog.bytea'::pg_catalog.regtype::oid AND NOT pg_catalog.has_function_privilege(oid, 'EXECUTE')),
@@ -262,10 +266,10 @@ func postgresRights(ctx context.Context, s *subject) (fine string, err error) {
 			WHERE locktype = 'advisory' AND a.backend_start IS NULL
 			AND database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())))`
 	var (
-		mayCreate, mayDraw bool
-		hidden             int
+		noPath, mayCreate, mayDraw bool
+		hidden                     int
 	)
-	if err := s.read(ctx, query, &mayCreate, &mayDraw, &hidden); err != nil {
+	if err := s.read(ctx, query, &noPath, &mayCreate, &mayDraw, &hidden); err != nil {
 		return "", err
 	}
 	if !s.leaseTable {
@@ -279,6 +283,8 @@ func postgresRights(ctx context.Context, s *subject) (fine string, err error) {
 		case t.name == fences && t.found && !mayDraw:
 			s.wrong("the role may not draw the tokens of Fence",
 				"GRANT EXECUTE ON FUNCTION pg_control_system, pg_logical_emit_message(boolean, text, text) TO …; with this role (PostgreSQL 17 and newer: and a further boolean)")
+		case t.name == leases && !t.found && s.leaseTable && noPath:
+			s.wrong("the search_path names no schema in which the lease tables could be", "Set the search_path for the role, or in the connection string.")
 		case t.name == leases && !t.found && s.leaseTable && !mayCreate:
 			s.wrong("the lease tables are missing, and the role may not create them",
 				"Run the statements of sqllock.Schema(sqllock.PostgreSQL) in a migration, and grant the role SELECT, INSERT, UPDATE and DELETE.")

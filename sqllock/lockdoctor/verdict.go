@@ -115,13 +115,16 @@ const (
 )
 
 // fixes are what to do about failures with an SQLSTATE, or with a reason that
-// begins so.
+// begins so. The last one that fits counts.
 var fixes = []struct{ state, reason, fix string }{
 	{state: errcode.Forbidden, fix: "Grant the role the right to the functions and views of pg_catalog, and to the tables of latchkey, that the check uses."},
+	{state: "28000", fix: "Let the role log in (ALTER ROLE … LOGIN; with its name), admit it in pg_hba.conf, or set sslmode=require if the server demands TLS."},
+	{state: "28P01", fix: "Correct the user or the password in the connection string, or renew the password (VALID UNTIL)."},
+	{state: "08P01", fix: "Correct the user, the password or the database in the connection string, and take out parameters that a pooler such as PgBouncer does not know. Its log names the cause."},
 	{state: "53200", fix: "End the session that holds the most locks, then raise max_locks_per_transaction and restart the server."},
-	{state: tooManyConnections, fix: "Close connections of other clients, or raise the limit: max_connections of the server, or the CONNECTION LIMIT of the role or the database."},
 	{reason: dialect.Crowded, fix: "Close connections of other clients, or raise the limit: max_connections or max_user_connections of the server, " +
 		"or that of the account (MAX_USER_CONNECTIONS, or one for each hour)."},
+	{state: tooManyConnections, fix: "Close connections of other clients, or raise the limit: max_connections of the server, or the CONNECTION LIMIT of the role or the database."},
 	{reason: "the user may not do this with latchkey's tables", fix: "Grant the user SELECT, INSERT, UPDATE and DELETE on the tables of latchkey, which sqllock.Schema(sqllock.MySQL) makes."},
 	{reason: dbconn.ErrNoConnection.Error(), fix: "Check that the server responds. If it does, give the locks a pool of their own, which no request uses."},
 	{reason: dbconn.ErrNoServer.Error(), fix: "Check that the server responds, and that the scheme, the host and the port of the connection string lead to it."},

@@ -7,6 +7,7 @@ package errcode
 import (
 	"errors"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -66,6 +67,20 @@ func fieldOf(v reflect.Value, name string) reflect.Value {
 		return reflect.Value{}
 	}
 	return v.FieldByName(name)
+}
+
+// denied matches what PostgreSQL says of a function, a view or a table of its own
+// catalog, in English.
+var denied = regexp.MustCompile(`permission denied for ((?:function|view|table) pg_\w+)`)
+
+// Denied returns the object of PostgreSQL's catalog to which err says that the
+// role has no right, such as "function pg_lock_status". It returns "" if err
+// names none.
+func Denied(err error) string {
+	if m := denied.FindStringSubmatch(err.Error()); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // SQLSTATEs of PostgreSQL that decide what happens next.

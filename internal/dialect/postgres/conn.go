@@ -101,7 +101,7 @@ func advisory(err error) error {
 	if (isSQLite || isMySQL) && dialect.IsStatement(err) {
 		return dialect.Refuse("this is not PostgreSQL, whose advisory locks these are: use a Session (Open)")
 	}
-	if errcode.SQLState(err) == errcode.Forbidden {
+	if errcode.SQLState(err) == errcode.Forbidden && errcode.Denied(err) == "" {
 		return &dialect.Failure{Kind: dialect.Statement, State: errcode.Forbidden, Permanent: true,
 			Reason: "the role may not call a function of advisory locks: grant it EXECUTE on pg_try_advisory_lock, pg_advisory_unlock and the others: SQLSTATE " + errcode.Forbidden}
 	}

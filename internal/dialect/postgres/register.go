@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
@@ -110,11 +112,13 @@ var errStartHidden = &dialect.Failure{
 
 // register returns the statements of Register for the server process pid.
 func (r Registry) register(pid int64, what *Register) string {
-	statement := "SELECT set_config('lock_timeout', '100ms', true), set_config('statement_timeout', '300ms', true), set_config('synchronous_commit', 'off', true);\n"
+	limit, sweeps := 300*time.Millisecond, ""
 	if what.IsFirst {
-		statement += r.Heartbeats.sweep(deadFor, notHeld, deadLimit) + ";\n" + r.Waits.sweep(deadFor, "true", deadLimit) + ";\n"
+		limit = bound.Of(limit) // Open may fail with its error
+		sweeps = r.Heartbeats.sweep(deadFor, notHeld, deadLimit) + ";\n" + r.Waits.sweep(deadFor, "true", deadLimit) + ";\n"
 	}
-	return statement + strings.NewReplacer("HEARTBEATS", r.Heartbeats.Name, "WAITS", r.Waits.Name,
+	return fmt.Sprintf("SELECT set_config('lock_timeout', '100ms', true), set_config('statement_timeout', '%dms', true), set_config('synchronous_commit', 'off', true);\n",
+		limit.Milliseconds()) + sweeps + strings.NewReplacer("HEARTBEATS", r.Heartbeats.Name, "WAITS", r.Waits.Name,
 		"DOCUMENT", r.document(what), "PID", strconv.FormatInt(pid, 10)).Replace(registerStatement)
 }
 

@@ -30,7 +30,7 @@ func openAddress(address string, pooled bool) (d *database, err error) {
 	path := strings.TrimPrefix(rest, "//")
 	switch {
 	case scheme == "postgres", scheme == "postgresql", postgresSettings.MatchString(address):
-		d.DB, err = openPostgres(address, pooled)
+		d.DB, d.prepares, err = openPostgres(address, pooled)
 	case scheme == "mysql", scheme == "mariadb":
 		var u *url.URL
 		if u, err = url.Parse(address); err == nil {
@@ -60,15 +60,17 @@ func openAddress(address string, pooled bool) (d *database, err error) {
 	return d, nil
 }
 
-func openPostgres(address string, pooled bool) (*sql.DB, error) {
+func openPostgres(address string, pooled bool) (db *sql.DB, prepares bool, err error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	mode := &config.DefaultQueryExecMode
+	prepares = *mode == pgx.QueryExecModeCacheStatement || *mode == pgx.QueryExecModeDescribeExec
 	if pooled {
-		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+		*mode = pgx.QueryExecModeExec
 	}
-	return stdlib.OpenDB(*config), nil
+	return stdlib.OpenDB(*config), prepares, nil
 }
 
 func openMySQL(dsn string) (*sql.DB, error) {

@@ -28,6 +28,8 @@ func databaseFlag() cli.Flag {
 type database struct {
 	*sql.DB
 	file string // the path of SQLite's file; empty: another database, or in memory
+
+	prepares bool // by the address, pgx prepares statements
 }
 
 // open opens the database that --db or DATABASE_URL names. It does not connect.

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
@@ -81,7 +82,7 @@ func program() *cli.Command {
 				return printVersion(c)
 			}
 			if c.Args().Present() {
-				return exit(exitUsage, "there is no command %q: see latchkey --help", c.Args().First())
+				return exit(exitUsage, "there is no such command: see latchkey --help; a key follows run or ps, and an address belongs into "+databaseVariable)
 			}
 			_ = cli.ShowRootCommandHelp(c)
 			return silent(exitUsage)
@@ -91,10 +92,26 @@ func program() *cli.Command {
 	return p
 }
 
+// aboutFlag matches what the library says of a flag, before or around a value. The
+// value may be an address or a key.
+var aboutFlag = regexp.MustCompile(`^(invalid value) ".*" (for flag -+[\w-]+)|^(?:flag provided but not defined|flag needs an argument): -+[\w-]{1,20}$|^[\w ]+`)
+
+// saidOfFlag returns err of the library without a value.
+func saidOfFlag(err error) string {
+	m := aboutFlag.FindStringSubmatch(err.Error())
+	switch {
+	case m == nil:
+		return "the command line is not understood"
+	case m[1] != "":
+		return m[1] + " " + m[2]
+	}
+	return m[0]
+}
+
 // markUsageErrors gives errors of the command line their exit code.
 func markUsageErrors(c *cli.Command) {
 	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
-		return exit(exitUsage, "%w: see %s --help", err, c.FullName())
+		return exit(exitUsage, "%s: see %s --help", saidOfFlag(err), c.FullName())
 	}
 	for _, sub := range c.Commands {
 		markUsageErrors(sub)

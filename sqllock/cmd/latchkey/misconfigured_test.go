@@ -181,7 +181,10 @@ var misconfigurations = []misconfiguration{
 	{"only a standby where a primary is demanded", address(func(s *site) string { return s.servers.standby + "&target_session_attrs=primary" }), nil, "error", "connection", []string{"target_session_attrs"}},
 	{"a directory for a file of SQLite", address(func(s *site) string { return "sqlite:" + s.t.TempDir() }), nil, "error", "connection", []string{"Correct the path"}},
 	{"no right to connect", executed("REVOKE CONNECT ON DATABASE HERE FROM PUBLIC"), nil, "error", "connection", []string{"CONNECT"}},
-	{"a role that may not log in", executed("ALTER ROLE ROLE NOLOGIN"), nil, "error", "connection", []string{"may not log in"}},
+	{"a role that may not log in", executed("ALTER ROLE ROLE NOLOGIN"), nil, "error", "connection", []string{"may not log in", "ALTER ROLE … LOGIN"}},
+	{"a password that has expired", executed("ALTER ROLE ROLE VALID UNTIL '2000-01-01'"), nil, "error", "connection", []string{"VALID UNTIL"}},
+	{"a role that may have no connection", executed("ALTER ROLE ROLE CONNECTION LIMIT 0"), nil, "error", "connection", []string{"CONNECTION LIMIT of the role"}},
+	{"a parameter that PgBouncer does not know", address(func(s *site) string { return s.servers.bouncer + "&search_path=public" }), nil, "error", "connection", []string{"PgBouncer", "parameters"}},
 
 	// The client is in, and locks do not exclude or would fail.
 	{"PgBouncer in transaction mode", address(func(s *site) string { return s.servers.bouncer }), nil, "error", "exclusion", []string{"pooler", withLeaseTable}},
@@ -191,6 +194,9 @@ var misconfigurations = []misconfiguration{
 	{"a revoked function", executed("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_try_advisory_lock(bigint) FROM PUBLIC"), nil, "error", "exclusion", []string{"GRANT EXECUTE ON FUNCTION pg_try_advisory_lock(bigint)"}},
 	{"a revoked function, by its rights", executed("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_advisory_unlock(bigint) FROM PUBLIC"), nil, "error", "rights", []string{"GRANT EXECUTE ON FUNCTION pg_advisory_unlock(bigint)"}},
 	{"no lease table, and no right to make one", executed("REVOKE CREATE ON SCHEMA public FROM PUBLIC"), []string{withLeaseTable}, "error", "rights", []string{"sqllock.Schema"}},
+	{"no search_path for the lease tables", executed("ALTER ROLE ROLE SET search_path = ''"), []string{withLeaseTable}, "error", "rights", []string{"search_path"}},
+	{"no right to list locks", executed("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_lock_status() FROM PUBLIC"), nil, "error", "neighbours", []string{"function pg_lock_status"}},
+	{"no right to ask for a standby", executed("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_is_in_recovery() FROM PUBLIC"), nil, "error", "exclusion", []string{"function pg_is_in_recovery"}},
 	{"a lock table that is nearly full", func(s *site) {
 		s.hold(s.servers.plain.DSN(""), "SELECT pg_advisory_lock(n) FROM generate_series(1, 280) AS n")
 		s.address = s.servers.plain.DSN("")
@@ -200,6 +206,7 @@ var misconfigurations = []misconfiguration{
 	// Locks work, and may fail later.
 	{"a short idle_session_timeout", parameter("idle_session_timeout=9000"), nil, "warning", "timeouts", []string{"Take idle_session_timeout out of the connection string"}},
 	{"locks of another program", func(s *site) { s.hold(s.address, "SELECT pg_advisory_lock(42)") }, nil, "warning", "neighbours", []string{"PID"}},
+	{"a mistyped schema", func(*site) {}, []string{"--schema", "nosuch"}, "warning", "tables", []string{"schema that was named"}},
 	{"a fleet that is too large", func(*site) {}, []string{"--instances", "100", "--locks", "1"}, "warning", "connections", []string{"Raise max_connections"}},
 }
 
@@ -250,6 +257,38 @@ func TestDoctorOfMisconfigurations(t *testing.T) {
 			})
 		}
 	})
+}
+
+// The doctor counts its own connections as free. It does not say that pgx is fit
+// for a lease table by an address with which pgx prepares statements.
+func TestDoctorOfTheAddress(t *testing.T) {
+	t.Parallel()
+	v := newServers(t)
+	s := newSite(t, v, len(misconfigurations))
+	s.execute("ALTER ROLE ROLE CONNECTION LIMIT 3")
+	s.execute("GRANT CREATE ON SCHEMA public TO ROLE")
+	s.hold(s.address, "SELECT 1")
+	for suffix, want := range map[string]string{"": "skipped", "&default_query_exec_mode=exec": "ok"} {
+		p := start(t, s.address+suffix, "doctor", withLeaseTable)
+		report := p.rest()
+		p.wantCode(0)
+		if finding(report, want, "driver") == "" || finding(report, "ok", "connections") == "" {
+			t.Errorf("driver is not %s, or connections is not ok:\n%s", want, report)
+		}
+	}
+}
+
+// No error of the command line repeats a value, which may be an address or a key.
+func TestUsageErrorsHoldNoValue(t *testing.T) {
+	t.Parallel()
+	const address = "postgres://u:hunter2@localhost/d"
+	for _, args := range [][]string{{address}, {address, "doctor"}, {"ps", "--watch", address}, {"doctor", "--instances", address}, {"run", "-E", address, "a:b", "true"}, {"--" + address}, {"run", "-w", address, "a:b", "true"}} {
+		p := start(t, "", args...)
+		p.wantCode(exitUsage)
+		if strings.Contains(p.said(), secret) || !strings.Contains(p.said(), "latchkey: ") {
+			t.Errorf("%q: it says %q", args, p.said())
+		}
+	}
 }
 
 // finding returns the lines of a check in a report, if it has this state.

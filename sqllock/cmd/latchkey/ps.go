@@ -52,10 +52,13 @@ func psCommand() *cli.Command {
 				return l.watch(ctx, db, every)
 			}
 			found, err := l.look(ctx, db)
-			if err == nil && !found && l.key != nil {
-				return silent(exitFailure)
+			switch {
+			case err != nil || found || l.key == nil:
+				return err
+			case l.unknown != "":
+				return exit(exitConfig, "it is not known whether the key is free: %s", l.unknown)
 			}
-			return err
+			return silent(exitFailure)
 		},
 	}
 }
@@ -65,6 +68,8 @@ type listing struct {
 	c    *cli.Command
 	key  *keyName // nil: all locks
 	opts []lockwatch.InspectOption
+
+	unknown string // after a look: why key may be held though it was not found
 }
 
 // watch looks until a signal comes. A look that fails is reported, and the next
@@ -100,10 +105,11 @@ func (l *listing) look(ctx context.Context, db *database) (found bool, err error
 	}
 	view, foreign := l.part(lockwatch.NewView(seen))
 	found = view.Held+view.Waits > 0
+	l.unknown = l.hides(view)
 	w := l.c.Root().Writer
 	if !l.c.Bool("json") {
 		err = print(w, "%s%s", view, map[bool]string{true: "\n"}[l.c.Duration("watch") > 0])
-		if foreign && l.c.Duration("watch") == 0 {
+		if foreign && l.unknown == "" && l.c.Duration("watch") == 0 {
 			report("nothing of that namespace is known: is it mistyped? Namespaces are known of locks that Sessions write down (WithRegistry)")
 		}
 	} else {
@@ -113,6 +119,18 @@ func (l *listing) look(ctx context.Context, db *database) (found bool, err error
 		return found, exit(exitSystem, "the list cannot be written: %w", err)
 	}
 	return found, nil
+}
+
+// hides returns why v may not show the key of l.
+func (l *listing) hides(v *lockwatch.View) string {
+	switch {
+	case l.key == nil:
+	case l.key.namespace != "" && v.MakesWithSecret(l.key.namespace):
+		return "a Session makes the keys of this namespace with a secret"
+	case v.Leases == lockwatch.TableUnreadable, v.Leases == lockwatch.TableUntrusted:
+		return "the lease tables are " + string(v.Leases)
+	}
+	return ""
 }
 
 // part returns the part of v that is listed. foreign says that it is empty, and that

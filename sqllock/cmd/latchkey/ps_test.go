@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -92,6 +93,46 @@ func TestPsJSON(t *testing.T) {
 			t.Errorf("no %s in %s", want, line)
 		}
 	}
+}
+
+// Where a key may be held though the look does not show it, the exit code is not 1.
+func TestPsOfWhatIsNotSeen(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := dbtest.Conn(t, dbtest.Open(t, "pgx", dsn))
+	role := "reader_of_" + strings.TrimPrefix(u.Path, "/")
+	dbtest.ExecuteOn(t, admin, "CREATE ROLE "+role+" LOGIN")
+	t.Cleanup(func() { dbtest.ExecuteOn(t, admin, "DROP ROLE "+role) })
+	u.User = url.User(role)
+	lock := func(key sqllock.Key, opts ...sqllock.Option) {
+		locks, err := sqllock.Open(t.Context(), dbtest.Open(t, "pgx", dsn+"&default_query_exec_mode=exec"), opts...)
+		if err == nil {
+			t.Cleanup(func() { _ = locks.Close() })
+			_, err = locks.TryLock(t.Context(), key)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func(address, key string, code int, says string) {
+		t.Helper()
+		p := start(t, address, "ps", key)
+		_ = p.rest()
+		p.wantCode(code)
+		if !strings.Contains(p.said(), says) {
+			t.Errorf("ps %s says %q, want %q in it", key, p.said(), says)
+		}
+	}
+	lock(sqllock.Namespace("export").Keyed([]byte("secret")).Key("ada"))
+	look(dsn, "export:ada", exitConfig, "with a secret")
+	look(dsn, "import:ada", exitFailure, "mistyped")
+	lock(sqllock.ID(7), sqllock.WithLeaseTable())
+	look(dsn, "7", 0, "")
+	look(u.String(), "7", exitConfig, "not known whether")
 }
 
 // A key of a limit is busy while any of its slots is. Of a free key, ps says that
