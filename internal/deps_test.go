@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"internal/dialect":          {"internal/dialect/errcode"},
 	"internal/dialect/dbconn":   {"internal/dialect", "internal/dialect/errcode"},
 	"internal/dialect/usertx":   {"internal/dialect", "internal/dialect/errcode"},
-	"internal/dialect/postgres": {"internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode"},
+	"internal/dialect/postgres": {"internal/bound", "internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode"},
 	"internal/dialect/mysql":    {"internal/bound", "internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode", "internal/dialect/usertx"},
 	"internal/dialect/leasetable": {
 		"internal/dialect",
