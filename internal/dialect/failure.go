@@ -65,8 +65,8 @@ func Fail(err error) error {
 	if errors.As(err, &failure) {
 		return failure
 	}
-	if object := errcode.Denied(err); object != "" && errcode.SQLState(err) == errcode.Forbidden {
-		return &Failure{Kind: Statement, State: errcode.Forbidden, Permanent: true, Reason: "the role may not use the " + object + " of pg_catalog: SQLSTATE " + errcode.Forbidden}
+	if function := errcode.Denied(err); function != "" && errcode.SQLState(err) == errcode.Forbidden {
+		return &Failure{Kind: Statement, State: errcode.Forbidden, Permanent: true, Reason: "the role may not call the function " + function + ": grant it EXECUTE: SQLSTATE " + errcode.Forbidden}
 	}
 	if code := errcode.Of(err); code != "" {
 		return coded(code, errcode.SQLState(err))

@@ -32,7 +32,7 @@ var meanings = []meaning{
 	{"", "28", Gone, true, "the server rejected the user or the password"},
 	{"", "28000", Gone, true, "the server rejected the user, by pg_hba.conf (which may demand TLS) or because the role may not log in"},
 	{"", "3D", Gone, true, "the server has no such database"},
-	{"", "42501", Statement, true, "the role lacks a right to a table, a schema or a function (GRANT)"},
+	{"", "42501", Statement, true, "the role lacks a right (GRANT): to connect to the database, or to a schema, a table or a function"},
 	{"", "53100", Statement, false, "the server's disk is full"},
 	{"", "53200", Full, false, "the server's table of locks is full (max_locks_per_transaction)"},
 	{"", "53300", Gone, false, "the server has no connection to spare, or the role or the database has reached its CONNECTION LIMIT"},

@@ -180,7 +180,20 @@ func mysqlConnections(ctx context.Context, s *subject) (fine string, err error) 
 	if err != nil {
 		return "", err
 	}
+	own := s.own()
+	server.used -= own
+	user.used -= own
 	return s.connections(server, user), nil
+}
+
+// own returns how many of the connections in use are the doctor's own, which a
+// Session may have in its place: that of the question, and one that is idle since
+// the proof. A pooler in transaction mode may have one for both.
+func (s *subject) own() int {
+	if s.leaseTable || s.db.Stats().Idle == 0 {
+		return 1
+	}
+	return 2
 }
 
 // A connectionLimit bounds the connections of the server, a role or a database.
@@ -197,9 +210,7 @@ func (s *subject) connections(limits ...connectionLimit) (fine string) {
 	if each == 0 {
 		each = 5 // what docs/production.md recommends
 	}
-	own := max(0, s.db.Stats().OpenConnections-s.pool.InUse) // the doctor has opened them, and a Session may use them
 	for _, l := range limits {
-		l.used -= own
 		switch least := s.needed(); {
 		case l.most < 0:
 		case l.most < least:
@@ -212,5 +223,5 @@ func (s *subject) connections(limits ...connectionLimit) (fine string) {
 			s.warn(fmt.Sprintf("%s whose pools open %d connections each need more than the %d that %s may have", counted(s.instances, "instance"), each, l.most, l.of), l.fix)
 		}
 	}
-	return fmt.Sprintf("%d of %d connections of the server are in use", limits[0].used-own, limits[0].most)
+	return fmt.Sprintf("%d of %d connections of the server are in use", limits[0].used, limits[0].most)
 }

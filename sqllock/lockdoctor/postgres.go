@@ -116,6 +116,10 @@ func (s *subject) learn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	own := s.own()
+	for _, l := range []*connectionLimit{&is.client, &is.role, &is.database} {
+		l.used -= own
+	}
 	settings := map[string]setting{}
 	err = s.each(ctx, "SELECT name, setting, source FROM pg_catalog.pg_settings", func(scan func(...any) error) error {
 		var is setting

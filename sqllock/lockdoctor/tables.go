@@ -195,7 +195,7 @@ func tables(_ context.Context, s *subject) (fine string, err error) {
 			s.warn("there is no "+t.table, "Run the statements of "+t.source+".")
 		}
 	}
-	if s.schema != "" && !used["registry"] {
+	if s.dialect == sqllock.PostgreSQL && s.schema != "" && !used["registry"] {
 		s.warn("the schema that was named has no table of the registry, or there is no such schema", "Correct the name, or run the statements of lockwatch.Schema in that schema.")
 	}
 	if len(schemas) > 1 {

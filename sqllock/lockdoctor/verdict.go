@@ -118,7 +118,7 @@ const (
 // begins so. The last one that fits counts.
 var fixes = []struct{ state, reason, fix string }{
 	{state: errcode.Forbidden, fix: "Grant the role the right to the functions and views of pg_catalog, and to the tables of latchkey, that the check uses."},
-	{state: "28000", fix: "Let the role log in (ALTER ROLE … LOGIN; with its name), admit it in pg_hba.conf, or set sslmode=require if the server demands TLS."},
+	{reason: "the server rejected the user, by pg_hba.conf", fix: "Let the role log in (ALTER ROLE … LOGIN; with its name), admit it in pg_hba.conf, or set sslmode=require if the server demands TLS."},
 	{state: "28P01", fix: "Correct the user or the password in the connection string, or renew the password (VALID UNTIL)."},
 	{state: "08P01", fix: "Correct the user, the password or the database in the connection string, and take out parameters that a pooler such as PgBouncer does not know. Its log names the cause."},
 	{state: "53200", fix: "End the session that holds the most locks, then raise max_locks_per_transaction and restart the server."},

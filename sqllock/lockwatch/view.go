@@ -154,9 +154,10 @@ func (v *View) Knows(n sqllock.Namespace) bool {
 	return slices.ContainsFunc(v.Holders, func(h Holder) bool { return h.Registration != nil && h.Registration.Namespace == n })
 }
 
-// MakesWithSecret reports whether a Session on PostgreSQL makes the keys of the
-// namespace with a secret (sqllock.Namespace.Keyed). Then [View.OnlyID] finds none
-// of them: nobody without the secret can tell which key is that of an id.
+// MakesWithSecret reports whether a Session makes the keys of the namespace with a
+// secret (sqllock.Namespace.Keyed). Then [View.OnlyID] finds none of them: without
+// the secret the key of an id is not known. It is known of Sessions with
+// PostgreSQL's advisory locks alone.
 func (v *View) MakesWithSecret(n sqllock.Namespace) bool {
 	class := dialect.SecretCheckOf(string(n), 0).Class
 	return slices.ContainsFunc(v.Holders, func(h Holder) bool { return h.SecretCheck && int32(idOf(h.Key).ID>>32) == class }) //nolint:gosec // the upper half

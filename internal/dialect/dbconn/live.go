@@ -21,11 +21,8 @@ const mostEnded = 64
 func Live(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	for ended := 0; ; ended++ {
 		conn, err := db.Conn(ctx)
-		if err != nil {
-			return nil, loginFailure(err)
-		}
-		if ended == mostEnded || isAlive(ctx, conn) {
-			return conn, nil
+		if err != nil || ended == mostEnded || isAlive(ctx, conn) {
+			return conn, err
 		}
 		Destroy(conn, "")
 	}

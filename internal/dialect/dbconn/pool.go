@@ -107,7 +107,7 @@ func Lend(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 			err = ErrNoConnection
 		}
 	}
-	return conn, err
+	return conn, loginFailure(err)
 }
 
 // badParameter are the SQLSTATEs by which PostgreSQL rejects a parameter of the

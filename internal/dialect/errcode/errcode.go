@@ -69,13 +69,11 @@ func fieldOf(v reflect.Value, name string) reflect.Value {
 	return v.FieldByName(name)
 }
 
-// denied matches what PostgreSQL says of a function, a view or a table of its own
-// catalog, in English.
-var denied = regexp.MustCompile(`permission denied for ((?:function|view|table) pg_\w+)`)
+// denied matches what PostgreSQL says of a function of its own, in English.
+var denied = regexp.MustCompile(`permission denied for function (pg_\w+|set_config)`)
 
-// Denied returns the object of PostgreSQL's catalog to which err says that the
-// role has no right, such as "function pg_lock_status". It returns "" if err
-// names none.
+// Denied returns the function of PostgreSQL that the role may not call, by the
+// text of err. It returns "" if that names none.
 func Denied(err error) string {
 	if m := denied.FindStringSubmatch(err.Error()); m != nil {
 		return m[1]

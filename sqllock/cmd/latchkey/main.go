@@ -32,6 +32,9 @@ func main() {
 // execute runs the program with these arguments, and returns its exit code.
 func execute(args []string) int {
 	err := program().Run(context.Background(), args)
+	if err != nil && strings.HasPrefix(err.Error(), "No help topic for") { // the library repeats a value, which may be an address or a key
+		err = exit(exitUsage, "there is no such command: see latchkey --help")
+	}
 	var e *exitError
 	if err != nil && (!errors.As(err, &e) || e.err != nil) {
 		report("%v", err)
@@ -70,7 +73,7 @@ func program() *cli.Command {
 		Name:                            "latchkey",
 		Usage:                           "locks in the SQL database that you already have",
 		EnableShellCompletion:           true,
-		ConfigureShellCompletionCommand: func(c *cli.Command) { c.Hidden = false },
+		ConfigureShellCompletionCommand: func(c *cli.Command) { c.Hidden = false; markUsageErrors(c) },
 		HideHelpCommand:                 true,
 		Suggest:                         true,
 		UseShortOptionHandling:          true,
@@ -82,7 +85,7 @@ func program() *cli.Command {
 				return printVersion(c)
 			}
 			if c.Args().Present() {
-				return exit(exitUsage, "there is no such command: see latchkey --help; a key follows run or ps, and an address belongs into "+databaseVariable)
+				return exit(exitUsage, "there is no such command: see latchkey --help; a key follows run or ps, and an address belongs in "+databaseVariable)
 			}
 			_ = cli.ShowRootCommandHelp(c)
 			return silent(exitUsage)
@@ -94,7 +97,7 @@ func program() *cli.Command {
 
 // aboutFlag matches what the library says of a flag, before or around a value. The
 // value may be an address or a key.
-var aboutFlag = regexp.MustCompile(`^(invalid value) ".*" (for flag -+[\w-]+)|^(?:flag provided but not defined|flag needs an argument): -+[\w-]{1,20}$|^[\w ]+`)
+var aboutFlag = regexp.MustCompile(`^(invalid value) ".*" (for flag -+[\w-]+)|^flag needs an argument: -+[\w-]+$|^[\w ]+`)
 
 // saidOfFlag returns err of the library without a value.
 func saidOfFlag(err error) string {

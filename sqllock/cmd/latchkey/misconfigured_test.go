@@ -169,7 +169,7 @@ var misconfigurations = []misconfiguration{
 	{"no server at the port", address(func(s *site) string { return "postgres://u:hunter2@127.0.0.1:1/d" }), nil, "error", "connection", []string{"refused", "port"}},
 	{"the port of MariaDB", address(func(s *site) string { return "postgres://u:hunter2@" + mariadb(s.t).Addr + "/d" }), nil, "error", "connection", []string{"scheme", "port"}},
 	{"a wrong password", replaced(":right@", ":hunter2@"), nil, "error", "connection", []string{"password"}},
-	{"a wrong password of MariaDB", address(func(s *site) string { return "mysql://root:hunter2@" + mariadb(s.t).Addr + "/d" }), nil, "error", "connection", []string{"password"}},
+	{"a wrong password of MariaDB", address(func(s *site) string { return "mysql://root:hunter2@" + mariadb(s.t).Addr + "/d" }), nil, "error", "connection", []string{"Correct the user, the password"}},
 	{"no such database", address(func(s *site) string { return strings.Replace(s.address, s.name, "hunter2", 1) }), nil, "error", "connection", []string{"no such database"}},
 	{"a mistyped parameter", parameter("sslmod=require"), nil, "error", "connection", []string{"parameter of the connection string"}},
 	{"a parameter of MariaDB", address(func(s *site) string {
@@ -195,8 +195,8 @@ var misconfigurations = []misconfiguration{
 	{"a revoked function, by its rights", executed("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_advisory_unlock(bigint) FROM PUBLIC"), nil, "error", "rights", []string{"GRANT EXECUTE ON FUNCTION pg_advisory_unlock(bigint)"}},
 	{"no lease table, and no right to make one", executed("REVOKE CREATE ON SCHEMA public FROM PUBLIC"), []string{withLeaseTable}, "error", "rights", []string{"sqllock.Schema"}},
 	{"no search_path for the lease tables", executed("ALTER ROLE ROLE SET search_path = ''"), []string{withLeaseTable}, "error", "rights", []string{"search_path"}},
-	{"no right to list locks", executed("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_lock_status() FROM PUBLIC"), nil, "error", "neighbours", []string{"function pg_lock_status"}},
-	{"no right to ask for a standby", executed("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_is_in_recovery() FROM PUBLIC"), nil, "error", "exclusion", []string{"function pg_is_in_recovery"}},
+	{"no right to list locks", executed("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_lock_status() FROM PUBLIC"), nil, "error", "neighbours", []string{"pg_lock_status"}},
+	{"no right to ask for a standby", executed("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_is_in_recovery() FROM PUBLIC"), nil, "error", "exclusion", []string{"pg_is_in_recovery"}},
 	{"a lock table that is nearly full", func(s *site) {
 		s.hold(s.servers.plain.DSN(""), "SELECT pg_advisory_lock(n) FROM generate_series(1, 280) AS n")
 		s.address = s.servers.plain.DSN("")
@@ -265,7 +265,7 @@ func TestDoctorOfTheAddress(t *testing.T) {
 	t.Parallel()
 	v := newServers(t)
 	s := newSite(t, v, len(misconfigurations))
-	s.execute("ALTER ROLE ROLE CONNECTION LIMIT 3")
+	s.execute("ALTER ROLE ROLE CONNECTION LIMIT 2")
 	s.execute("GRANT CREATE ON SCHEMA public TO ROLE")
 	s.hold(s.address, "SELECT 1")
 	for suffix, want := range map[string]string{"": "skipped", "&default_query_exec_mode=exec": "ok"} {
@@ -282,7 +282,7 @@ func TestDoctorOfTheAddress(t *testing.T) {
 func TestUsageErrorsHoldNoValue(t *testing.T) {
 	t.Parallel()
 	const address = "postgres://u:hunter2@localhost/d"
-	for _, args := range [][]string{{address}, {address, "doctor"}, {"ps", "--watch", address}, {"doctor", "--instances", address}, {"run", "-E", address, "a:b", "true"}, {"--" + address}, {"run", "-w", address, "a:b", "true"}} {
+	for _, args := range [][]string{{address}, {address, "doctor"}, {"ps", "--watch", address}, {"doctor", "--instances", address}, {"run", "-E", address, "a:b", "true"}, {"--" + address}, {"-hunter2"}, {"--help", address}, {"doctor", "--help", address}, {"completion", address}, {"completion", "--hunter2"}, {"run", "-whunter2", "a:b", "true"}, {"run", "-w", address, "a:b", "true"}} {
 		p := start(t, "", args...)
 		p.wantCode(exitUsage)
 		if strings.Contains(p.said(), secret) || !strings.Contains(p.said(), "latchkey: ") {
