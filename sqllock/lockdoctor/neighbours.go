@@ -172,6 +172,7 @@ func mysqlConnections(ctx context.Context, s *subject) (fine string, err error) 
 	server := connectionLimit{of: "the server", fix: "Raise max_connections, or close connections of other clients."}
 	user := connectionLimit{of: "the user", fix: "ALTER USER … WITH MAX_USER_CONNECTIONS 0; with this user, or a limit with room for the fleet"}
 	var name string
+	own := s.own()
 	err = s.read(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", &name, &server.used)
 	if err == nil {
 		err = s.read(ctx, `SELECT @@global.max_connections, COALESCE(NULLIF(@@session.max_user_connections, 0), -1),
@@ -180,20 +181,19 @@ func mysqlConnections(ctx context.Context, s *subject) (fine string, err error) 
 	if err != nil {
 		return "", err
 	}
-	own := s.own()
 	server.used -= own
 	user.used -= own
 	return s.connections(server, user), nil
 }
 
-// own returns how many of the connections in use are the doctor's own, which a
-// Session may have in its place: that of the question, and one that is idle since
-// the proof. A pooler in transaction mode may have one for both.
+// own returns how many of the connections that the next question counts are idle
+// ones of the pool, which a Session may have in its place: that of the question,
+// and one that is idle since the proof. A pooler may have one for both.
 func (s *subject) own() int {
-	if s.leaseTable || s.db.Stats().Idle == 0 {
+	if s.leaseTable {
 		return 1
 	}
-	return 2
+	return min(max(s.db.Stats().Idle, 1), 2)
 }
 
 // A connectionLimit bounds the connections of the server, a role or a database.

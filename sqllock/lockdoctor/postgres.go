@@ -102,6 +102,7 @@ func (s *subject) learn(ctx context.Context) error {
 		role:     connectionLimit{of: "the role", fix: "ALTER ROLE … CONNECTION LIMIT -1; as a superuser, with the name of this role, or a limit with room for the fleet"},
 		database: connectionLimit{of: "the database", fix: "ALTER DATABASE … CONNECTION LIMIT -1; with the name of this database"},
 	}
+	own := s.own()
 	err := s.read(ctx, `WITH activity AS MATERIALIZED (SELECT pid, datid, usesysid FROM pg_catalog.pg_stat_get_activity(NULL) WHERE datid <> 0),
 		me AS (SELECT datid, usesysid FROM activity WHERE pid = pg_catalog.pg_backend_pid())
 		SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_setting('server_version_num')::int, pg_catalog.pg_is_in_recovery(),
@@ -116,7 +117,6 @@ func (s *subject) learn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own := s.own()
 	for _, l := range []*connectionLimit{&is.client, &is.role, &is.database} {
 		l.used -= own
 	}
