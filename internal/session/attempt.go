@@ -18,8 +18,8 @@ const maxInDriver = 4
 const hangs = time.Second
 
 // maxInFull is how many attempts begin in a full pool, where each ends those
-// before and is the first from then on. The last one has the time that is left:
-// the server may be slow.
+// before and is the first from then on. The last attempt has the time that is
+// left, since the server may be slow.
 const maxInFull = 3
 
 // An outcome is what one attempt has brought.

@@ -186,9 +186,9 @@ func mysqlConnections(ctx context.Context, s *subject) (fine string, err error) 
 	return s.connections(server, user), nil
 }
 
-// own returns how many of the connections that the next question counts are idle
-// ones of the pool, which a Session may have in its place: that of the question,
-// and one that is idle since the proof. A pooler may have one for both.
+// own returns how many connections of the doctor the next question counts. A
+// Session may have them later. They are that of the question, and one that is idle
+// since the proof. A pooler may have one for both.
 func (s *subject) own() int {
 	if s.leaseTable {
 		return 1
