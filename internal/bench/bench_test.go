@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 		measure time.Duration
 		runs    []string
 	}{
-		{nil, 5, 400 * time.Millisecond, []string{"pairs", "burst", "stacks"}},
+		{nil, 5, 400 * time.Millisecond, []string{"pairs", "burst", "stacks", "requests"}},
 		{[]string{"-quick"}, 2, 200 * time.Millisecond, []string{"pairs", "burst"}},
 		{[]string{"-quick", "-rounds", "3", "-measure", "1s"}, 3, time.Second, []string{"pairs", "burst"}},
 		{[]string{"-scenarios", "stacks,pairs"}, 5, 400 * time.Millisecond, []string{"stacks", "pairs"}},

@@ -34,6 +34,7 @@ var scenarios = []scenario{
 	{name: "pairs", quick: true, run: pairs, text: "Each caller acquires and releases the lock of a name of its own, again and again."},
 	{name: "burst", quick: true, run: burst, text: "64 callers want one key that another instance holds, and are rejected."},
 	{name: "stacks", run: stacks, text: "512 callers on two instances make pairs on one limit or on three at once. Each limit has room for all of them."},
+	{name: "requests", run: requests, text: "64 clients send requests to a route that does nothing."},
 }
 
 func main() {
