@@ -21,6 +21,8 @@ type Batch struct {
 	// no grants.
 	Starved bool
 
+	Polls int // after Complete: what a Poll would try
+
 	upTo   uint64   // the last request that came before the batch was prepared
 	states []*State // memory for the keys of Looks and Stacks
 	wakes  []chan struct{}
@@ -179,8 +181,9 @@ func (t *Table) refuse(g *Group, err error) {
 	}
 }
 
-// A look of a group of more keys tries few at first, from a random one on. If
-// that is not enough, another one tries the rest. Fewer are tried in their order.
+// A look of a group of more keys tries few at first, from a random one on, and
+// those last that other processes held. If that is not enough, another one tries
+// the rest. Fewer keys are tried in their order.
 const narrow = 64
 
 // lookFor adds a look for so many keys of g.
@@ -202,8 +205,7 @@ func (p *preparation) lookFor(g *Group, want int) {
 			most = min(most, narrow+2*want)
 		}
 	}
-	for i := range g.keys {
-		k := g.keys[(start+i)%len(g.keys)]
+	for k := range g.inOrder(start) {
 		switch {
 		case !p.mayTry(g, k):
 		case len(p.states)-from == most:

@@ -18,6 +18,7 @@ func (t *Table) finish(o *Owner, b *Batch, act func()) (woken int) {
 		b.clear()
 	}
 	t.settle()
+	b.Polls = len(t.polls) + len(t.retries)
 	b.wakes, t.wakes, t.waking = t.wakes, nil, false
 	t.mu.Unlock()
 	for _, done := range b.wakes {
@@ -64,9 +65,9 @@ func (t *Table) completeLook(o *Owner, b *Batch, l *Look, at time.Duration) {
 
 // keep notes that o has k from now on.
 func (t *Table) keep(k *State, o *Owner, at time.Duration) {
-	t.held++
-	o.held++
-	k.owner, k.acquired = o, at
+	t.held.Add(1)
+	o.held.Add(1)
+	k.owner, k.acquired, k.elsewhere = o, at, false
 	if k.since == 0 {
 		k.since = at
 	}

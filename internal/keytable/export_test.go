@@ -4,7 +4,7 @@ package keytable
 func Len(t *Table) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.keys) + len(t.groups) + len(t.wanted) + len(t.stacks) + len(t.sets) + len(t.retries) + len(t.polls) + t.held + t.waiting
+	return len(t.keys) + len(t.groups) + len(t.wanted) + len(t.stacks) + len(t.sets) + len(t.retries) + len(t.polls) + t.Held() + t.waiting
 }
 
 // Size returns how many keys the batch carries.

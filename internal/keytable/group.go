@@ -1,6 +1,8 @@
 package keytable
 
 import (
+	"cmp"
+	"iter"
 	"slices"
 	"time"
 )
@@ -56,6 +58,23 @@ func (g *Group) turned(from, to phase) {
 	}
 }
 
+// inOrder yields the keys of g in the order in which to try them, from a place
+// on. Of a large group those that other sessions held come last, so each process
+// comes to use keys that others leave alone.
+func (g *Group) inOrder(start int) iter.Seq[*State] {
+	return func(yield func(*State) bool) {
+		few := len(g.keys) <= narrow
+		for _, elsewhere := range [...]bool{false, true} {
+			for i := range g.keys {
+				k := g.keys[(start+i)%len(g.keys)]
+				if (k.elsewhere && !few) == elsewhere && !yield(k) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // group returns the group of keys, which is on the table from now on.
 func (t *Table) group(keys Keys) *Group {
 	first := keys.At(0)
@@ -100,6 +119,7 @@ func (g *Group) has(keys Keys) bool {
 			return false
 		}
 	}
+	g.of = cmp.Or(keys.Of, g.of)
 	return true
 }
 

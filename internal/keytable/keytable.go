@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -100,7 +101,7 @@ type Table struct {
 	arrived  time.Duration         // when the first of those came that the next batch may serve; 0: none has
 	calls    uint64                // requests, and polls, so far
 	attempts uint64                // at stacks, so far
-	held     int                   // keys that the source has granted and not got back
+	held     atomic.Int64          // keys that the source has granted and not got back
 	waiting  int                   // requests that wait
 	tally    Tally
 	away     error // why requests have no chance now; nil: they have
@@ -110,7 +111,7 @@ type Table struct {
 	wakes   []chan struct{} // to wake then
 	owner   *Owner          // of a table without a source
 	local   Batch           // of a table without a source
-	spare   sync.Pool       // memory: of *State
+	spare   []*State        // memory
 	memory  sync.Pool       // of *Request
 	replies sync.Pool       // of *reply
 }
@@ -124,7 +125,6 @@ func New(c Config) *Table {
 		config: c, keys: make(map[ID]*State), groups: make(map[ID][]*Group), polls: make(map[*Group]struct{}),
 		sets: make(map[*Request]struct{}), retries: make(map[*Request]struct{}),
 	}
-	t.spare.New = func() any { return new(State) }
 	t.memory.New = func() any { return &Request{done: make(chan struct{}, 1)} }
 	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
 	if c.Wake == nil {

@@ -110,8 +110,8 @@ func (t *Table) mustYield(k *State) bool {
 // If this process has kept the key for as long as it may, and has callers that
 // wait, it rests, so that another process gets it.
 func (t *Table) freed(k *State, err error) {
-	t.held--
-	k.owner.held--
+	t.held.Add(-1)
+	k.owner.held.Add(-1)
 	t.answer(k, err)
 	k.owner, k.hold, k.readers = nil, nil, nil
 	switch {

@@ -88,13 +88,12 @@ func (t *Table) AcquireEach(ctx context.Context, w Want, levels []Keys) ([]*Hold
 // begin locks the table and returns a request, which comes now. If ctx has ended,
 // it returns that error.
 func (t *Table) begin(ctx context.Context, w Want) (*Request, error) {
-	t.mu.Lock()
 	if err := ctx.Err(); err != nil {
-		defer t.mu.Unlock()
-		t.count(err)
+		t.Count(err)
 		return nil, err
 	}
 	r := t.memory.Get().(*Request)
+	t.mu.Lock()
 	t.calls++
 	r.Want, r.number, r.inLine.request, r.arrival.request = w, t.calls, r, r
 	if w.Waits {

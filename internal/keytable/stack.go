@@ -160,8 +160,10 @@ func (t *Table) retryStacks() {
 // before has.
 func (p *preparation) choose(g *Group, r *Request, n int) []*State {
 	from, start := len(p.states), rand.IntN(len(g.keys)) //nolint:gosec // to keep processes out of each other's way
-	for i := 0; i < len(g.keys) && len(p.states)-from < n; i++ {
-		k := g.keys[(start+i)%len(g.keys)]
+	for k := range g.inOrder(start) {
+		if len(p.states)-from == n {
+			break
+		}
 		if k.attempt != p.attempts && k.mayStack(r) {
 			k.attempt = p.attempts
 			p.states = append(p.states, k)

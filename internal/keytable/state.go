@@ -1,6 +1,9 @@
 package keytable
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // A phase is how far a key is on its way from a request to its release.
 //
@@ -52,6 +55,8 @@ type State struct {
 	// not try the key.
 	seen, seenExclusive uint64
 
+	elsewhere bool // another session held it when this process last tried it
+
 	reply *reply // of the Release that waits
 }
 
@@ -68,13 +73,20 @@ func (k *State) inGroups() []*Group { return append(k.groups[:len(k.groups):len(
 func (t *Table) state(id ID) *State {
 	k := t.keys[id]
 	if k == nil {
-		k = t.spare.Get().(*State)
+		if n := len(t.spare) - 1; n >= 0 {
+			k, t.spare = t.spare[n], t.spare[:n]
+		} else {
+			k = new(State)
+		}
 		k.id, k.one[0] = id, k
 		k.own.keys = k.one[:]
 		t.keys[id] = k
 	}
 	return k
 }
+
+// maxSpare is of how many keys the table keeps the memory.
+const maxSpare = 1024
 
 // forget takes k off the table if nothing needs it.
 func (t *Table) forget(k *State) {
@@ -83,7 +95,9 @@ func (t *Table) forget(k *State) {
 	}
 	delete(t.keys, k.id)
 	*k = State{groups: k.groups[:0]}
-	t.spare.Put(k)
+	if len(t.spare) < maxSpare {
+		t.spare = append(t.spare, k)
+	}
 }
 
 // turn changes the phase of k, and has those of its groups settled that this
@@ -106,7 +120,7 @@ func (t *Table) turn(k *State, p phase) {
 // denied notes that a statement, sent after so many calls, found k held by
 // another session when it tried it in this mode.
 func (k *State) denied(upTo uint64, m Mode) {
-	k.since = 0
+	k.since, k.elsewhere = 0, true
 	k.seen = max(k.seen, upTo)
 	if m == Shared {
 		k.seenExclusive = max(k.seenExclusive, upTo)
@@ -140,7 +154,7 @@ type Owner struct {
 	Wake func()
 
 	releases []*State // keys to give back; some may have been taken over since
-	held     int
+	held     atomic.Int64
 	dead     bool
 }
 

@@ -99,3 +99,40 @@ func TestCallExpiresByItsOwnAge(t *testing.T) {
 		}
 	})
 }
+
+// Of a large group a process comes to use the keys that others leave alone. It
+// tries a key that it has found held again only if it has no other.
+func TestKeysOfOthersAreLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all, others = 100, 60
+		db := &database{holder: make(map[keytable.ID]any)}
+		for i := range int64(others) {
+			db.holder[keytable.ID{Number: i}] = "another process"
+		}
+		p := newProcess(t, db, func() time.Duration { return 0 }, all)
+		ctx, stop := context.WithCancel(t.Context())
+		go p.run(ctx)
+		defer stop()
+		keys := keysOf(ids(0, 0, all))
+		keep, err := p.table.AcquireEach(ctx, keytable.Want{}, []keytable.Keys{keys}) // the group stays on the table
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = p.table.Release(keep...) }()
+		p.batches = 0
+		const requests = 1000
+		for range requests {
+			holds, err := p.table.AcquireEach(ctx, keytable.Want{}, []keytable.Keys{keys})
+			if err != nil {
+				t.Fatal(err)
+			}
+			holds[0].End(keytable.Released)
+			if err := p.table.Release(holds...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if most := 2*requests + others; p.batches > most {
+			t.Errorf("%d batches for %d requests and their releases, want at most one more for each key of others", p.batches, requests)
+		}
+	})
+}

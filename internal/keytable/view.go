@@ -17,7 +17,7 @@ type Figures struct {
 func (t *Table) Figures() Figures {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Figures{t.tally, t.held, t.waiting, len(t.keys) == 0 && t.waiting == 0, len(t.wanted)+len(t.stacks) > 0}
+	return Figures{t.tally, t.Held(), t.waiting, len(t.keys) == 0 && t.waiting == 0, len(t.wanted)+len(t.stacks) > 0}
 }
 
 // Count counts a call that never came to the table.
@@ -27,12 +27,11 @@ func (t *Table) Count(err error) {
 	t.count(err)
 }
 
-// HeldBy returns how many keys o has.
-func (t *Table) HeldBy(o *Owner) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return o.held
-}
+// Held returns how many keys the source has granted and not got back.
+func (t *Table) Held() int { return int(t.held.Load()) }
+
+// Held returns how many keys o has.
+func (o *Owner) Held() int { return int(o.held.Load()) }
 
 // HeldSince returns since when a caller of this process holds a key.
 func (t *Table) HeldSince(id ID) (since time.Duration, ok bool) {

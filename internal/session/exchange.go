@@ -109,7 +109,7 @@ func (c *connection) answered(keys int, act func()) bool {
 		}
 	}
 	if keys > 0 {
-		s.Table.Look()
+		s.Table.look(c.batch.Polls)
 	}
 	return true
 }

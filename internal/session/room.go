@@ -95,7 +95,7 @@ func (s *Session) limit(l *keytable.Limits, c *connection) {
 
 // taken returns how many locks the Session has or has requested.
 func (s *Session) taken() int {
-	n := s.Table.Figures().Held
+	n := s.Table.Held()
 	for _, sl := range s.slots {
 		if sl.conn != nil {
 			n += sl.conn.brings

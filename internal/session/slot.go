@@ -74,7 +74,7 @@ func (s *Session) isFull(c *connection) bool {
 
 // load returns how many locks are on c, or may soon be.
 func (c *connection) load() int {
-	return c.s.Table.HeldBy(&c.owner) + c.brings
+	return c.owner.Held() + c.brings
 }
 
 // mayGrow reports whether to open another connection. It respects WithMaxConns.

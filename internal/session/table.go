@@ -76,8 +76,9 @@ func (t *Table) expire() {
 
 // Look sees that the keys are tried again for which callers wait. A table that is
 // closed has none.
-func (t *Table) Look() {
-	n := t.Polls()
+func (t *Table) Look() { t.look(t.Polls()) }
+
+func (t *Table) look(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fresh := n > t.polled

@@ -126,6 +126,7 @@ func TestAnswerMustFit(t *testing.T) {
 		{"a stack", stacks(big(1, 2), big(3)), tryStacks, []string{
 			"{}", "{0,0}", "{1}", "{1,0}", "{1,3}", "{2,1}", "{2,1,2}", "{2,3,3}", "{2,1,4}", "{3,1,2,3}", "{-1}", "{2,1,3,0}", "",
 		}},
+		{"a plain stack", stacks(big(1), big(2)), tryPlainStacks, []string{"{}", "{-1}", "{3}", "{0,0}", "nonsense", ""}},
 		{"two keys", two, releaseKeys, []string{"{0}", "{3}", "{-1}", ""}},
 		{"one key", one, tryKeys | single, []string{"maybe", "", "{1}"}},
 	} {

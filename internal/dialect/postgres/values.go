@@ -79,6 +79,17 @@ func appendStacks(text []byte, b *dialect.Batch, _ form) []byte {
 	return closeArray(text)
 }
 
+// appendPlainStacks appends the number of levels, and the ids of all stacks.
+func appendPlainStacks(text []byte, b *dialect.Batch, _ form) []byte {
+	text = append(strconv.AppendInt(append(text, '{'), int64(len(b.Stacks[0].Levels)), 10), ',')
+	for i := range b.Stacks {
+		for _, keys := range b.Stacks[i].Levels {
+			text = append(strconv.AppendInt(text, keys[0].ID, 10), ',')
+		}
+	}
+	return closeArray(text)
+}
+
 // parseArray reads the text of a bigint[].
 func parseArray(text string) ([]int64, error) {
 	inner, ok1 := strings.CutPrefix(text, "{")
