@@ -130,6 +130,8 @@ func exchangeTests() []exchangeTest {
 		{name: "many levels with several keys", batch: stacks(stack(big(31), big(32), big(1, 33), big(34), big(35))), failed: []int{-1}, won: [][]int{{0, 0, 1, 0, 0}}, held: big(31, 32, 33, 34, 35)},
 		{name: "many levels with several keys, of which one is full", batch: stacks(stack(big(31), big(32), big(1, 33), big(34), big(4, 20)), free), failed: []int{4, -1}, won: [][]int{nil, {0, 0}}, held: big(8, 10)},
 		{name: "a stack of what the batch gives back", had: big(40), batch: dialect.Batch{Release: big(40), Stacks: []dialect.Stack{stack(big(40), big(41))}}, failed: []int{-1}, won: [][]int{{0, 0}}, held: big(40, 41)},
+		{name: "stacks of three keys", batch: stacks(stack(big(1), big(41), big(42)), stack(big(2), big(43), big(44)), stack(big(45), big(46), big(20)), stack(big(47), big(3), big(48)), stack(big(5), big(49), big(50))),
+			failed: []int{0, -1, 2, 1, -1}, won: [][]int{nil, {0, 0, 0}, nil, nil, {0, 0, 0}}, held: big(2, 43, 44, 5, 49, 50)},
 		{name: "what the batch gives back for nothing", had: big(40), batch: dialect.Batch{Release: big(40), Stacks: []dialect.Stack{stack(big(40), big(20))}}, failed: []int{1}, won: [][]int{nil}},
 
 		{

@@ -21,7 +21,8 @@ type Batch struct {
 	// no grants.
 	Starved bool
 
-	Polls int // after Complete: what a Poll would try
+	// Polls is, after Complete or Reconcile, what Table.Polls returns.
+	Polls int
 
 	upTo   uint64   // the last request that came before the batch was prepared
 	states []*State // memory for the keys of Looks and Stacks

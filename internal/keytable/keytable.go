@@ -111,8 +111,8 @@ type Table struct {
 	wakes   []chan struct{} // to wake then
 	owner   *Owner          // of a table without a source
 	local   Batch           // of a table without a source
-	spare   []*State        // memory
-	memory  sync.Pool       // of *Request
+	spare   []*State        // for their next use; at most maxSpare
+	memory  sync.Pool       // of *Request, likewise
 	replies sync.Pool       // of *reply
 }
 

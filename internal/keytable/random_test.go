@@ -29,6 +29,7 @@ type process struct {
 	wake    chan struct{}
 	delay   func() time.Duration
 	batches int
+	denied  int // keys that batches have found held
 	keys    int // most of a batch
 }
 
@@ -84,7 +85,7 @@ func (p *process) run(ctx context.Context) {
 				p.t.Errorf("a batch of %d keys", b.Size())
 			}
 			time.Sleep(p.delay())
-			p.db.carryOut(p.t, p.owner, &b)
+			p.denied += p.db.carryOut(p.t, p.owner, &b)
 			time.Sleep(p.delay())
 			p.table.Complete(p.owner, &b, now())
 		}
@@ -92,7 +93,7 @@ func (p *process) run(ctx context.Context) {
 }
 
 // carryOut is the statement for b.
-func (db *database) carryOut(t *testing.T, o *keytable.Owner, b *keytable.Batch) {
+func (db *database) carryOut(t *testing.T, o *keytable.Owner, b *keytable.Batch) (denied int) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	for _, k := range b.Releases {
@@ -106,6 +107,7 @@ func (db *database) carryOut(t *testing.T, o *keytable.Owner, b *keytable.Batch)
 			t.Errorf("key %v is tried, and held already", k.ID())
 		}
 		if db.holder[k.ID()] != nil {
+			denied++
 			return false
 		}
 		db.holder[k.ID()] = o
@@ -143,6 +145,7 @@ func (db *database) carryOut(t *testing.T, o *keytable.Owner, b *keytable.Batch)
 			s.Won = append(s.Won, won)
 		}
 	}
+	return denied
 }
 
 func ids(space uint64, from, n int) (all []keytable.ID) {

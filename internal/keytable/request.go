@@ -86,7 +86,7 @@ func (t *Table) AcquireEach(ctx context.Context, w Want, levels []Keys) ([]*Hold
 }
 
 // begin locks the table and returns a request, which comes now. If ctx has ended,
-// it returns that error.
+// it returns that error, and the table is not locked.
 func (t *Table) begin(ctx context.Context, w Want) (*Request, error) {
 	if err := ctx.Err(); err != nil {
 		t.Count(err)

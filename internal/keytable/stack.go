@@ -157,17 +157,26 @@ func (t *Table) retryStacks() {
 }
 
 // choose returns up to n of the keys of g that r may try, and that no level
-// before has.
+// before has. It prefers those that no other session held, if there are some
+// among the first that it looks at.
 func (p *preparation) choose(g *Group, r *Request, n int) []*State {
 	from, start := len(p.states), rand.IntN(len(g.keys)) //nolint:gosec // to keep processes out of each other's way
-	for k := range g.inOrder(start) {
-		if len(p.states)-from == n {
-			break
+	take := func(k *State) {
+		k.attempt = p.attempts
+		p.states = append(p.states, k)
+	}
+	var elsewhere []*State
+	for i := 0; i < len(g.keys) && len(p.states)-from < n && len(elsewhere) < narrow+n; i++ {
+		switch k := g.keys[(start+i)%len(g.keys)]; {
+		case k.attempt == p.attempts || !k.mayStack(r):
+		case k.elsewhere:
+			elsewhere = append(elsewhere, k)
+		default:
+			take(k)
 		}
-		if k.attempt != p.attempts && k.mayStack(r) {
-			k.attempt = p.attempts
-			p.states = append(p.states, k)
-		}
+	}
+	for i := 0; i < len(elsewhere) && len(p.states)-from < n; i++ {
+		take(elsewhere[i])
 	}
 	return p.states[from:len(p.states):len(p.states)]
 }

@@ -55,7 +55,7 @@ type State struct {
 	// not try the key.
 	seen, seenExclusive uint64
 
-	elsewhere bool // another session held it when this process last tried it
+	elsewhere bool // another session held it when it was last granted or denied here
 
 	reply *reply // of the Release that waits
 }
@@ -85,7 +85,7 @@ func (t *Table) state(id ID) *State {
 	return k
 }
 
-// maxSpare is of how many keys the table keeps the memory.
+// maxSpare is how many unused States the table keeps for their next use.
 const maxSpare = 1024
 
 // forget takes k off the table if nothing needs it.

@@ -101,38 +101,99 @@ func TestCallExpiresByItsOwnAge(t *testing.T) {
 }
 
 // Of a large group a process comes to use the keys that others leave alone. It
-// tries a key that it has found held again only if it has no other.
+// tries a key that it has found held again only if it has no other. A key that it
+// has had since is one of its own.
 func TestKeysOfOthersAreLast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const all, others = 100, 60
-		db := &database{holder: make(map[keytable.ID]any)}
-		for i := range int64(others) {
-			db.holder[keytable.ID{Number: i}] = "another process"
-		}
-		p := newProcess(t, db, func() time.Duration { return 0 }, all)
-		ctx, stop := context.WithCancel(t.Context())
-		go p.run(ctx)
-		defer stop()
-		keys := keysOf(ids(0, 0, all))
-		keep, err := p.table.AcquireEach(ctx, keytable.Want{}, []keytable.Keys{keys}) // the group stays on the table
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = p.table.Release(keep...) }()
-		p.batches = 0
-		const requests = 1000
-		for range requests {
-			holds, err := p.table.AcquireEach(ctx, keytable.Want{}, []keytable.Keys{keys})
+	for name, acquire := range map[string]func(*keytable.Table, context.Context, keytable.Keys) (*keytable.Hold, error){
+		"a look": func(table *keytable.Table, ctx context.Context, keys keytable.Keys) (*keytable.Hold, error) {
+			return table.AcquireAny(ctx, keytable.Want{}, keys)
+		},
+		"a stack": func(table *keytable.Table, ctx context.Context, keys keytable.Keys) (*keytable.Hold, error) {
+			holds, err := table.AcquireEach(ctx, keytable.Want{}, []keytable.Keys{keys})
 			if err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
-			holds[0].End(keytable.Released)
-			if err := p.table.Release(holds...); err != nil {
-				t.Fatal(err)
-			}
+			return holds[0], nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const all, theirs, requests = 400, 250, 1000
+				db := &database{holder: make(map[keytable.ID]any)}
+				p := newProcess(t, db, func() time.Duration { return 0 }, all)
+				ctx, stop := context.WithCancel(t.Context())
+				go p.run(ctx)
+				defer stop()
+				keys := keysOf(ids(0, 0, all))
+				get := func() *keytable.Hold {
+					t.Helper()
+					h, err := acquire(p.table, ctx, keys)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return h
+				}
+				giveBack := func(h *keytable.Hold) {
+					t.Helper()
+					h.End(keytable.Released)
+					if err := p.table.Release(h); err != nil {
+						t.Fatal(err)
+					}
+				}
+				others := func(from, to int64) { // of the keys in another order
+					synctest.Wait()
+					for i := range int64(all) {
+						if delete(db.holder, keytable.ID{Number: i}); from <= i*7%all && i*7%all < to {
+							db.holder[keytable.ID{Number: i}] = "another process"
+						}
+					}
+				}
+				others(0, theirs)
+				keep := get() // the group stays on the table
+				defer func() { giveBack(keep) }()
+				pairs := func() {
+					t.Helper()
+					p.batches, p.denied = 0, 0
+					for range requests {
+						giveBack(get())
+					}
+					if p.denied > all {
+						t.Errorf("%d keys were found held in %d requests; each of %d at most once", p.denied, requests, all)
+					}
+				}
+				pairs()
+				delete(db.holder, keep.ID())
+				others(0, 0)
+				db.holder[keep.ID()] = p.owner
+				var mine []*keytable.Hold
+				for range all - 1 { // it has all of them
+					mine = append(mine, get())
+				}
+				for _, h := range mine {
+					giveBack(h)
+				}
+				others(theirs, all)
+				db.holder[keep.ID()] = p.owner
+				pairs()
+			})
+		})
+	}
+}
+
+// Keys that are named as the same ones are not compared one by one.
+func TestNamedKeysAreNotCompared(t *testing.T) {
+	table := keytable.New(keytable.Config{NewHold: newHold, HandOver: keytable.Forever, Now: now})
+	const n = 100
+	compared := 0
+	keys := keytable.Keys{N: n, At: func(i int) keytable.ID { compared++; return keytable.ID{Number: int64(i)} }}
+	if _, err := table.AcquireAny(t.Context(), keytable.Want{}, keys); err != nil { // the group stays on the table
+		t.Fatal(err)
+	}
+	keys.Of = &compared
+	for _, most := range []int{n + 1, 1} {
+		compared = 0
+		if _, err := table.AcquireEach(t.Context(), keytable.Want{}, []keytable.Keys{keys}); err != nil || compared > most {
+			t.Errorf("%d of %d keys were compared, %v; want at most %d", compared, n, err, most)
 		}
-		if most := 2*requests + others; p.batches > most {
-			t.Errorf("%d batches for %d requests and their releases, want at most one more for each key of others", p.batches, requests)
-		}
-	})
+	}
 }

@@ -78,6 +78,7 @@ func (t *Table) expire() {
 // closed has none.
 func (t *Table) Look() { t.look(t.Polls()) }
 
+// look is Look, where n keys, groups and stacks wait to be tried again.
 func (t *Table) look(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,8 @@
 package simulation
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +99,33 @@ func TestHeartbeat(t *testing.T) {
 		time.Sleep(time.Hour)
 		wantErr(t, "Err after an idle hour", lock.Err(), nil)
 	}, sqllock.WithHeartbeat(2*time.Second))
+}
+
+// A waiter gets a key that another process gives back, also if statements of other
+// callers follow each other without a pause.
+func TestPollsUnderTraffic(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		st.conn(0).hooks(func() error { time.Sleep(3 * time.Millisecond); return nil }, nil)
+		st.steal(sqllock.ID(1))
+		ctx, stop := context.WithCancel(t.Context())
+		var traffic sync.WaitGroup
+		defer traffic.Wait()
+		defer stop()
+		for i := range int64(4) {
+			traffic.Go(func() {
+				for ctx.Err() == nil {
+					if lock, err := s.TryLock(background, sqllock.ID(10+i)); err == nil {
+						_ = lock.Unlock()
+					}
+				}
+			})
+		}
+		waits := beginLock(background, s, sqllock.ID(1))
+		time.Sleep(time.Second)
+		st.giveUp(sqllock.ID(1))
+		time.Sleep(100 * time.Millisecond)
+		mustUnlock(t, granted(t, "Lock of a key that is free", waits))
+	})
 }
 
 // New callers for busy keys have their first try at once. They do not make the

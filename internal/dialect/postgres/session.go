@@ -33,7 +33,7 @@ type session struct {
 	batch      *dialect.Batch
 	exchangeOn func(any) error // exchange, made once
 	text       []byte
-	values     [1 + 4]driver.Value // a column for each part, after the first
+	values     [1 + 4]driver.Value // a column for each part of a form, after the first
 	columns    [4]string
 }
 

@@ -131,8 +131,8 @@ func formOf(b *dialect.Batch) (f form) {
 			f |= releaseKeys << part
 		}
 	}
-	if slices.IndexFunc(b.Stacks, func(s dialect.Stack) bool { return !isPlain(s, len(b.Stacks[0].Levels)) }) < 0 {
-		f += f & tryStacks // they are all plain: the next part
+	if n := len(b.Stacks); n > 0 && !slices.ContainsFunc(b.Stacks, func(s dialect.Stack) bool { return !isPlain(s, len(b.Stacks[0].Levels)) }) {
+		f ^= tryStacks | tryPlainStacks
 	}
 	other := func(k dialect.Key) bool { return k.Space != dialect.Bigint }
 	switch n := len(b.Release) + len(b.Try); {
