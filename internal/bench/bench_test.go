@@ -144,18 +144,18 @@ func TestRatio(t *testing.T) {
 func TestTable(t *testing.T) {
 	kit, peer, slow, fast, more := rates("kit", 30), rates("peer", 10), rates("slow", 1, 9, 1), rates("fast", 15), rates("fast", 100)
 	kit.against, slow.redis, fast.redis, more.redis, more.x = "peer", true, true, true, "64 callers"
-	want := `| contender | | per second | p50 | p99 | errors |
-|---|---|--:|--:|--:|--:|
-| kit |  | 30 | 1 ms | 0 µs | 0 |
-| peer |  | 10 | 1 ms | 0 µs | 0 |
-| slow |  | 1 | 1 ms | 0 µs | 0 |
-| fast |  | 15 | 1 ms | 0 µs | 0 |
-| fast | 64 callers | 100 | 1 ms | 0 µs | 0 |
+	want := `| contender | | per second | p50 | p99 | processor time | errors |
+|---|---|--:|--:|--:|--:|--:|
+| kit |  | 30 | 1 ms | 0 µs | 0 µs | 0 |
+| peer |  | 10 | 1 ms | 0 µs | 0 µs | 0 |
+| slow |  | 1 | 1 ms | 0 µs | 0 µs | 0 |
+| fast |  | 15 | 1 ms | 0 µs | 0 µs | 0 |
+| fast | 64 callers | 100 | 1 ms | 0 µs | 0 µs | 0 |
 
-| contender | | against | per second | p99 |
-|---|---|---|--:|--:|
-| kit |  | peer | 3.00 | 0.00 |
-| kit |  | fast | 2.00 | 0.00 |
+| contender | | against | per second | p99 | processor time |
+|---|---|---|--:|--:|--:|
+| kit |  | peer | 3.00 | 0.00 | 0.00 |
+| kit |  | fast | 2.00 | 0.00 | 0.00 |
 `
 	if got := table([]*series{kit, peer, slow, fast, more}); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +26,7 @@ type load struct {
 type round struct {
 	rate     float64 // operations per second
 	p50, p99 time.Duration
+	busy     time.Duration // processor time of the whole machine for an operation; 0: not known
 	errors   int
 }
 
@@ -65,11 +69,11 @@ func (l load) run(ctx context.Context) (r round, err error) {
 		})
 	}
 	pause(ctx, l.warmUp)
-	start := time.Now()
+	start, wasBusy := time.Now(), machineBusy()
 	measuring.Store(true)
 	pause(ctx, l.measure)
 	measuring.Store(false)
-	elapsed := time.Since(start)
+	elapsed, busy := time.Since(start), machineBusy()-wasBusy
 	over.Store(true)
 	wg.Wait()
 	var all []time.Duration
@@ -85,8 +89,25 @@ func (l load) run(ctx context.Context) (r round, err error) {
 	}
 	slices.Sort(all)
 	r.rate = float64(len(all)) / elapsed.Seconds()
-	r.p50, r.p99 = all[len(all)/2], all[len(all)*99/100]
+	r.p50, r.p99, r.busy = all[len(all)/2], all[len(all)*99/100], busy/time.Duration(len(all))
 	return r, nil
+}
+
+// machineBusy returns the time that all processors have worked since the system
+// started, on Linux: the clients, and the servers.
+func machineBusy() time.Duration {
+	const tick = time.Second / 100
+	text, err := os.ReadFile("/proc/stat")
+	fields := strings.Fields(string(text)) // cpu user nice system idle iowait irq softirq …
+	if err != nil || len(fields) < 8 {
+		return 0
+	}
+	var ticks int64
+	for _, i := range []int{1, 2, 3, 6, 7} {
+		n, _ := strconv.ParseInt(fields[i], 10, 64)
+		ticks += n
+	}
+	return time.Duration(ticks) * tick
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -16,6 +16,7 @@ type figure func(round) float64
 func rate(r round) float64   { return r.rate }
 func p50(r round) float64    { return float64(r.p50) }
 func p99(r round) float64    { return float64(r.p99) }
+func busy(r round) float64   { return float64(r.busy) }
 func failed(r round) float64 { return float64(r.errors) }
 
 // median is a figure's over the rounds.
@@ -55,15 +56,16 @@ func (s *series) ratio(other *series, f figure) float64 {
 // that is compared with others did for each unit of theirs.
 func table(all []*series) string {
 	var b, ratios strings.Builder
-	b.WriteString("| contender | | per second | p50 | p99 | errors |\n|---|---|--:|--:|--:|--:|\n")
+	b.WriteString("| contender | | per second | p50 | p99 | processor time | errors |\n|---|---|--:|--:|--:|--:|--:|\n")
 	for _, s := range all {
-		fmt.Fprintf(&b, "| %s | %s | %.0f | %s | %s | %.0f |\n", s.name, s.x, s.median(rate), duration(s.median(p50)), duration(s.median(p99)), s.median(failed))
+		fmt.Fprintf(&b, "| %s | %s | %.0f | %s | %s | %s | %.0f |\n", s.name, s.x,
+			s.median(rate), duration(s.median(p50)), duration(s.median(p99)), duration(s.median(busy)), s.median(failed))
 		for _, other := range opponents(s, all) {
-			fmt.Fprintf(&ratios, "| %s | %s | %s | %.2f | %.2f |\n", s.name, s.x, other.name, s.ratio(other, rate), s.ratio(other, p99))
+			fmt.Fprintf(&ratios, "| %s | %s | %s | %.2f | %.2f | %.2f |\n", s.name, s.x, other.name, s.ratio(other, rate), s.ratio(other, p99), s.ratio(other, busy))
 		}
 	}
 	if ratios.Len() > 0 {
-		b.WriteString("\n| contender | | against | per second | p99 |\n|---|---|---|--:|--:|\n" + ratios.String())
+		b.WriteString("\n| contender | | against | per second | p99 | processor time |\n|---|---|---|--:|--:|--:|\n" + ratios.String())
 	}
 	return b.String()
 }
