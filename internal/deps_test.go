@@ -17,7 +17,7 @@
 // internal/dialect has a road of its own:
 //
 //	choose → leasetable → postgres → dbconn → dialect → errcode
-//	choose → mysql → dbconn
+//	choose → leasetable → mysql → dbconn
 package internal_test
 
 import (
@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 		"internal/dialect",
 		"internal/dialect/dbconn",
 		"internal/dialect/errcode",
+		"internal/dialect/mysql",    // for what a server says about itself, and the locks of GET_LOCK
 		"internal/dialect/postgres", // for PostgreSQL's proof of a primary, its tokens and its intervals
 		"internal/dialect/usertx",
 	},
