@@ -1,6 +1,8 @@
 package sqllock
 
 import (
+	"slices"
+
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
 	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
@@ -28,8 +30,8 @@ const (
 	// short. Give the connections of the data a busy_timeout.
 	SQLite Dialect = "sqlite"
 
-	// MySQL is MySQL 8.0.16, MariaDB 10.5 or newer. Locks are those of
-	// GET_LOCK.
+	// MySQL is MySQL 8.0.16, MariaDB 10.5, TiDB 8.0 or newer. Locks are those
+	// of GET_LOCK, or rows of a lease table (WithLeaseTable), as TiDB needs it.
 	MySQL Dialect = "mysql"
 )
 
@@ -51,8 +53,9 @@ const (
 // The tables are these:
 //   - PostgreSQL: those of [WithLeaseTable]. Advisory locks need none.
 //   - SQLite: those of every Session.
-//   - MySQL and MariaDB: one that only earlier releases in the same fleet use,
-//     for keys with a secret ([Namespace.Keyed]).
+//   - MySQL, MariaDB and TiDB: those of WithLeaseTable, which need those of
+//     [FenceSchema] too. Another one is for keys with a secret
+//     ([Namespace.Keyed]), and only earlier releases in the same fleet use it.
 //
 // Without Schema, a Session with the right to create tables makes them itself.
 // The tables of other features are in [FenceSchema], watermark.Schema and
@@ -63,7 +66,7 @@ func Schema(d Dialect) []string {
 	return statements(d, dialect.Schema{
 		PostgreSQL: leasetable.PostgreSQLSchema(),
 		SQLite:     leasetable.SQLiteSchema(),
-		MySQL:      mysql.Schema(),
+		MySQL:      slices.Concat(mysql.Schema(), leasetable.MySQLSchema()),
 	})
 }
 

@@ -92,15 +92,17 @@ func WithLazyOpen() Option {
 }
 
 // WithLeaseTable makes the Session keep its locks as rows of tables instead of
-// advisory locks. It is for PostgreSQL behind a transaction pooler such as
-// PgBouncer. It is also for systems that speak PostgreSQL's SQL and whose
-// advisory locks do nothing, such as CockroachDB. SQLite needs no option.
+// advisory locks, or those of GET_LOCK. It is for a database behind a pooler or
+// proxy that shares the server's connections, such as PgBouncer. It is also for
+// TiDB, and for systems that speak PostgreSQL's SQL and whose advisory locks do
+// nothing, such as CockroachDB. SQLite needs no option.
 //
 // The Session borrows a connection of the pool for each statement, so a pool of
 // one is enough. The locks outlive a connection or a restart of the server, up
-// to the lease. Open creates the tables in the first schema of the search_path,
-// if [Schema] has not created them. pgx must not prepare statements: Open
-// returns an error that names the setting.
+// to the lease. Open creates the tables if [Schema] has not created them: in the
+// first schema of PostgreSQL's search_path, or in the database that the DSN of
+// MySQL names. pgx must not prepare statements: Open returns an error that names
+// the setting.
 //
 // Locks of a Session with WithLeaseTable and of one without it do not exclude
 // each other. Stop all instances before you change this option.
@@ -237,7 +239,7 @@ func newOptions(opts []Option) options {
 	case o.named == SQLite:
 		o.Options.Dialect = leasetable.SQLite{}
 	case o.named == MySQL && o.Table:
-		o.err = errors.New("sqllock: WithLeaseTable is for PostgreSQL's SQL: leave it out for MySQL and MariaDB")
+		o.Options.Dialect = leasetable.MySQL{MayBeFed: true}
 	case o.named == MySQL:
 		o.Options.Dialect = mysql.Dialect{Named: true}
 	case o.named != "":

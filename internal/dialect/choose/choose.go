@@ -52,8 +52,11 @@ func OnConn(ctx context.Context, conn *sql.Conn, leaseTable bool) (dialect.Diale
 	case LikeMySQL:
 		return nil, dialect.Refuse("this is " + nameIn(version) + ", and it is not known whether its GET_LOCK excludes: pass WithDialect(sqllock.MySQL) if you are sure")
 	}
-	if leaseTable {
-		return nil, dialect.Refuse("WithLeaseTable is for PostgreSQL's SQL: for MySQL and MariaDB leave it out")
+	switch {
+	case leaseTable:
+		return leasetable.MySQL{TiDB: system == TiDB}, nil
+	case system == TiDB:
+		return nil, dialect.Refuse("this is TiDB, whose GET_LOCK takes a second to say that a key is held: pass WithLeaseTable()")
 	}
 	return mysql.Dialect{}, nil
 }
@@ -67,6 +70,7 @@ const (
 	LikePostgreSQL        // it understands PostgreSQL's SQL, and is another system
 	SQLite
 	MySQL     // or MariaDB
+	TiDB      // with MySQL's SQL
 	LikeMySQL // it understands MySQL's SQL, and is another system
 )
 
@@ -109,10 +113,13 @@ func detectMySQL(ctx context.Context, conn *sql.Conn) (system System, version st
 	if err := conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
 		return 0, "", err
 	}
-	if nameIn(version) != "" {
-		return LikeMySQL, version, nil
+	switch nameIn(version) {
+	case "TiDB":
+		return TiDB, version, nil
+	case "":
+		return MySQL, version, nil // 8.0.36, 10.11.19-MariaDB
 	}
-	return MySQL, version, nil // 8.0.36, 10.11.19-MariaDB
+	return LikeMySQL, version, nil
 }
 
 // nameIn returns the name of another system than MySQL and MariaDB, if it is in

@@ -25,28 +25,31 @@ type Pool struct {
 	Socket BorrowedSocket
 }
 
-// Attempts is how often a transaction is tried that the database rolls back
-// because of others.
-const Attempts = 10
-
 // rolledBack reports whether err says that a transaction had no effect and may
 // be tried again. That is a conflict or a deadlock. Of class 40, only 40003
 // leaves the effect open.
 func rolledBack(err error) bool {
 	state := errcode.SQLState(err)
-	return state == "40001" || state == "40P01"
+	number, _, isMySQL := errcode.MySQL(err)
+	return state == "40001" || state == "40P01" || isMySQL && slices.Contains(errcode.MySQLRolledBack, number)
 }
 
-// borrow calls f with a connection. f is one transaction. borrow calls it again
-// when the database has rolled it back.
-func (p *Pool) borrow(ctx context.Context, f func(*sql.Conn) error) (err error) {
-	for i := range Attempts {
-		if err = p.Once(ctx, f); !rolledBack(err) {
+// UnlessRolledBack calls f, which is one transaction, and again when the database
+// has rolled it back because of others, until ctx ends.
+func UnlessRolledBack(ctx context.Context, f func() error) error {
+	for i := 0; ; i++ {
+		err := f()
+		if !rolledBack(err) || ctx.Err() != nil {
 			return err
 		}
 		Rest(ctx, i)
 	}
-	return err
+}
+
+// borrow calls f with a connection. f is one transaction. borrow calls it again
+// when the database has rolled it back.
+func (p *Pool) borrow(ctx context.Context, f func(*sql.Conn) error) error {
+	return UnlessRolledBack(ctx, func() error { return p.Once(ctx, f) })
 }
 
 // Rest pauses for a random time, which grows with the number of failures. It

@@ -107,6 +107,10 @@ const (
 	MySQLParse       = 1064 // a statement is not understood: its transaction lives on
 )
 
+// MySQLRolledBack are the errors of a statement that had no effect because of
+// others: it has waited for a lock for too long, a deadlock, and conflicts in TiDB.
+var MySQLRolledBack = []uint16{1205, 1213, 8002, 8022, 9007}
+
 // MySQLNoSetting are the errors of a server that does not have a variable, or
 // does not take its value, in a session. 1105 is that of an unknown reason.
 var MySQLNoSetting = []uint16{1105, 1193, 1229, 1231, 1232, 1235, 1238, MySQLParse}

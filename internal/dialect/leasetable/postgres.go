@@ -34,11 +34,14 @@ func (PostgreSQL) Traits() dialect.Traits {
 func (PostgreSQL) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	t := &postgresTables{pool: dbconn.Pool{DB: db, Find: set.Socket, Ready: postgres.Tidy}, timeout: max(callBound(set)/2, time.Millisecond)}
 	err := t.prove(ctx)
-	var s dialect.Session
+	var s *session
 	if err == nil {
 		s, err = openSession(ctx, t, set, &t.pool.Socket)
 	}
-	return s, dialect.Fail(err)
+	if err != nil {
+		return nil, dialect.Fail(err)
+	}
+	return s, nil
 }
 
 // postgresTables implements tables in PostgreSQL's SQL.

@@ -111,7 +111,7 @@ func (t *postgresTables) makeTables(ctx context.Context, conn *sql.Conn) error {
 				return cmp.Or(err, errRights)
 			}
 		}
-		if err = execAll(ctx, conn, statements); err == nil || !slices.Contains(raced, errcode.SQLState(err)) || attempt == dbconn.Attempts {
+		if err = execAll(ctx, conn, statements); err == nil || !slices.Contains(raced, errcode.SQLState(err)) || attempt == 10 {
 			return err
 		}
 	}

@@ -60,3 +60,23 @@ CREATE TABLE IF NOT EXISTS latchkey_tokens (
 	number   NUMBER NOT NULL
 );
 INSERT INTO latchkey_tokens (only_row, system, number) VALUES (1, RANDOM, 0) ON CONFLICT DO NOTHING`
+
+// MySQLSchema returns the statements that create the lease tables in MySQL's SQL,
+// in addition to those of fences.
+func MySQLSchema() []string {
+	return []string{`CREATE TABLE IF NOT EXISTS latchkey_sessions (
+	id          BIGINT NOT NULL PRIMARY KEY,
+	expires     BIGINT NOT NULL, -- microseconds since 1970, by the database's clock
+	statement   BIGINT NOT NULL, -- the last one's number
+	counts_from BIGINT NOT NULL, -- of its locks, those with a lower number do not count
+	holder      VARCHAR(300) NOT NULL -- for people: host/process
+) ENGINE = InnoDB`, `CREATE TABLE IF NOT EXISTS latchkey_locks (
+	key_space SMALLINT NOT NULL,
+	key_id    BIGINT NOT NULL,
+	session   BIGINT NOT NULL,
+	statement BIGINT NOT NULL, -- that inserted it, or the last that has found it
+	acquired  TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), -- for people
+	PRIMARY KEY (key_space, key_id),
+	KEY latchkey_locks_session (session)
+) ENGINE = InnoDB`}
+}

@@ -35,6 +35,7 @@ type session struct {
 	tables tables
 	stamp  stamp
 	bound  time.Duration // of a call
+	room   int           // keys that a Batch may carry
 
 	ctx    context.Context // ends with Abort
 	abort  context.CancelFunc
@@ -59,6 +60,8 @@ type stamp struct {
 	lease time.Duration
 	last  int64 // the number of the last statement
 	acked int64 // the number of the last one with a response
+
+	countsFrom int64 // of MySQL: the number of the last Held with a response
 }
 
 // acknowledge notes that the last statement has its response.
@@ -71,9 +74,9 @@ func (s *stamp) next() int64 {
 }
 
 // openSession makes a session with t. Its error is that of t.open.
-func openSession(ctx context.Context, t tables, set dialect.Settings, socket *dbconn.BorrowedSocket) (dialect.Session, error) {
+func openSession(ctx context.Context, t tables, set dialect.Settings, socket *dbconn.BorrowedSocket) (*session, error) {
 	s := &session{
-		tables: t, bound: callBound(set), socket: socket,
+		tables: t, bound: callBound(set), room: math.MaxInt, socket: socket,
 		stamp: stamp{id: rand.Int64(), lease: set.Lease}, //nolint:gosec // a name, not a secret
 	}
 	if err := t.open(ctx, &s.stamp, dialect.Holder()); err != nil {
@@ -128,8 +131,8 @@ func (s *session) Token() (t dialect.Token, err error) {
 // ReservedToken implements dialect.Session.
 func (s *session) ReservedToken() (dialect.Token, bool) { return s.reserved.next() }
 
-// Room has no limit.
-func (s *session) Room() int { return math.MaxInt }
+// Room implements dialect.Session.
+func (s *session) Room() int { return s.room }
 
 // Socket returns nil, since no connection belongs to the session.
 func (s *session) Socket() net.Conn { return nil }

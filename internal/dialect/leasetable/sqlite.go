@@ -28,7 +28,7 @@ func (SQLite) Traits() dialect.Traits {
 // the file's journal to write-ahead.
 func (SQLite) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	t := &sqliteTables{db: db}
-	var s dialect.Session
+	var s *session
 	err := t.prove(ctx)
 	if err == nil {
 		s, err = openSession(ctx, t, set, new(dbconn.BorrowedSocket))
@@ -36,7 +36,10 @@ func (SQLite) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (diale
 	if code, ok := errcode.SQLite(err); ok && code&0xff == errcode.SQLiteReadOnly {
 		return nil, dialect.Misconfigured(dialect.Fail(err).Error())
 	}
-	return s, dialect.Fail(err)
+	if err != nil {
+		return nil, dialect.Fail(err)
+	}
+	return s, nil
 }
 
 // sqliteTables implements tables in SQLite.

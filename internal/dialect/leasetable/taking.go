@@ -1,6 +1,7 @@
 package leasetable
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,26 @@ func (t taking) each(f func(l *dialect.Look, place int, k dialect.Key)) {
 			}
 		}
 	}
+}
+
+// choose returns the first keys of each look that wants more, as many as it wants,
+// sorted: all sessions insert in one order. It passes over those of not.
+func (t taking) choose(not map[dialect.Key]bool) (keys []dialect.Key) {
+	chosen := make(map[dialect.Key]bool)
+	for i := range t {
+		want := t[i].Want - len(t[i].Won)
+		t[i : i+1].each(func(_ *dialect.Look, _ int, k dialect.Key) {
+			if want > 0 && !not[k] && !chosen[k] {
+				chosen[k] = true
+				keys = append(keys, k)
+				want--
+			}
+		})
+	}
+	slices.SortFunc(keys, func(a, b dialect.Key) int {
+		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.ID, b.ID))
+	})
+	return keys
 }
 
 // any reports whether a look has a key.

@@ -1,7 +1,9 @@
 package mysql
 
 import (
+	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
 // A server is what a server of MySQL or MariaDB says about itself.
@@ -72,6 +75,12 @@ const (
 	tooOld = "MySQL 8.0.16 or MariaDB 10.5 or newer is needed: older servers have no constraints for fences, or cannot give all locks back"
 )
 
+// tidbTooOld refuses a TiDB with tidb_disable_txn_auto_retry, which newer ones
+// ignore.
+const tidbTooOld = "TiDB 8.0 or newer is needed: an older one may carry out a transaction again after it has reported the result"
+
+var errNoDatabase = dialect.Misconfigured("the connection is in no database, by whose name locks are told apart: name one in the connection string")
+
 // fit checks that the locks of the server exclude all other sessions.
 func (s server) fit() error {
 	oldest := [3]int{8, 0, 16}
@@ -84,7 +93,7 @@ func (s server) fit() error {
 	case olderThan(s.version, oldest):
 		return dialect.Refuse(tooOld)
 	case len(s.database) == 0:
-		return dialect.Misconfigured("the connection is in no database, by whose name locks are told apart: name one in the connection string")
+		return errNoDatabase
 	case isOn(s.variables["read_only"]), isOn(s.variables["super_read_only"]), isOn(s.variables["innodb_read_only"]):
 		return dialect.Refuse(isReadOnly)
 	case isOn(s.variables["wsrep_on"]), s.hasGalera(): // a node at work may say wsrep_on=OFF
@@ -141,4 +150,36 @@ func olderThan(version string, oldest [3]int) bool {
 	var is [3]int
 	n, _ := fmt.Sscanf(strings.TrimPrefix(version, "5.5.5-"), "%d.%d.%d", &is[0], &is[1], &is[2])
 	return n < 2 || slices.Compare(is[:], oldest[:]) < 0
+}
+
+// A Server is what lease tables need to know of a server.
+type Server struct {
+	Database string // the one that the connection is in
+	TiDB     bool
+	Longest  int // the length that a statement may have
+}
+
+// Inspected returns what conn's server says about itself, if all processes that
+// connect to it share its rows. mayBeFed says that the user answers for a server
+// that another one feeds.
+func Inspected(ctx context.Context, conn *sql.Conn, mayBeFed bool) (found Server, err error) {
+	s, err := (&proof{Pair: dbconn.Pair{Session: conn}}).server(ctx)
+	if err == nil {
+		_, release, isTiDB := strings.Cut(s.version, "TiDB-v")
+		found = Server{TiDB: isTiDB, Longest: s.longest()}
+		switch {
+		case !isTiDB:
+			if err = s.fit(); err == nil && !mayBeFed {
+				err = s.unfed()
+			}
+		case olderThan(release, [3]int{8}):
+			err = dialect.Refuse(tidbTooOld)
+		case len(s.database) == 0:
+			err = errNoDatabase
+		}
+	}
+	if err == nil {
+		err = conn.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&found.Database)
+	}
+	return found, err
 }
