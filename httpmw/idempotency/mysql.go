@@ -20,7 +20,7 @@ import (
 //
 // Invariant: no statement of the handler is committed by itself.
 var mysql = &kind{
-	table: func() table { return &mysqlTable{literalTable: literalTable{"latchkey_responses"}} },
+	table: func() table { return &mysqlTable{literalTable: literalTable{name: "latchkey_responses"}} },
 	check: checkMySQL,
 	forgetSQL: "DELETE FROM latchkey_responses WHERE created_at < CURRENT_TIMESTAMP(6) - INTERVAL %d MICROSECOND" +
 		" ORDER BY created_at LIMIT %d",
@@ -28,6 +28,16 @@ var mysql = &kind{
 	// At the default level the DELETE would lock the gaps between rows, and so
 	// block inserts of other requests.
 	forgetOptions: &sql.TxOptions{Isolation: sql.LevelReadCommitted},
+}
+
+// tidb is TiDB. A transaction has its snapshot from its beginning there, so a row
+// that was committed later is read FOR UPDATE. In an optimistic transaction an
+// insert would not wait for that of another one.
+var tidb = &kind{
+	table: func() table {
+		return &mysqlTable{literalTable: literalTable{name: "latchkey_responses", locking: " FOR UPDATE"}, tidb: true}
+	},
+	check: checkMySQL, forgetSQL: mysql.forgetSQL, forgetOptions: mysql.forgetOptions,
 }
 
 // tableSQL returns the table's engine, and how many of its indexes prevent a
@@ -60,30 +70,44 @@ func checkMySQL(ctx context.Context, conn *sql.Conn) error {
 // A mysqlTable is a table of MySQL. It has the session's settings of before.
 type mysqlTable struct {
 	literalTable // its name has the database: the handler may USE another one
+	tidb         bool
+	before       mysqlSettings
+}
 
+// mysqlSettings are settings of a session.
+type mysqlSettings struct {
 	autocommit int64
-	lockWait   int64 // seconds
-	idle       int64 // seconds
+	lockWait   int64  // seconds
+	idle       int64  // seconds
+	mode       string // of transactions of TiDB
 }
 
 func (t *mysqlTable) enter(ctx context.Context, conn *sql.Conn, maxIdle, maxWait time.Duration) error {
 	var schema sql.NullString
-	err := conn.QueryRowContext(ctx, "SELECT @@SESSION.autocommit, @@SESSION.innodb_lock_wait_timeout, @@SESSION.wait_timeout, DATABASE()").
-		Scan(&t.autocommit, &t.lockWait, &t.idle, &schema)
+	mode := "''"
+	if t.tidb {
+		mode = "@@SESSION.tidb_txn_mode"
+	}
+	err := conn.QueryRowContext(ctx, "SELECT @@SESSION.autocommit, @@SESSION.innodb_lock_wait_timeout, @@SESSION.wait_timeout, "+mode+", DATABASE()").
+		Scan(&t.before.autocommit, &t.before.lockWait, &t.before.idle, &t.before.mode, &schema)
 	if err != nil {
 		return err
 	}
 	if schema.Valid {
 		t.name = "`" + strings.ReplaceAll(schema.String, "`", "``") + "`.latchkey_responses"
 	}
-	idle := min(t.idle, int64((maxIdle+time.Second-1)/time.Second))
-	return t.set(ctx, conn, 0, int64(maxWait/time.Second), idle)
+	idle := min(t.before.idle, int64((maxIdle+time.Second-1)/time.Second))
+	return t.set(ctx, conn, mysqlSettings{autocommit: 0, lockWait: int64(maxWait / time.Second), idle: idle, mode: "pessimistic"})
 }
 
-// set sets the session's autocommit, and its bounds in seconds.
-func (*mysqlTable) set(ctx context.Context, conn *sql.Conn, autocommit, lockWait, idle int64) error {
-	_, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION autocommit = %d, SESSION innodb_lock_wait_timeout = %d, SESSION wait_timeout = %d",
-		autocommit, lockWait, idle))
+// set sets the session's settings.
+func (t *mysqlTable) set(ctx context.Context, conn *sql.Conn, to mysqlSettings) error {
+	mode := ""
+	if t.tidb {
+		mode = ", SESSION tidb_txn_mode = '" + to.mode + "'"
+	}
+	_, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION autocommit = %d, SESSION innodb_lock_wait_timeout = %d, SESSION wait_timeout = %d%s",
+		to.autocommit, to.lockWait, to.idle, mode))
 	return err
 }
 
@@ -95,7 +119,7 @@ func (t *mysqlTable) insert(ctx context.Context, tx *sql.Tx, p payload) (bool, e
 		return false, nil
 	}
 	if err == nil {
-		_, err = tx.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", t.lockWait))
+		_, err = tx.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", t.before.lockWait))
 	}
 	return true, err
 }
@@ -108,5 +132,5 @@ func (t *mysqlTable) leave(ctx context.Context, conn *sql.Conn, clean bool) erro
 			return err
 		}
 	}
-	return t.set(ctx, conn, t.autocommit, t.lockWait, t.idle)
+	return t.set(ctx, conn, t.before)
 }

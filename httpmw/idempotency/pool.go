@@ -92,7 +92,7 @@ func (s *store) ask(ctx context.Context) (known *knownPool, err error) {
 	return &knownPool{kind, make(chan struct{}, places)}, nil
 }
 
-var errUnsupported = fmt.Errorf("%w: it is none of PostgreSQL, MySQL, MariaDB and SQLite: pass idempotency.New a pool of one of them", errSetup)
+var errUnsupported = fmt.Errorf("%w: it is none of PostgreSQL, MySQL, MariaDB, TiDB and SQLite: pass idempotency.New a pool of one of them", errSetup)
 
 // kindOn returns the kind of database that conn is connected to. Others that
 // only speak the protocol of one of them are not supported. Nor is a database
@@ -108,6 +108,8 @@ func kindOn(ctx context.Context, conn *sql.Conn) (*kind, error) {
 		return postgres, nil
 	case system == choose.MySQL:
 		return mysql, nil
+	case system == choose.TiDB:
+		return tidb, nil
 	case system == choose.SQLite:
 		return sqlite, nil
 	}

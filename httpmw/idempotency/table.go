@@ -65,7 +65,10 @@ func affected(result sql.Result, err error) (int64, error) {
 // A literalTable is what the tables of MySQL and SQLite have in common. Its
 // statements have keys as literals: an argument would cost MySQL's driver two
 // more round trips.
-type literalTable struct{ name string }
+type literalTable struct {
+	name    string
+	locking string // at the end of a query, to read what was committed last
+}
 
 func literal(b []byte) string { return fmt.Sprintf("x'%x'", b) }
 
@@ -75,7 +78,7 @@ func (t literalTable) row(p payload) string {
 }
 
 func (t literalTable) find(ctx context.Context, tx *sql.Tx, p payload) *sql.Row {
-	return tx.QueryRowContext(ctx, "SELECT fingerprint, status, header, body FROM "+t.name+" WHERE `key` = "+literal(p.key[:]))
+	return tx.QueryRowContext(ctx, "SELECT fingerprint, status, header, body FROM "+t.name+" WHERE `key` = "+literal(p.key[:])+t.locking)
 }
 
 func (t literalTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) (int64, error) {
