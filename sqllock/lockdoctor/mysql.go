@@ -27,8 +27,17 @@ var mysqlChecks = []check{
 }
 
 // mysqlExclusion opens a session and ends it. Its refusals name the version,
-// a cluster with several primaries, or a proxy.
+// a cluster with several primaries, or a proxy. A lease table needs no proof.
 func mysqlExclusion(ctx context.Context, s *subject) (fine string, err error) {
+	if s.leaseTable {
+		conn, err := s.lend(ctx)
+		if err != nil {
+			return "", err
+		}
+		defer conn.Close()
+		_, err = mysql.Inspected(ctx, conn, false)
+		return "the rows of a lease table exclude behind any proxy", err
+	}
 	if err := s.hasTwo(); err != nil {
 		return "", err
 	}
@@ -67,9 +76,12 @@ func mysqlPrimary(ctx context.Context, s *subject) (fine string, err error) {
 	// The one that has to be changed first is named, with a fix that the server
 	// accepts: innodb_read_only cannot be set, and super_read_only goes with
 	// read_only.
-	for _, name := range []string{"innodb_read_only", "super_read_only", "read_only"} {
+	for _, name := range []string{"innodb_read_only", "super_read_only", "read_only", "tidb_restricted_read_only", "tidb_super_read_only"} {
 		fix := "Let the connection string lead to the primary, or SET GLOBAL read_only = OFF; on the primary itself."
-		if name == "innodb_read_only" {
+		switch name {
+		case "tidb_restricted_read_only", "tidb_super_read_only":
+			fix = "SET GLOBAL tidb_restricted_read_only = OFF; and SET GLOBAL tidb_super_read_only = OFF; if the cluster is to take writes."
+		case "innodb_read_only":
 			fix = "Let the connection string lead to the primary: this server takes no writes before another configuration and a restart."
 		}
 		if value := values[name].value; value != "OFF" && value != "0" && value != "" {

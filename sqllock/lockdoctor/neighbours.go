@@ -173,10 +173,11 @@ func mysqlConnections(ctx context.Context, s *subject) (fine string, err error) 
 	user := connectionLimit{of: "the user", fix: "ALTER USER … WITH MAX_USER_CONNECTIONS 0; with this user, or a limit with room for the fleet"}
 	var name string
 	own := s.own()
-	err = s.read(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", &name, &server.used)
-	if err == nil {
-		err = s.read(ctx, `SELECT @@global.max_connections, COALESCE(NULLIF(@@session.max_user_connections, 0), -1),
-			(SELECT COUNT(*) FROM information_schema.processlist WHERE user = SUBSTRING_INDEX(USER(), '@', 1))`, &server.most, &user.most, &user.used)
+	err = s.read(ctx, `SELECT COALESCE(NULLIF(@@global.max_connections, 0), -1), COALESCE(NULLIF(@@session.max_user_connections, 0), -1),
+		(SELECT COUNT(*) FROM information_schema.processlist), (SELECT COUNT(*) FROM information_schema.processlist WHERE user = SUBSTRING_INDEX(USER(), '@', 1))`,
+		&server.most, &user.most, &server.used, &user.used)
+	if err == nil { // TiDB has no such status
+		err = s.each(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", func(scan func(...any) error) error { return scan(&name, &server.used) })
 	}
 	if err != nil {
 		return "", err
@@ -222,6 +223,9 @@ func (s *subject) connections(limits ...connectionLimit) (fine string) {
 		case s.instances*each > l.most:
 			s.warn(fmt.Sprintf("%s whose pools open %d connections each need more than the %d that %s may have", counted(s.instances, "instance"), each, l.most, l.of), l.fix)
 		}
+	}
+	if limits[0].most < 0 {
+		return "the server does not limit its connections"
 	}
 	return fmt.Sprintf("%d of %d connections of the server are in use", limits[0].used, limits[0].most)
 }

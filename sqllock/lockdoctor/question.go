@@ -47,12 +47,12 @@ func connection(ctx context.Context, s *subject) (fine string, err error) {
 	return "the database responds", nil
 }
 
-// mayKeepRows reports whether a Session on PostgreSQL may keep its locks in a
-// lease table: no server process is known of its connections. The other reason
-// for that is a pooler in session mode.
+// mayKeepRows reports whether a Session on a server may keep its locks in a lease
+// table: no server process is known of its connections. The other reason for that
+// is a pooler in session mode.
 func (s *subject) mayKeepRows() bool {
 	for _, session := range s.sessions {
-		if session.Dialect() != sqllock.PostgreSQL {
+		if session.Dialect() == sqllock.SQLite {
 			continue
 		}
 		for _, c := range session.Connections() {

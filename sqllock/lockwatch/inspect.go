@@ -11,6 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/internal/session"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -137,7 +138,7 @@ func (i *Inspector) read(ctx context.Context) (*Snapshot, error) {
 		i.until = time.Time{} // the tables may be others now
 	}
 	d, err := choose.OnConn(ctx, conn, false)
-	if isUnknown(err) { // perhaps it has a lease table
+	if _, isMySQL := d.(mysql.Dialect); isMySQL || isUnknown(err) { // perhaps it has a lease table
 		d, err = choose.OnConn(ctx, conn, true)
 	}
 	if isUnknown(err) {

@@ -24,7 +24,7 @@ func doctorCommand() *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print the report as JSON", Local: true},
 			&cli.IntFlag{Name: "instances", Usage: "the fleet has `N` processes with a Session; needs --locks", Local: true, HideDefault: true},
 			&cli.IntFlag{Name: "locks", Usage: "the fleet holds `N` locks at its peak; needs --instances", Local: true, HideDefault: true},
-			&cli.BoolFlag{Name: leaseTableFlag, Usage: "expect that locks are rows of a table of PostgreSQL", Local: true},
+			&cli.BoolFlag{Name: leaseTableFlag, Usage: "expect that locks are rows of a table", Local: true},
 			&cli.StringFlag{Name: "schema", Usage: "`SCHEMA` with the registry's tables; the default is the search_path", Local: true},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {

@@ -58,7 +58,6 @@ var commandWords = strings.NewReplacer(
 	"pass WithDialect(sqllock.PostgreSQL) only for a system known to implement session-level advisory locks", "pass --lease-table",
 	"pass WithDialect(sqllock.MySQL) if you are sure", "use MySQL or MariaDB itself",
 	"WithLeaseTable()", "--lease-table",
-	"WithLeaseTable is for PostgreSQL's SQL", "--lease-table is for PostgreSQL's SQL",
 	", or pass WithSchema if you trust the owner", ", or pass --schema if you trust the owner",
 	"pass it with WithSchema", "pass it with --schema",
 	"no Session was given (WithSession)", "a Session is examined by its own process",

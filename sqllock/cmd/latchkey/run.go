@@ -58,7 +58,7 @@ func runCommand() *cli.Command {
 			&cli.DurationFlag{Name: "lease", Usage: "the server frees the lock of a silent process after `DURATION` (10s, SQLite 5s)", Local: true, HideDefault: true},
 			&cli.DurationFlag{Name: "lock-delay", Value: defaultLockDelay, Usage: "start the command `DURATION` after the lock was granted; must be equal in the fleet", Local: true},
 			&cli.DurationFlag{Name: "kill-after", Usage: "send SIGKILL `DURATION` after SIGTERM when the lock is lost; default: before another host can start", Local: true, HideDefault: true},
-			&cli.BoolFlag{Name: leaseTableFlag, Usage: "keep the lock in a table of PostgreSQL, so that it outlives a connection and a restart of the server", Local: true},
+			&cli.BoolFlag{Name: leaseTableFlag, Usage: "keep the lock in a table, so that it outlives a connection and a restart of the server", Local: true},
 			&cli.BoolFlag{Name: "verbose", Usage: "report how long it took to get the lock, or why there is none", Local: true},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
