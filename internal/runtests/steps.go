@@ -43,7 +43,7 @@ func buildSteps() []step {
 			command: fmt.Sprintf("make mutants SLICE=%d/%d", i+1, slices),
 		})
 	}
-	for _, store := range []string{"postgres", "leases", "pooled-leases", "mariadb", "sqlite"} {
+	for _, store := range []string{"postgres", "leases", "pooled-leases", "mariadb", "mariadb-leases", "sqlite"} {
 		all = append(all, step{
 			name:    "campaign-" + store,
 			shows:   "no double grant and no stale write under faults",
@@ -51,6 +51,8 @@ func buildSteps() []step {
 		})
 	}
 	return append(all,
+		step{name: "tidb", shows: "the tests of databases, with two TiDB servers", command: "make test-tidb"},
+		step{name: "campaign-tidb", shows: "no double grant and no stale write under faults", command: "make chaos-tidb DURATION=20m"},
 		step{name: "failovers", shows: "no stale fenced write across failovers", command: "make failovers EACH=2", root: true},
 		step{name: "bench", shows: "the main ratios of docs/benchmarks.md", command: "make bench-quick"},
 	)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+	"github.com/latchkey-go/latchkey/internal/tidbtest"
 )
 
 // A server is one that holds the locks.
@@ -21,8 +22,11 @@ type server interface {
 }
 
 func (f *Injector) server() server {
-	if f.MariaDB != nil {
+	switch {
+	case f.MariaDB != nil:
 		return f.MariaDB
+	case f.TiDB != nil:
+		return f.TiDB
 	}
 	return f.Cluster
 }
@@ -30,6 +34,15 @@ func (f *Injector) server() server {
 func restart(end func(server) error) func(context.Context, *Injector) (*fleet.Member, error) {
 	return func(_ context.Context, f *Injector) (*fleet.Member, error) {
 		return nil, errors.Join(end(f.server()), f.server().StartAgain())
+	}
+}
+
+// restartOne ends one of the TiDB servers, and starts it again when length has
+// passed. Half of the members have their connections there.
+func restartOne(length func(*Injector) time.Duration) func(context.Context, *Injector) (*fleet.Member, error) {
+	return func(ctx context.Context, f *Injector) (*fleet.Member, error) {
+		n := f.Rand.IntN(tidbtest.Servers)
+		return nil, f.during(ctx, length(f), func() error { return f.TiDB.StopOne(n) }, func() error { return f.TiDB.StartOne(n) })
 	}
 }
 
@@ -59,6 +72,8 @@ func (f *Injector) endSession(ctx context.Context, m *fleet.Member) error {
 		return f.order(ctx, end)
 	case fleet.Leases:
 		return f.order(ctx, end+" AND usename = '"+m.Role+"'")
+	case fleet.MariaDBLeases:
+		return f.order(ctx, "KILL USER "+m.Role)
 	}
 	pid, err := f.SessionPID(ctx, m)
 	if err != nil {
@@ -113,7 +128,7 @@ func lockOut(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	if f.Rand.IntN(2) == 0 {
 		refuse, admit = "ALTER ROLE "+m.Role+" CONNECTION LIMIT 0", "ALTER ROLE "+m.Role+" CONNECTION LIMIT -1"
 	}
-	if f.Store == fleet.MariaDB {
+	if f.MariaDB != nil {
 		refuse, admit = "ALTER USER "+m.Role+" ACCOUNT LOCK", "ALTER USER "+m.Role+" ACCOUNT UNLOCK"
 		rest = "KILL USER " + m.Role
 	}
@@ -167,7 +182,7 @@ func standby(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	f.begin()
 	m.Proxy.Switch(host.Host)
 	err = f.notServed(ctx, m)
-	m.Proxy.Switch(f.Server())
+	m.Proxy.Switch(f.Server(m))
 	return m, err
 }
 
@@ -205,7 +220,7 @@ func (f *Injector) notServed(ctx context.Context, m *fleet.Member) error {
 func replacePooler(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	err := f.during(ctx, f.between(0, 1, 100*time.Millisecond), f.Pooler.Kill, f.StartPooler)
 	for _, m := range f.Members {
-		m.Proxy.Switch(f.Server())
+		m.Proxy.Switch(f.Server(m))
 	}
 	return nil, err
 }

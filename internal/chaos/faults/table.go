@@ -81,27 +81,38 @@ type where = map[fleet.Store]Promise
 
 // everywhere promises p in all stores.
 func everywhere(p Promise) where {
-	return where{fleet.Postgres: p, fleet.Leases: p, fleet.PooledLeases: p, fleet.MariaDB: p, fleet.SQLite: p}
+	all := networked(p, p)
+	all[fleet.SQLite] = p
+	return all
 }
 
 // networked is on in PostgreSQL and MariaDB, and leased on the lease tables that
 // are behind a network.
 func networked(on, leased Promise) where {
-	return where{fleet.Postgres: on, fleet.MariaDB: on, fleet.Leases: leased, fleet.PooledLeases: leased}
+	return where{fleet.Postgres: on, fleet.MariaDB: on, fleet.Leases: leased, fleet.PooledLeases: leased, fleet.MariaDBLeases: leased, fleet.TiDB: leased}
+}
+
+// single is networked without TiDB, which has two servers.
+func single(on, leased Promise) where {
+	all := networked(on, leased)
+	delete(all, fleet.TiDB)
+	return all
+}
+
+// with is all, but for one store.
+func with(store fleet.Store, p Promise, all where) where {
+	all[store] = p
+	return all
 }
 
 // table is all kinds of faults. A connection of a lease table is none of its
 // session's business, and its locks outlive a restart of the server.
 var table = []Row{
-	{Number: 1, Name: "kill -9", Does: Kills, inject: kill, On: where{
-		fleet.Postgres: {Back: time.Second}, fleet.MariaDB: {Back: time.Second},
-		fleet.Leases: {Leases: 1, Back: 2 * half}, fleet.PooledLeases: {Leases: 1, Back: 2 * half}, fleet.SQLite: {Leases: 1, Back: 2 * half},
-	}},
-	{Number: 2, Name: "frozen longer than the lease", Does: Freezes, inject: freeze((*Injector).long), On: where{
-		fleet.Postgres: silent, fleet.MariaDB: silent, fleet.Leases: expires, fleet.PooledLeases: expires,
+	{Number: 1, Name: "kill -9", Does: Kills, inject: kill, On: with(
+		fleet.SQLite, Promise{Leases: 1, Back: 2 * half}, networked(Promise{Back: time.Second}, Promise{Leases: 1, Back: 2 * half}))},
+	{Number: 2, Name: "frozen longer than the lease", Does: Freezes, inject: freeze((*Injector).long), On: with(
 		// The process may be frozen in the middle of a transaction, which keeps the file locked.
-		fleet.SQLite: {Effect: VictimAtLeast, Back: 2 * time.Second, AtEnd: true},
-	}},
+		fleet.SQLite, Promise{Effect: VictimAtLeast, Back: 2 * time.Second, AtEnd: true}, networked(silent, expires))},
 	{Number: 3, Name: "frozen for a moment", Quick: true, Does: Freezes, inject: freeze((*Injector).briefly), On: everywhere(nothing)},
 	// Statements may renew a lease in the table until the client gives up.
 	{Number: 4, Name: "nothing comes from the server", Does: Cuts, inject: cut((*Injector).long, swallow(proxy.ToClient)),
@@ -112,8 +123,8 @@ var table = []Row{
 	{Number: 8, Name: "connections reset", Quick: true, inject: ended((*proxy.Proxy).Sever), On: networked(noticed, nothing)},
 	{Number: 9, Name: "slow network", Does: Slows, inject: cut((*Injector).long, slow), On: networked(any_, any_)},
 	{Number: 11, Name: "a reply lost", Quick: true, inject: loseReply, On: networked(noticed, nothing)},
-	{Number: 13, Name: "connections ended by an order to the server", Quick: true, inject: terminate, On: networked(noticed, nothing)},
-	{Number: 15, Name: "the server killed with -9", Quick: true, inject: restart(server.Kill), On: networked(standing, any_)},
+	{Number: 13, Name: "connections ended by an order to the server", Quick: true, inject: terminate, On: single(noticed, nothing)},
+	{Number: 15, Name: "the server killed with -9", Quick: true, inject: restart(server.Kill), On: single(standing, any_)},
 	// It may hold one of the server's own latches, or a row of the lease table, for which all others wait.
 	{Number: 16, Name: "a backend frozen longer than the lease", Does: Cuts, inject: freezeBackend, On: where{
 		fleet.Postgres: {Effect: VictimAtLeast, Back: time.Second, AtEnd: true}, fleet.Leases: any_, fleet.PooledLeases: any_}},
@@ -121,14 +132,16 @@ var table = []Row{
 	{Number: 21, Name: "PgBouncer in transaction mode", Quick: true, Does: Nothing, inject: transactionPooler, On: where{fleet.Postgres: nothing}},
 	{Number: 24, Name: "the server's lock table full", Quick: true, inject: lockTableFull, On: where{fleet.Postgres: nothing}},
 	{Number: 25, Name: "the role may not connect", Quick: true, inject: lockOut, On: where{
-		fleet.Postgres: noticed, fleet.MariaDB: noticed, fleet.Leases: atMost}},
+		fleet.Postgres: noticed, fleet.MariaDB: noticed, fleet.Leases: atMost, fleet.MariaDBLeases: atMost}},
 	{Number: 30, Name: "SIGTERM, one after the other", Quick: true, inject: rollingRestart, On: everywhere(any_)},
-	{Number: 31, Name: "orderly restart of the server", Quick: true, inject: restart(server.Stop), On: networked(stopped, any_)},
+	{Number: 31, Name: "orderly restart of the server", Quick: true, inject: restart(server.Stop), On: single(stopped, any_)},
 	{Number: 32, Name: "the server frozen longer than the lease", Does: Cuts, inject: freezeServer, On: networked(standing, standing)},
-	{Number: 33, Name: "read_only switched on and off", Quick: true, inject: readOnly, On: where{fleet.MariaDB: standing}},
+	{Number: 33, Name: "read_only switched on and off", Quick: true, inject: readOnly, On: where{fleet.MariaDB: standing, fleet.MariaDBLeases: standing}},
 	{Number: 34, Name: "the pooler killed, and another one started", Quick: true, inject: replacePooler, On: where{fleet.PooledLeases: nothing}},
 	{Number: 35, Name: "a writer locks the file for a moment", Quick: true, Does: Cuts, inject: lockFile((*Injector).briefly), On: where{fleet.SQLite: nothing}},
 	{Number: 36, Name: "a writer locks the file longer than the lease", Does: Cuts, inject: lockFile((*Injector).long), On: where{fleet.SQLite: standing}},
+	{Number: 37, Name: "a TiDB server ended for a moment", Quick: true, inject: restartOne((*Injector).briefly), On: where{fleet.TiDB: any_}},
+	{Number: 38, Name: "a TiDB server away longer than the lease", Does: Cuts, inject: restartOne((*Injector).long), On: where{fleet.TiDB: {Effect: Any, Back: 2 * time.Second, AtEnd: true}}},
 }
 
 // Rows returns the rows that exist in a store, by number.

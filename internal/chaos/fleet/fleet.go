@@ -17,6 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/tidbtest"
 )
 
 // A Store says where the processes of a fleet keep their locks.
@@ -24,20 +25,22 @@ type Store string
 
 // The stores.
 const (
-	Postgres     Store = "postgres"      // advisory locks
-	Leases       Store = "leases"        // a lease table in PostgreSQL
-	PooledLeases Store = "pooled-leases" // likewise, behind PgBouncer in transaction mode
-	MariaDB      Store = "mariadb"       // GET_LOCK
-	SQLite       Store = "sqlite"        // a lease table in a file
+	Postgres      Store = "postgres"       // advisory locks
+	Leases        Store = "leases"         // a lease table in PostgreSQL
+	PooledLeases  Store = "pooled-leases"  // likewise, behind PgBouncer in transaction mode
+	MariaDB       Store = "mariadb"        // GET_LOCK
+	MariaDBLeases Store = "mariadb-leases" // a lease table in MariaDB
+	SQLite        Store = "sqlite"         // a lease table in a file
+	TiDB          Store = "tidb"           // a lease table in TiDB, with two servers
 )
 
-// Stores returns all stores.
-func Stores() []Store { return []Store{Postgres, Leases, PooledLeases, MariaDB, SQLite} }
+// Stores returns all stores that need no program of their own.
+func Stores() []Store { return []Store{Postgres, Leases, PooledLeases, MariaDB, MariaDBLeases, SQLite} }
 
 // Known reports an error if there is no such store.
 func (s Store) Known() error {
-	if !slices.Contains(Stores(), s) {
-		return fmt.Errorf("fleet: there is no store %q: it is one of %q", s, Stores())
+	if all := append(Stores(), TiDB); !slices.Contains(all, s) {
+		return fmt.Errorf("fleet: there is no store %q: it is one of %q", s, all)
 	}
 	return nil
 }
@@ -67,7 +70,8 @@ type Fleet struct {
 
 	Cluster *pgtest.Cluster     // nil if there is no PostgreSQL
 	Pooler  *pgtest.Bouncer     // of PooledLeases
-	MariaDB *mariadbtest.Server // of MariaDB
+	MariaDB *mariadbtest.Server // of MariaDB and MariaDBLeases
+	TiDB    *tidbtest.Server    // of TiDB
 	LockDB  *sql.DB             // an observer's, of the locks; DB but for SQLite
 
 	backend *backend
@@ -88,7 +92,7 @@ type Member struct {
 // A backend is what differs between stores. Of the queries, each with a %s takes
 // a name, and is otherwise as it is.
 type backend struct {
-	address   func() string                     // where the processes connect to, host:port; nil: there is no network
+	address   func(member int) string           // where a member connects to, host:port; nil: there is no network
 	configure func(m *Member, c *worker.Config) // sets the driver and the DSNs of m's process
 	close     func() error                      // ends the server
 	admit     []string                          // makes a role
@@ -113,8 +117,10 @@ func Start(ctx context.Context, set Settings) (f *Fleet, err error) {
 	}
 	start := f.startPostgres
 	switch f.Store {
-	case MariaDB:
+	case MariaDB, MariaDBLeases:
 		start = f.startMariaDB
+	case TiDB:
+		start = f.startTiDB
 	case SQLite:
 		start = f.startSQLite
 	}
@@ -134,7 +140,7 @@ func Start(ctx context.Context, set Settings) (f *Fleet, err error) {
 			}
 		}
 		if f.backend.address != nil {
-			if m.Proxy, err = proxy.Start(f.backend.address(), m.Abrupt); err != nil {
+			if m.Proxy, err = proxy.Start(f.backend.address(m.Number), m.Abrupt); err != nil {
 				return f, err
 			}
 		}
@@ -179,8 +185,8 @@ func (f *Fleet) Standby() (standby *pgtest.Cluster, err error) {
 	return f.standby, err
 }
 
-// Server is the address that the processes connect to, host:port.
-func (f *Fleet) Server() string { return f.backend.address() }
+// Server is the address that m connects to, host:port.
+func (f *Fleet) Server(m *Member) string { return f.backend.address(m.Number) }
 
 // Version names the software that keeps the locks, with its version.
 func (f *Fleet) Version(ctx context.Context) (version string, err error) {

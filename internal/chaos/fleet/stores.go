@@ -12,6 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/tidbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -45,7 +46,7 @@ func (f *Fleet) startPostgres(ctx context.Context) error {
 	b := f.backend
 	b.software, b.version = "PostgreSQL", "SELECT split_part(current_setting('server_version'), ' ', 1)"
 	b.admit = []string{"CREATE ROLE %s LOGIN"}
-	b.address = func() string { return server.Host }
+	b.address = func(int) string { return server.Host }
 	b.locks = "SELECT (classid::bigint << 32) | objid::bigint" + locks
 	b.locksOf = "SELECT count(*)" + locks + " AND pid = %d"
 	b.session = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND application_name = '%s latchkey'"
@@ -60,7 +61,7 @@ func (f *Fleet) startPostgres(ctx context.Context) error {
 		if err := f.StartPooler(); err != nil {
 			return err
 		}
-		b.address = func() string { return hostOf(f.Pooler.DSN("")) }
+		b.address = func(int) string { return hostOf(f.Pooler.DSN("")) }
 	}
 	b.configure = func(m *Member, c *worker.Config) {
 		c.Driver, c.Leases = pgtest.Drivers()[m.Number%len(pgtest.Drivers())], f.Store.Leased()
@@ -104,11 +105,8 @@ func hostOf(dsn string) string {
 	return u.Host
 }
 
-// startMariaDB starts a MariaDB server.
+// startMariaDB starts a MariaDB server, for GET_LOCK or for a lease table.
 func (f *Fleet) startMariaDB(ctx context.Context) error {
-	if err := mysql.SetLogger(new(mysql.NopLogger)); err != nil { // it would log each fault
-		return err
-	}
 	// What was committed survives the server's death, though not the machine's.
 	server, err := mariadbtest.Start()
 	if err != nil {
@@ -119,26 +117,67 @@ func (f *Fleet) startMariaDB(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if f.DB, err = sql.Open("mysql", server.DSN(database)+"?timeout=2s"); err != nil {
-		return err
-	}
-	f.DB.SetMaxIdleConns(0) // the server is restarted now and then
-	f.LockDB = f.DB
-	const locks = " FROM information_schema.metadata_lock_info WHERE lock_type = 'User lock'"
 	b := f.backend
 	b.software, b.version = "MariaDB", "SELECT SUBSTRING_INDEX(VERSION(), '-', 1)"
-	b.admit = []string{"CREATE USER %s", "GRANT ALL ON " + database + ".* TO %s"}
-	b.address = func() string { return "127.0.0.1:" + strconv.Itoa(server.Port()) }
+	b.address = func(int) string { return "127.0.0.1:" + strconv.Itoa(server.Port()) }
+	if f.Store == MariaDBLeases {
+		b.leased("CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")
+		return f.onMySQL(ctx, server.DSN(database), database)
+	}
+	const locks = " FROM information_schema.metadata_lock_info WHERE lock_type = 'User lock'"
 	b.locks = "SELECT CAST(CONV(RIGHT(table_schema, 16), 16, -10) AS SIGNED)" + locks + " AND table_schema LIKE 'latchkey.%.0.%'"
 	b.locksOf = "SELECT count(*)" + locks + " AND thread_id = %d"
 	b.session = "SELECT coalesce(max(p.id), 0) FROM information_schema.processlist p JOIN (SELECT thread_id" + locks + ") l ON l.thread_id = p.id WHERE p.user = '%s'"
 	b.remains = "SELECT count(*) FROM information_schema.processlist WHERE user LIKE 'member%'"
-	b.configure = func(m *Member, c *worker.Config) {
-		c.Driver, c.Database = "mysql", sqllock.MySQL
-		c.DSN = m.Role + "@tcp(" + m.Proxy.Addr() + ")/" + database
-		c.Direct = server.DSN(database)
+	return f.onMySQL(ctx, server.DSN(database), database)
+}
+
+// startTiDB starts two TiDB servers on one store. The members use them in turn.
+// Every second member's connections have a clock that stands still since 1970, as
+// if that of its TiDB server did.
+func (f *Fleet) startTiDB(ctx context.Context) error {
+	server, err := tidbtest.Start()
+	if err != nil {
+		return err
 	}
-	return f.Exec(ctx, worker.Tables(sqllock.MySQL)...)
+	f.TiDB, f.backend.close = server, server.Close
+	database, err := server.CreateDatabase()
+	if err != nil {
+		return err
+	}
+	b := f.backend
+	b.software, b.version = "TiDB", "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(VERSION(), 'TiDB-v', -1), '-', 1)"
+	b.address = func(member int) string { return server.Addr(member % tidbtest.Servers) }
+	b.leased("CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")
+	if err := f.onMySQL(ctx, server.DSN(0, database), database); err != nil {
+		return err
+	}
+	configure := b.configure
+	b.configure = func(m *Member, c *worker.Config) {
+		if configure(m, c); m.Number%4 < 2 {
+			c.DSN += "?timestamp=1"
+		}
+	}
+	return nil
+}
+
+// onMySQL opens the observer's pool with dsn, and says how members use database.
+func (f *Fleet) onMySQL(ctx context.Context, dsn, database string) (err error) {
+	if err = mysql.SetLogger(new(mysql.NopLogger)); err != nil { // it would log each fault
+		return err
+	}
+	if f.DB, err = sql.Open("mysql", dsn+"?timeout=2s"); err != nil {
+		return err
+	}
+	f.DB.SetMaxIdleConns(0) // the server is restarted now and then
+	f.LockDB = f.DB
+	f.backend.admit = []string{"CREATE USER %s", "GRANT ALL ON " + database + ".* TO %s"}
+	f.backend.configure = func(m *Member, c *worker.Config) {
+		c.Driver, c.Database, c.Leases = "mysql", sqllock.MySQL, f.Store.Leased()
+		c.DSN = m.Role + "@tcp(" + m.Proxy.Addr() + ")/" + database
+		c.Direct = dsn
+	}
+	return f.Exec(ctx, append(worker.Tables(sqllock.MySQL), sqllock.Schema(sqllock.MySQL)...)...)
 }
 
 // startSQLite makes two files next to the histories: one for locks, and one for
