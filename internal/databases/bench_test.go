@@ -2,6 +2,8 @@ package databases
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -46,4 +48,47 @@ func BenchmarkLeaseTable(b *testing.B) {
 			benchPairs(b, session(b, open(b, "pgx", inExecMode(cluster.DSN(""))), opts...))
 		})
 	}
+}
+
+// A Session on TiDB, against a statement for each row, on as many connections as
+// callers. A rejection is compared with a round trip.
+func BenchmarkTiDB(b *testing.B) {
+	o := tidb(b)
+	db := open(b, o.Driver, o.DSN)
+	s := session(b, db, sqllock.WithLeaseTable())
+	b.Run("latchkey", func(b *testing.B) { benchPairs(b, s) })
+	b.Run("row", func(b *testing.B) {
+		db.SetMaxIdleConns(64)
+		execute(b, db, "CREATE TABLE IF NOT EXISTS rows_of_callers (k BIGINT NOT NULL PRIMARY KEY, s BIGINT NOT NULL)")
+		b.SetParallelism(max(1, 64/runtime.GOMAXPROCS(0)))
+		var callers atomic.Int64
+		b.RunParallel(func(pb *testing.PB) {
+			key := callers.Add(1)
+			for pb.Next() {
+				_, err := db.Exec(fmt.Sprintf("INSERT IGNORE INTO rows_of_callers VALUES (%d, 1)", key))
+				if err == nil {
+					_, err = db.Exec(fmt.Sprintf("DELETE FROM rows_of_callers WHERE k = %d AND s = 1", key))
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
+	})
+	other := mustLock(b, session(b, open(b, o.Driver, o.DSN), sqllock.WithLeaseTable()), sqllock.ID(1))
+	b.Run("rejection", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := s.TryLock(b.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
+				b.Fatal(err)
+			}
+		}
+	})
+	mustUnlock(b, other)
+	b.Run("round trip", func(b *testing.B) {
+		for b.Loop() {
+			execute(b, db, "UPDATE latchkey_tokens SET epoch = epoch WHERE only_row = 1")
+		}
+	})
 }

@@ -41,7 +41,7 @@ func TestPoolOfOne(t *testing.T) {
 		if n := number(t, db, leaseRows); n != 1 {
 			t.Errorf("%d rows of locks, want 1", n)
 		}
-		if !isUnknownServer(o) { // there the token needs a second connection
+		if !drawsTokens(o) { // there the token needs a second connection
 			if err := fencedWork(t, db, lock, 1); err != nil {
 				t.Errorf("Fence: %v", err)
 			}

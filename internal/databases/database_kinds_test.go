@@ -31,6 +31,12 @@ const leaseRows = "SELECT count(*) FROM latchkey_locks"
 var kinds = []kind{
 	{"SQLite", sqlite, leaseRows},
 	{"MariaDB", mariadb, namedLocks},
+	{"lease table, MariaDB", func(t *testing.T) lockertest.Orders {
+		o := mariadb(t)
+		o.LeaseTable = true
+		return o
+	}, leaseRows},
+	{"TiDB", func(t *testing.T) lockertest.Orders { return tidb(t) }, leaseRows},
 	{"lease table, pgx", func(t *testing.T) lockertest.Orders {
 		return lockertest.Orders{Driver: "pgx", DSN: inExecMode(pgtest.Database(t)), LeaseTable: true}
 	}, leaseRows},
@@ -73,6 +79,10 @@ func onEach(t *testing.T, kinds []kind, test func(t *testing.T, k kind, o locker
 		})
 	}
 }
+
+// drawsTokens reports whether a Session with a lease table on o draws each token
+// from a counter when Fence asks for it.
+func drawsTokens(o lockertest.Orders) bool { return isUnknownServer(o) || o.Driver == "mysql" }
 
 // isSQLite reports whether o is a database of SQLite.
 func isSQLite(o lockertest.Orders) bool { return o.Driver == "sqlite" }

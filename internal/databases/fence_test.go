@@ -105,7 +105,7 @@ func TestLeaseTableFence(t *testing.T) {
 				t.Fatalf("Fence of the later holder: %v", err)
 			}
 			want := sqllock.ErrFenced
-			if isUnknownServer(o) && !tt.hadToken {
+			if drawsTokens(o) && !tt.hadToken {
 				want = sqllock.ErrLost // the holder learns this when it requests a token
 			}
 			if err := fencedWork(t, db, stale, 3); err != want {

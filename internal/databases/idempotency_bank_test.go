@@ -29,13 +29,20 @@ type bank struct {
 	db      *sql.DB
 	log     httptesting.Logbook
 	runs    atomic.Int32 // of the handler
+
+	leaseTable bool // of its Sessions
 }
 
 // bankDatabases are databases that can keep an idempotency table.
 // The tests of package idempotency run on PostgreSQL.
 var bankDatabases = map[string]func(t *testing.T) *bank{
 	"MariaDB": func(t *testing.T) *bank { return newBank(t, sqllock.MySQL, "mysql", mariadbtest.Database(t)) },
-	"SQLite":  func(t *testing.T) *bank { return newBank(t, sqllock.SQLite, "sqlite", file(t)) },
+	"TiDB": func(t *testing.T) *bank {
+		b := newBank(t, sqllock.MySQL, "mysql", tidb(t).DSN)
+		b.leaseTable = true
+		return b
+	},
+	"SQLite": func(t *testing.T) *bank { return newBank(t, sqllock.SQLite, "sqlite", file(t)) },
 	"SQLite, WAL": func(t *testing.T) *bank {
 		return newBank(t, sqllock.SQLite, "sqlite", file(t)+"&_pragma=journal_mode(WAL)")
 	},

@@ -95,7 +95,8 @@ func (s *storm) open() {
 	for range 2 {
 		pool := open(s.t, s.driver, locks)
 		pool.SetMaxOpenConns(3)
-		limiter := ratelimit.OneAtATime(session(s.t, pool, sqllock.WithLease(10*time.Second)), "pay", ratelimit.WithWait(300*time.Millisecond, stormCallers))
+		opts := append(lockertest.Orders{LeaseTable: s.leaseTable}.Options(), sqllock.WithLease(10*time.Second))
+		limiter := ratelimit.OneAtATime(session(s.t, pool, opts...), "pay", ratelimit.WithWait(300*time.Millisecond, stormCallers))
 		s.instances = append(s.instances, s.instance(s.onceBy(limiter)))
 	}
 	s.instances = append(s.instances, s.instance(s.unlocked()))

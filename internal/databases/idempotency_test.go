@@ -252,7 +252,7 @@ func TestIdempotencyWiring(t *testing.T) {
 		{"a key that is not unique", "MariaDB", altered("DROP PRIMARY KEY, ADD KEY (`key`)"), "is not as idempotency.Schema makes it"},
 		{"no transactions", "MariaDB", altered("ENGINE = MyISAM"), "is not as idempotency.Schema makes it"},
 		{"no database selected", "MariaDB", func(b *bank) { b.db = open(b.t, "mysql", server(b.dsn)+"/") }, "the connection string names"},
-		{"an unknown server", "SQLite", func(b *bank) { b.db = open(b.t, "pgx", unknownServer(b.t)) }, "none of PostgreSQL, MySQL, MariaDB and SQLite"},
+		{"an unknown server", "SQLite", func(b *bank) { b.db = open(b.t, "pgx", unknownServer(b.t)) }, "none of PostgreSQL, MySQL, MariaDB, TiDB and SQLite"},
 	} {
 		t.Run(tt.database+"/"+tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -282,8 +282,12 @@ func TestIdempotencyForget(t *testing.T) {
 		i := b.once(sqllock.NewMemory())
 		h := i.Handler(b.pay(http.StatusCreated))
 		wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
+		var rows []string
+		for n := range 1500 {
+			rows = append(rows, fmt.Sprintf("(UNHEX(SHA2('%d', 256)), '', NOW(6) - INTERVAL 2 DAY)", n))
+		}
 		old := map[sqllock.Dialect]string{
-			sqllock.MySQL: "INSERT INTO latchkey_responses (`key`, fingerprint, created_at) SELECT UNHEX(SHA2(seq, 256)), '', NOW(6) - INTERVAL 2 DAY FROM seq_1_to_1500",
+			sqllock.MySQL: "INSERT INTO latchkey_responses (`key`, fingerprint, created_at) VALUES " + strings.Join(rows, ", "),
 			sqllock.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1500)" +
 				" INSERT INTO latchkey_responses (key, fingerprint, created_at) SELECT CAST('k' || n AS BLOB), x'', strftime('%Y-%m-%d %H:%M:%f', 'now', '-2 days') FROM s",
 		}[b.dialect]

@@ -59,11 +59,20 @@ func TestInspectExpiredLease(t *testing.T) {
 		live := process(t, o)
 		mustLock(t, live, sqllock.ID(1))
 		expires := "now() - interval '1 second', 1, 'frozen/1')"
-		if live.Dialect() == sqllock.SQLite {
+		lock := "(key_space, key_id, session, acquired) SELECT 0, 2, id, expires"
+		switch live.Dialect() {
+		case sqllock.SQLite:
 			expires = "1000, 1, 'frozen/1')"
+		case sqllock.MySQL:
+			expires = "1000, 1, 'frozen/1', 0)"
+			lock = "(key_space, key_id, session, statement) SELECT 0, 2, id, 1"
 		}
-		execute(t, db, "INSERT INTO latchkey_sessions (id, expires, statement, holder) VALUES (7, "+expires)
-		execute(t, db, "INSERT INTO latchkey_locks (key_space, key_id, session, acquired) SELECT 0, 2, id, expires FROM latchkey_sessions WHERE id = 7")
+		columns := "id, expires, statement, holder"
+		if live.Dialect() == sqllock.MySQL {
+			columns += ", counts_from"
+		}
+		execute(t, db, "INSERT INTO latchkey_sessions ("+columns+") VALUES (7, "+expires)
+		execute(t, db, "INSERT INTO latchkey_locks "+lock+" FROM latchkey_sessions WHERE id = 7")
 		s := inspect(t, db)
 		if len(s.Holders) != 1 || len(s.Expired) != 1 || s.Expired[0].Key != sqllock.ID(2) || s.Expired[0].Lease.Holder != "frozen/1" {
 			t.Fatalf("holders %+v, expired %+v", s.Holders, s.Expired)

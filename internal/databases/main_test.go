@@ -23,6 +23,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/tidbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 	lockertest.Worker()                            // does not return in a worker of a test with several processes
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // otherwise a failure is lost among the losses that tests cause
 	_ = mysql.SetLogger(&mysql.NopLogger{})
-	os.Exit(leaktest.Check(closePooler(mariadbtest.Close(pgtest.Main(m)))))
+	os.Exit(leaktest.Check(closePooler(tidbtest.Close(mariadbtest.Close(pgtest.Main(m))))))
 }
 
 // Helpers that all tests of databases share.

@@ -1,7 +1,9 @@
 package databases
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -81,6 +83,9 @@ func TestLongMySQLReplica(t *testing.T) {
 	dsn := replica.DSNOf("app", "app")
 	serves(t, "the primary", primary)
 	refuses(t, "a replica", dsn, saysFed)
+	if _, err := sqllock.Open(t.Context(), open(t, "mysql", dsn), sqllock.WithLeaseTable()); !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), saysFed) {
+		t.Errorf("Open with a lease table: %v, want ErrNotExclusive that says %q", err, saysFed)
+	}
 	run(t, replica, "SET GLOBAL read_only=ON")
 	refuses(t, "a replica with read_only", dsn, saysReadOnly)
 	run(t, replica, "SET GLOBAL read_only=OFF")

@@ -158,9 +158,6 @@ func TestRejectedSetupsMended(t *testing.T) {
 	}
 	clerk := asClerk("pgx", "REVOKE CREATE ON SCHEMA public FROM PUBLIC", leaseTables())(t)
 	mustUnlock(t, mustLock(t, session(t, clerk, sqllock.WithLeaseTable()), sqllock.ID(1)))
-	if _, err := sqllock.Open(t.Context(), open(t, "mysql", mariadbtest.Database(t)), sqllock.WithLeaseTable()); !errors.Is(err, sqllock.ErrNotExclusive) {
-		t.Errorf("WithLeaseTable on MariaDB, which needs none: %v, want ErrNotExclusive", err)
-	}
 }
 
 // revoke returns a statement that revokes every function of this name from
