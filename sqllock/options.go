@@ -32,7 +32,7 @@ func WithDialect(d Dialect) Option {
 // process, one that is frozen or cut off from the network. The process itself
 // gives its locks up a fifth of the lease earlier.
 //
-// The default is 10 s, and 5 s on SQLite. The lease is at least 2 s and at most
+// The default is 10 s, 5 s on SQLite and 30 s on TiDB. It is at least 2 s and at most
 // 24 days. MySQL and MariaDB count whole seconds. On a [TxLocker] the lease is
 // the time that the transaction of a lock may be idle. It has no end by
 // default.

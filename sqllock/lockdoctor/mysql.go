@@ -36,7 +36,7 @@ func mysqlExclusion(ctx context.Context, s *subject) (fine string, err error) {
 		}
 		defer conn.Close()
 		_, err = mysql.Inspected(ctx, conn, false)
-		return "the rows of a lease table exclude behind any proxy", err
+		return "the rows of a lease table exclude", err
 	}
 	if err := s.hasTwo(); err != nil {
 		return "", err
