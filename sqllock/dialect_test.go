@@ -30,7 +30,7 @@ func TestSchema(t *testing.T) {
 	}{
 		{"sqllock.Schema", sqllock.PostgreSQL, lease},
 		{"sqllock.Schema", sqllock.SQLite, lease},
-		{"sqllock.Schema", sqllock.MySQL, []string{"latchkey_secret_checks"}},
+		{"sqllock.Schema", sqllock.MySQL, []string{"latchkey_secret_checks", "latchkey_sessions", "latchkey_locks"}},
 		{"sqllock.FenceSchema", sqllock.PostgreSQL, []string{"latchkey_fence"}},
 		{"sqllock.FenceSchema", sqllock.SQLite, []string{"latchkey_fence"}},
 		{"sqllock.FenceSchema", sqllock.MySQL, []string{"latchkey_tokens", "latchkey_fence"}},
