@@ -49,17 +49,27 @@ func TestLongPoolSettings(t *testing.T) {
 	}
 }
 
-// fill takes all connections that db may still open, until the function it
-// returns is called.
+// fill takes all connections that db may open, until the function it returns is
+// called. It goes on to ask for one, since another user may give one back.
 func fill(t *testing.T, db *sql.DB) (release func()) {
 	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
 	var conns []*sql.Conn
-	for db.Stats().InUse < db.Stats().MaxOpenConnections {
-		conn, err := db.Conn(t.Context())
-		must(t, err)
-		conns = append(conns, conn)
-	}
+	go func() {
+		defer close(done)
+		for {
+			conn, err := db.Conn(ctx)
+			if err != nil {
+				return
+			}
+			conns = append(conns, conn)
+		}
+	}()
+	lockertest.Eventually(t, "all connections are in use", func() bool { return db.Stats().InUse == db.Stats().MaxOpenConnections })
 	return func() {
+		stop()
+		<-done
 		for _, conn := range conns {
 			_ = conn.Close()
 		}
