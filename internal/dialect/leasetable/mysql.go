@@ -372,8 +372,8 @@ func (t *mysqlTables) token(ctx context.Context, s *stamp) (token dialect.Token,
 	return token, 1, err
 }
 
-// count increments the counter. If somebody has emptied the table, it makes the
-// row again.
+// count increments the counter. If the table was emptied, it makes the row
+// again.
 func (c mysqlConn) count(token *dialect.Token) error {
 	for {
 		result, err := c.exec("UPDATE SCHEMA.latchkey_tokens SET number = LAST_INSERT_ID(GREATEST(number + 1, COALESCE(CLOCK, 0))) WHERE only_row = 1")
