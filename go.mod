@@ -10,7 +10,6 @@ require (
 	github.com/lib/pq v1.10.9
 	go.uber.org/goleak v1.3.0
 	google.golang.org/grpc v1.63.2
-	pgregory.net/rapid v1.0.0
 )
 
 require (

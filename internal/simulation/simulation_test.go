@@ -19,7 +19,7 @@ func TestSimulation(t *testing.T) { simulate(t, "400", "1") }
 // TestLongSimulation does so with other plans each time. A change of the engine
 // gets many:
 //
-//	go test ./internal/simulation -run TestLongSimulation/late -rapid.checks 10000
+//	cd internal/simulation && go test -run TestLongSimulation/late -rapid.checks 10000
 func TestLongSimulation(t *testing.T) { simulate(t, "1000", "0") }
 
 // simulate runs random plans of each profile, unless the command line says how
@@ -40,7 +40,7 @@ func simulate(t *testing.T, checks, seed string) {
 			failed := again
 			defer func() {
 				if t.Failed() {
-					t.Logf("To repeat it: go test ./internal/simulation -count=1 -run '^%s$' and the flag -rapid.failfile or -rapid.seed of the line above", t.Name())
+					t.Logf("To repeat it: cd internal/simulation && go test -count=1 -run '^%s$' and the flag -rapid.failfile or -rapid.seed of the line above", t.Name())
 				}
 			}()
 			rapid.Check(t, func(rt *rapid.T) {
