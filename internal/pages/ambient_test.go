@@ -1,5 +1,13 @@
 package pages
 
+import (
+	// go.mod and go.sum have what the code on the pages needs.
+	_ "github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	_ "github.com/latchkey-go/latchkey/grpcmw"
+)
+
 const module = "github.com/latchkey-go/latchkey/"
 
 // imports is the packages that fragments of code may use without saying so.

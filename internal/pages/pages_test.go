@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 func readPages(t *testing.T) map[string]page {
 	t.Helper()
 	names := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}
-	for _, dir := range []string{"docs", "examples"} {
+	for _, dir := range []string{"docs", "examples", "grpcmw", "ratelimit", "sqllock"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && filepath.Ext(path) == ".md" {
 				name, _ := filepath.Rel(root, path)
