@@ -13,6 +13,7 @@ EACH     ?= 20
 SLICE    ?= 1/1
 BASE     ?=
 TIMES    ?= 12
+VERSION  ?= v0.1.0
 STEPS    ?= .
 
 # Compiling Caddy takes two minutes and TiDB ten, so `make verify` alone builds
@@ -38,7 +39,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## run two instances of examples/quickstart, on DATABASE_URL or a throwaway SQLite file
 	@cd examples/quickstart && $(GO) run ./demo
@@ -110,6 +111,12 @@ screenshots: deps ## take the pictures of the page in docs/ again, in Chromium
 	@sh internal/browser/deps.sh
 	cd internal/browser && LATCHKEY_TEST_BROWSER=required $(GO) test -count 1 -run '^TestLongScreenshots$$' -screenshots ../../docs .
 
+release-check: ## release VERSION (v0.1.0) in a temporary clone, and use it as a stranger would (2 min; the first time 5)
+	@$(GO) run -C internal/release . check $(VERSION)
+
+release-tags: ## check, and then give this repository the tags of VERSION; CONTRIBUTING.md has the steps of a release
+	@$(GO) run -C internal/release . -tag check $(VERSION)
+
 fuzz: deps ## fuzz each Fuzz target for FUZZTIME (10s)
 	@set -e; grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort -u | while IFS=: read -r file func; do \
 		name=$${func#func }; \
@@ -160,4 +167,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-long verify test-loaded test-matrix test-tidb test-newest check bench bench-quick bench-go chaos chaos-soak chaos-tidb failovers mutants mutants-changed browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint
+.PHONY: help demo test test-long verify test-loaded test-matrix test-tidb test-newest check bench bench-quick bench-go chaos chaos-soak chaos-tidb failovers mutants mutants-changed browser screenshots release-check release-tags fuzz cover deps clean deps-bench fmt vet vet-systems lint
