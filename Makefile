@@ -111,6 +111,9 @@ screenshots: deps ## take the pictures of the page in docs/ again, in Chromium
 	@sh internal/browser/deps.sh
 	cd internal/browser && LATCHKEY_TEST_BROWSER=required $(GO) test -count 1 -run '^TestLongScreenshots$$' -screenshots ../../docs .
 
+api: ## write the exported names of each module into its file api/v0.txt
+	@$(GO) run -C internal/release . api
+
 release-check: ## release VERSION (v0.1.0) in a temporary clone, and use it as a stranger would (2 min; the first time 5)
 	@$(GO) run -C internal/release . check $(VERSION)
 
@@ -167,4 +170,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-long verify test-loaded test-matrix test-tidb test-newest check bench bench-quick bench-go chaos chaos-soak chaos-tidb failovers mutants mutants-changed browser screenshots release-check release-tags fuzz cover deps clean deps-bench fmt vet vet-systems lint
+.PHONY: help demo test test-long verify test-loaded test-matrix test-tidb test-newest check bench bench-quick bench-go chaos chaos-soak chaos-tidb failovers mutants mutants-changed browser screenshots release-check release-tags fuzz cover deps clean deps-bench fmt vet vet-systems lint api

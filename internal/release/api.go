@@ -105,7 +105,11 @@ func exported(pkg *types.Package) (lines []string) {
 		case *types.Var:
 			add("var %s %s", name, text(object.Type()))
 		case *types.Func:
-			add("func %s", signature(object))
+			var params []string
+			for p := range object.Signature().TypeParams().TypeParams() {
+				params = append(params, p.Obj().Name()+" "+text(p.Constraint()))
+			}
+			add("func %s", strings.Replace(signature(object), "(", "["+strings.Join(params, ", ")+"](", min(1, len(params))))
 		case *types.TypeName:
 			if object.IsAlias() {
 				add("type %s = %s", name, text(types.Unalias(object.Type())))

@@ -97,7 +97,7 @@ func (r *release) setPlaces(ctx context.Context) error {
 	makers, users := filepath.Join(r.dir, "maker"), filepath.Join(r.dir, "user")
 	cache := func(dir string) string { return "file://" + filepath.ToSlash(filepath.Join(dir, "cache", "download")) }
 	common := []string{
-		"GOWORK=off", "GOPRIVATE=", "GONOPROXY=none", "GONOSUMDB=" + rootPath,
+		"GOWORK=off", "GOPRIVATE=", "GONOPROXY=", "GONOSUMDB=" + rootPath,
 		"GOFLAGS=-modcacherw -trimpath", // the build cache serves the next check, too
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_VALUE_0=https://" + rootPath,
 		"GIT_CONFIG_KEY_0=url.file://" + filepath.ToSlash(r.clone.dir) + ".insteadOf",

@@ -41,9 +41,9 @@ type goMod struct {
 	Replace []struct{ Old struct{ Path string } }
 }
 
-// releaseEdits returns the arguments with which `go mod edit` makes mod require
-// version of each of our modules, in place of the one in the tree, and the
-// modules that it then requires.
+// releaseEdits returns arguments of `go mod edit`. They make mod require version
+// of each of our modules, in place of the one in the tree. It also returns the
+// modules that mod then requires.
 //
 // A replacement of another module is an error: it has no effect in the
 // programs of users, and `go install` rejects it.

@@ -169,7 +169,7 @@ func (r *release) installCommand(ctx context.Context) error {
 		return nil
 	}
 	here.env = append(slices.Clip(here.env), "DATABASE_URL=sqlite:"+filepath.Join(r.dir, "locks.db"))
-	return says(ctx, here, "token 1\n", binaries[0], "run", "release:check", "--", "sh", "-c", `echo "token $LATCHKEY_TOKEN"`)
+	return says(ctx, here, "held\n", binaries[0], "run", "release:check", "--", "sh", "-c", `test -n "$LATCHKEY_TOKEN" && echo held`)
 }
 
 // says runs the installed command, and checks that it prints text.
