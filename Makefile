@@ -45,16 +45,16 @@ demo: ## run two instances of examples/quickstart, on DATABASE_URL or a throwawa
 	@cd examples/quickstart && $(GO) run ./demo
 
 test: ## run all deterministic tests, on real PostgreSQL, MariaDB and SQLite (5 min)
-	@$(GO) run ./internal/runtests test
+	@$(GO) run -C internal/runtests . test
 
 test-long: ## run the tests that need kills, minutes or luck, and a short campaign (20 min)
-	@$(GO) run ./internal/runtests long
+	@$(GO) run -C internal/runtests . long
 
 verify: ## run everything on this commit, in steps of 30 min at most, and write docs/evidence.md (hours; goes on where it was stopped)
-	@$(GO) run ./internal/runtests -steps '$(STEPS)' verify
+	@$(GO) run -C internal/runtests . -steps '$(STEPS)' verify
 
 test-loaded: ## run make test TIMES (12) times while two processes keep two processors busy
-	@$(GO) run ./internal/runtests -times $(TIMES) -busy 2 test
+	@$(GO) run -C internal/runtests . -times $(TIMES) -busy 2 test
 
 test-matrix: deps ## run the tests on PostgreSQL 14 to 18, or on VERSIONS (fetched with npm, 30 min)
 	@GO="$(GO)" sh internal/pgtest/matrix.sh $(VERSIONS)
@@ -66,7 +66,7 @@ test-newest: deps ## run the root module's tests with the newest versions of its
 	@GO="$(GO)" sh internal/newest.sh ./...
 
 check: deps fmt vet vet-systems lint ## run before a pull request: formatting, vet, lint, tests with the race detector
-	@$(GO) run ./internal/runtests test -- -race
+	@$(GO) run -C internal/runtests . test -- -race
 
 vet-systems: ## vet what users import or install for SYSTEMS (Windows, macOS, FreeBSD, 32 bits), and the examples for Windows and 32 bits
 	@set -e; vet() { echo "$$1: cd $$2 && $(GO) vet ./..."; (cd $$2 && CGO_ENABLED=0 GOOS=$${1%/*} GOARCH=$${1#*/} $(GO) vet ./...); }; \

@@ -1,13 +1,15 @@
 // Command runtests runs the tests of all modules of this tree. The Makefile's
 // targets test, test-long, test-loaded and verify are these calls:
 //
-//	go run ./internal/runtests test
-//	go run ./internal/runtests long
-//	go run ./internal/runtests -times 12 -busy 2 test
-//	go run ./internal/runtests verify
+//	go run -C internal/runtests . test
+//	go run -C internal/runtests . long
+//	go run -C internal/runtests . -times 12 -busy 2 test
+//	go run -C internal/runtests . verify
 //
 // It prints a line for each package while it works. At the end it prints what
 // was skipped, and why. What stands after "--" goes to go test.
+//
+// It is to be run in its own folder, as go run -C does.
 //
 // The exit status is 1 if a test has failed. It is 3 if all tests passed, but
 // some need a program that this machine lacks.
@@ -27,6 +29,10 @@ import (
 )
 
 func main() {
+	if err := os.Chdir("../.."); err != nil { // the root of the tree
+		fmt.Println("runtests:", err)
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()

@@ -21,16 +21,16 @@ func buildSteps() []step {
 		{name: "test", shows: "all deterministic tests", command: "make test"},
 		{name: "test-long", shows: "kills, storms, thousand rounds, the browser, a short campaign", command: "make test-long"},
 		{name: "two-at-once", shows: "runs in two clones on one machine do not meet", command: "git clone -q . ../second; make -C ../second test & other=$!; make test; status=$?; wait $other || status=1; rm -rf ../second; exit $status"},
-		{name: "loaded", shows: "no test depends on the machine's speed: twice with two busy processes", command: "go run ./internal/runtests -times 2 -busy 2 test"},
+		{name: "loaded", shows: "no test depends on the machine's speed: twice with two busy processes", command: "go run -C internal/runtests . -times 2 -busy 2 test"},
 		{name: "one-processor", shows: "all deterministic tests with GOMAXPROCS=1", command: "GOMAXPROCS=1 make test"},
 		{name: "eight-processors", shows: "all deterministic tests with GOMAXPROCS=8", command: "GOMAXPROCS=8 make test"},
-		{name: "race-sqllock", shows: "no data race, three times", command: "go run ./internal/runtests -only '^(sqllock|internal/(simulation|keytable|session))$' test -- -race -count=3"},
-		{name: "race-root", shows: "no data race, three times", command: "go run ./internal/runtests -only '^(sqllock/|ratelimit|httpmw|grpcmw|internal/(admission|rpclimit|bound|dialect|histogram))' test -- -race -count=3"},
-		{name: "race-nested", shows: "no data race, three times", command: "go run ./internal/runtests -only '^(internal/(databases|chaos)|examples)' test -- -race -count=3"},
-		{name: "oldest-go", shows: "the modules that allow Go 1.25 pass with it", command: "go run ./internal/runtests -go 1.25.0 test"},
+		{name: "race-sqllock", shows: "no data race, three times", command: "go run -C internal/runtests . -only '^(sqllock|internal/(simulation|keytable|session))$' test -- -race -count=3"},
+		{name: "race-root", shows: "no data race, three times", command: "go run -C internal/runtests . -only '^(sqllock/|ratelimit|httpmw|grpcmw|internal/(admission|rpclimit|bound|dialect|histogram))' test -- -race -count=3"},
+		{name: "race-nested", shows: "no data race, three times", command: "go run -C internal/runtests . -only '^(internal/(databases|chaos)|examples)' test -- -race -count=3"},
+		{name: "oldest-go", shows: "the modules that allow Go 1.25 pass with it", command: "go run -C internal/runtests . -go 1.25.0 test"},
 		{name: "newest-requirements", shows: "the root module passes with the newest versions of its requirements", command: "make test-newest"},
 		{name: "fuzz", shows: "each fuzz target for ten seconds", command: "make fuzz"},
-		{name: "caddy", shows: "the module of Caddy", command: "go run ./internal/runtests -only '^examples/gateway/caddy$' -without '^$' test"},
+		{name: "caddy", shows: "the module of Caddy", command: "go run -C internal/runtests . -only '^examples/gateway/caddy$' -without '^$' test"},
 	}
 	for _, version := range []string{"14", "15", "16", "17", "18"} {
 		all = append(all, step{name: "postgresql-" + version, shows: "the tests on this version of PostgreSQL", command: "make test-matrix VERSIONS=" + version})
