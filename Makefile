@@ -36,6 +36,9 @@ USER_MODULES := $(filter sqllock/% ratelimit/% grpcmw/%,$(MODULES))
 # The linter of `make check` where golangci-lint is not installed.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
+# The tool of `make vulncheck`.
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -117,7 +120,7 @@ api: ## write the exported names of each module into its file api/v0.txt
 release-check: ## release VERSION (v0.1.0) in a temporary clone, and use it as a stranger would (2 min; the first time 5)
 	@$(GO) run -C internal/release . check $(VERSION)
 
-release-tags: ## check, and then give this repository the tags of VERSION; CONTRIBUTING.md has the steps of a release
+release-tags: ## check, write the files of VERSION into bin, and make its tags; CONTRIBUTING.md has the steps of a release
 	@$(GO) run -C internal/release . -tag check $(VERSION)
 
 fuzz: deps ## fuzz each Fuzz target for FUZZTIME (10s)
@@ -136,6 +139,14 @@ cover: deps ## run the tests of all modules, and print the coverage of each pack
 		END { for (b in n) { p = b; sub("/[^/]*$$", "", p); all[p] += n[b]; if (b in hit) covered[p] += n[b] }; \
 		for (p in all) printf "%5.1f %%  %s\n", 100 * covered[p] / all[p], p }' | sort -k 3; \
 	rm -rf $$dir; exit $$status
+
+vulncheck: ## look for known vulnerabilities in the code that the modules for users call, where the database of govulncheck can be reached
+	@set -e; for m in . $(USER_MODULES); do \
+		echo "$$m: $(GO) run $(GOVULNCHECK) ./..."; \
+		found=$$(cd $$m && $(GO) run $(GOVULNCHECK) ./... 2>&1) && continue; \
+		case "$$found" in *"fetching vulnerabilities"*) echo "SKIPPED: vuln.go.dev cannot be reached from here"; exit 0;; esac; \
+		echo "$$found"; exit 1; \
+	done
 
 deps: ## find PostgreSQL, PgBouncer, MariaDB, Redis, and drivers of Python and Node, and install what is missing
 	@sh internal/pgtest/deps.sh
@@ -170,4 +181,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-long verify test-loaded test-matrix test-tidb test-newest check bench bench-quick bench-go chaos chaos-soak chaos-tidb failovers mutants mutants-changed browser screenshots release-check release-tags fuzz cover deps clean deps-bench fmt vet vet-systems lint api
+.PHONY: help demo test test-long verify test-loaded test-matrix test-tidb test-newest check bench bench-quick bench-go chaos chaos-soak chaos-tidb failovers mutants mutants-changed browser screenshots release-check release-tags vulncheck fuzz cover deps clean deps-bench fmt vet vet-systems lint api

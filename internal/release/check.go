@@ -51,10 +51,13 @@ func check(ctx context.Context, version string, tag bool, out io.Writer) (err er
 		}
 	}
 	fmt.Fprintf(out, "%s can be released (%v)\n", version, time.Since(began).Round(time.Second))
-	if tag {
-		return r.publishTags(ctx)
+	if !tag {
+		return nil
 	}
-	return nil
+	if err := r.writeFiles(ctx); err != nil {
+		return err
+	}
+	return r.publishTags(ctx)
 }
 
 // cloneHead clones the repository, without its tags: one that is there already

@@ -8,7 +8,8 @@
 //
 // check makes the release of HEAD in a temporary clone, and then uses it as a
 // stranger would. It changes nothing in the tree. With -tag it also gives the
-// repository the tags of the release that it has checked.
+// repository the tags of the release that it has checked, and writes the files
+// of the release into bin.
 //
 // api writes the exported names of each module into its file api/v0.txt.
 package main
@@ -49,7 +50,7 @@ var validVersion = regexp.MustCompile(`^v[01]\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	flags.SetOutput(out)
-	tag := flags.Bool("tag", false, "give the repository the tags that were checked")
+	tag := flags.Bool("tag", false, "give the repository the tags that were checked, and write the files of the release")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ var steps = buildSteps()
 func buildSteps() []step {
 	all := []step{
 		{name: "static", shows: "formatting, vet, lint, and vet for eight other systems", command: "make fmt vet vet-systems lint"},
+		{name: "release-check", shows: "the modules can be released, got, built and installed", command: "make release-check"},
+		{name: "vulnerabilities", shows: "no known vulnerability in code that the modules call", command: "make vulncheck"},
 		{name: "test", shows: "all deterministic tests", command: "make test"},
 		{name: "test-long", shows: "kills, storms, thousand rounds, the browser, a short campaign", command: "make test-long"},
 		{name: "two-at-once", shows: "runs in two clones on one machine do not meet", command: "git clone -q . ../second; make -C ../second test & other=$!; make test; status=$?; wait $other || status=1; rm -rf ../second; exit $status"},

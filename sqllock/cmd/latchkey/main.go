@@ -6,7 +6,17 @@
 //	latchkey run -n report:daily -- ./daily-report
 //	latchkey ps report:daily
 //
-// docs/command.md describes all of them, with their exit codes.
+// The commands:
+//
+//	latchkey run [options] KEY [--] COMMAND [ARGUMENT…]
+//	latchkey ps [options] [KEY]
+//	latchkey doctor [options]
+//	latchkey ui [options]
+//	latchkey key [options] NAMESPACE ID
+//
+// KEY is NAMESPACE:ID, as a service names it with sqllock.Namespace, or a
+// decimal number. latchkey and each command have --help, and docs/command.md
+// describes them with their exit codes.
 package main
 
 import (
