@@ -25,6 +25,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/older"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -81,6 +82,9 @@ func parse(args []string, stderr io.Writer) (plan campaign.Plan, stores []fleet.
 	flags.IntVar(&plan.Faults, "faults", 3, "how often each row's fault is injected, in a round")
 	flags.DurationVar(&plan.Duration, "duration", 0, "go on with another round until then (one round); histories grow by some GB an hour on disk, and more in memory when they are checked")
 	names := flags.String("stores", string(fleet.Postgres), fmt.Sprint("where the locks are, separated by commas, or all; each has its share of the time: ", fleet.Stores()))
+	flags.StringVar(&plan.Old, "old", "", "half of the processes run the kit of this revision; last is the last release")
+	flags.IntVar(&plan.Least.Operations, "least-operations", 0, "a campaign fails with fewer")
+	flags.IntVar(&plan.Least.Faults, "least-faults", 0, "a campaign fails with fewer")
 	set := &plan.Fleet
 	flags.Uint64Var(&set.Seed, "seed", rand.Uint64(), "of all random choices")
 	flags.StringVar(&set.Dir, "out", "", "directory for histories, one for each store (a temporary one, removed when all is well)")
@@ -91,6 +95,9 @@ func parse(args []string, stderr io.Writer) (plan campaign.Plan, stores []fleet.
 	flags.IntVar(&set.Keys, "keys", 24, "that they want")
 	if err := flags.Parse(args); err != nil {
 		return plan, nil, err
+	}
+	if plan.Old == "last" {
+		plan.Old = older.Last(context.Background())
 	}
 	plan.Command = "go run ."
 	flags.Visit(func(f *flag.Flag) {

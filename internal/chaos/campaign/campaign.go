@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/older"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -25,13 +27,18 @@ type Plan struct {
 	Faults   int           // of each row
 	Duration time.Duration // go on until then, each row Faults times in a round; 0: one round
 	Fleet    fleet.Settings
+	Old      string    // a revision of the kit: half of the processes run it; empty: none
 	Command  string    // how to repeat it
 	Progress io.Writer // a line for each fault
+	Least    Least
 
 	// Busy is added to each bound on time. If it is not 0, the campaign goes on after
 	// a fault whose guarantee was violated.
 	Busy time.Duration
 }
+
+// Least is what a campaign must have, or it fails.
+type Least struct{ Operations, Faults int }
 
 // drainWithin bounds the end of the fleet's work, and goneWithin how long after a
 // lease traces of calls that gave up may last.
@@ -56,7 +63,7 @@ func Run(ctx context.Context, plan Plan) (result *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	result = &Result{Settings: plan.Fleet, Command: plan.Command, Busy: plan.Busy}
+	result = &Result{Settings: plan.Fleet, Command: plan.Command, Busy: plan.Busy, Least: plan.Least}
 	for _, row := range rows {
 		result.Rows = append(result.Rows, row.Number)
 	}
@@ -167,6 +174,16 @@ func order(rng *rand.Rand, rows []faults.Row, n int) (all []faults.Row) {
 // equal share of plan.Duration, and a directory of its own for its histories.
 // After an error the other stores still have their turn, unless ctx has ended.
 func Each(ctx context.Context, plan Plan, stores []fleet.Store) (err error) {
+	if plan.Old != "" {
+		dir, err := os.MkdirTemp("", "latchkey-older-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		if plan.Fleet.Old, err = older.Build(ctx, plan.Old, dir); err != nil {
+			return err
+		}
+	}
 	for _, store := range stores {
 		if ctx.Err() != nil {
 			return errors.Join(err, fmt.Errorf("%s: campaign: not run", store))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/older"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 	"github.com/latchkey-go/latchkey/internal/leaktest"
 )
@@ -69,6 +71,26 @@ func TestLongCampaign(t *testing.T) {
 			result, err := Run(t.Context(), plan(t, store, rows...))
 			safe(t, result, err)
 		})
+	}
+}
+
+// A short campaign of two versions: processes of the last release, and of this
+// commit, which take over from each other.
+func TestLongTwoVersions(t *testing.T) {
+	p := plan(t, fleet.Postgres, 1, 30)
+	last := older.Last(t.Context())
+	if err := exec.Command("git", "cat-file", "-e", last).Run(); err != nil {
+		t.Skipf("%s is not in the history, as in a shallow clone: %v", last, err)
+	}
+	program, err := older.Build(t.Context(), last, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Fleet.Old = program
+	result, err := Run(t.Context(), p)
+	safe(t, result, err)
+	if result.Report.Versions[last] == nil || len(result.Report.Versions) != 2 {
+		t.Errorf("the versions are %v, want %s and this one", result.Report.Versions, last)
 	}
 }
 
@@ -146,6 +168,8 @@ func TestJudge(t *testing.T) {
 		{"the fault could not be made", func(r *Result) { r.Outcomes[0].Unmade = "; not made: why" }, errCoverage, "why"},
 		{"a campaign without writes", func(r *Result) { r.Stored, r.Gathered = nil, false }, errCoverage, "ok"},
 		{"callers of limits did nothing", func(r *Result) { r.Settings.Mixed = 1 }, errCoverage, "ok"},
+		{"fewer faults than wanted", func(r *Result) { r.Least.Faults = 2 }, errCoverage, "ok"},
+		{"fewer operations than wanted", func(r *Result) { r.Least.Operations = 1000 }, errCoverage, "ok"},
 		{"a write is missing", func(r *Result) { r.Stored = nil }, check.ErrWriteMissing, "ok"},
 		{"told after another got the key", func(r *Result) {
 			line := `{"hold":{"process":3,"key":1,"lock":31,"from":150000000,"valid":160000000,"unlockBegin":170000000,"unlock":"ok","ended":180000000}}`
@@ -165,5 +189,39 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%q is not in\n%v", tt.row, r)
 			}
 		})
+	}
+}
+
+// A campaign of two versions in which one of them did too little is no success.
+func TestBothServed(t *testing.T) {
+	kinds := []history.Kind{history.Plain, history.Set}
+	share := func(sets, after, writes int) *check.Share {
+		return &check.Share{Grants: map[history.Kind]int{history.Plain: 100, history.Set: sets}, After: after, Writes: map[history.Result]int{history.OK: writes}}
+	}
+	both := func(share *check.Share) map[string]*check.Share {
+		return map[string]*check.Share{"new": share, "old": share}
+	}
+	other := func(other *check.Share) map[string]*check.Share {
+		return map[string]*check.Share{"new": share(100, 100, 9), "old": other}
+	}
+	for _, tt := range []struct {
+		name     string
+		versions map[string]*check.Share
+		want     error
+	}{
+		{"both alike", both(share(100, 100, 9)), nil},
+		{"one is enough for another campaign", map[string]*check.Share{"new": share(100, 100, 9)}, errCoverage},
+		{"no set for one", other(share(0, 100, 9)), errCoverage},
+		{"few for one", other(&check.Share{Grants: map[history.Kind]int{history.Plain: 20, history.Set: 20}, After: 40, Writes: map[history.Result]int{history.OK: 9}}), errCoverage},
+		{"no key goes from one to the other", both(share(100, 9, 9)), errCoverage},
+		{"one does not write", other(share(100, 100, 0)), errCoverage},
+	} {
+		r := &Result{Settings: fleet.Settings{Old: "program"}, Report: &check.Report{Versions: tt.versions}}
+		if err := r.bothServed(kinds); !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+		}
+		if r.Settings.Old = ""; r.bothServed(kinds) != nil {
+			t.Errorf("%s: a campaign of one version fails", tt.name)
+		}
 	}
 }

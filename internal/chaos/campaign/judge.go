@@ -89,6 +89,8 @@ func (r *Result) coverage() error {
 		}
 	}
 	switch {
+	case rep.Operations < r.Least.Operations || len(r.Outcomes) < r.Least.Faults:
+		return fmt.Errorf("%w: %d operations and %d faults, want %+v", errCoverage, rep.Operations, len(r.Outcomes), r.Least)
 	case unmade > len(r.Outcomes)/mostUnmade:
 		return fmt.Errorf("%w: %d of %d faults could not be made", errCoverage, unmade, len(r.Outcomes))
 	case rep.Contended == 0 || felt && rep.Troubled == 0:
@@ -106,9 +108,37 @@ func (r *Result) coverage() error {
 	if r.Settings.Store == fleet.Postgres {
 		kinds = append(kinds, history.Reader)
 	}
+	if err := r.bothServed(append(kinds, history.Plain)); err != nil {
+		return err
+	}
 	for _, kind := range kinds {
 		if of := rep.Calls[kind]; of[history.OK] == 0 || of[history.Held] == 0 || kind == history.Reader && rep.Beside == 0 {
 			return fmt.Errorf("%w: of the calls of kind %s, some must be granted and some refused", errCoverage, kind)
+		}
+	}
+	return nil
+}
+
+// bothServed returns an error if one of two versions was granted, or wrote, too
+// little for a campaign of both.
+func (r *Result) bothServed(kinds []history.Kind) error {
+	all := 0
+	for _, share := range r.Report.Versions {
+		all += share.All()
+	}
+	if r.Settings.Old == "" {
+		return nil
+	}
+	if n := len(r.Report.Versions); n != 2 {
+		return fmt.Errorf("%w: processes of %d versions worked, want 2", errCoverage, n)
+	}
+	for version, share := range r.Report.Versions {
+		few := share.All() < all/4 || share.After < share.All()/10 || share.Writes[history.OK] == 0
+		for _, kind := range kinds {
+			few = few || share.Grants[kind] == 0
+		}
+		if few {
+			return fmt.Errorf("%w: to %s, of %d grants: %+v", errCoverage, version, all, *share)
 		}
 	}
 	return nil

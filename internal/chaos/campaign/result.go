@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,7 +22,8 @@ type Result struct {
 	Command     string        // how to repeat it
 	Server      string        // its version
 	Took        time.Duration // work and faults
-	Interrupted bool          // the campaign was ended before its time
+	Least       Least
+	Interrupted bool // the campaign was ended before its time
 	Rows        []int
 	Outcomes    []faults.Outcome // in order of their ends
 	Failures    []Failure
@@ -72,6 +74,12 @@ func (r *Result) String() string {
 	fmt.Fprintf(&b, "%d readers beside readers, %d last places of limits.\n"+
 		"%d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost.\n",
 		rep.Beside, rep.Full, len(r.Stored), rep.Writes[history.Fenced], rep.Writes[history.Lost])
+	for _, version := range slices.Sorted(maps.Keys(rep.Versions)) {
+		if share := rep.Versions[version]; set.Old != "" {
+			fmt.Fprintf(&b, "Of %s: %d grants, %d after a lock of the other version; %d fenced writes stored, %d refused by the fence.\n",
+				version, share.All(), share.After, share.Writes[history.OK], share.Writes[history.Fenced])
+		}
+	}
 	return b.String()
 }
 

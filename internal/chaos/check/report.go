@@ -86,6 +86,8 @@ type Report struct {
 	Unlocks map[history.Result]int
 	Writes  map[history.Result]int
 	Rows    map[int]*Times // of rows with an Effect
+
+	Versions map[string]*Share // of the kit
 }
 
 // found notes a breach of rule.

@@ -35,6 +35,7 @@ var (
 	ErrSetInPart   = NewRule("of a set some keys were granted and others were not")
 	ErrOverLimit   = NewRule("more places of a limit were held than it has")
 	ErrMalformed   = NewRule("the history contradicts itself")
+	ErrNumbered    = NewRule("a key has another number in another process")
 	ErrFailed      = NewTimedRule("a call failed in a way that it may not")
 	ErrSlow        = NewTimedRule("a key came back too late")
 	ErrLeaked      = NewTimedRule("a free key was refused for too long")

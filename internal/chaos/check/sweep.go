@@ -35,7 +35,7 @@ type sweep struct {
 //   - A free key is not refused for long.
 //
 // Readers of a key may be valid together. Further rules are about calls for
-// several keys, limits, waiting and time, and about the database.
+// several keys, limits, waiting and time, about versions, and about the database.
 func Sweep(events []history.Event, facts Facts) *Report {
 	s := newSweep(events, facts)
 	if s.Complete {
@@ -50,6 +50,7 @@ func Sweep(events []history.Event, facts Facts) *Report {
 	s.measure()
 	s.sets()
 	s.limits()
+	s.versions(events)
 	if s.Gathered {
 		tokens(s.report, s.Stored, s.TokensRise)
 		writes(s.report, events, s.Stored)
@@ -64,6 +65,8 @@ func newSweep(events []history.Event, facts Facts) *sweep {
 		Unlocks: map[history.Result]int{},
 		Writes:  map[history.Result]int{},
 		Rows:    map[int]*Times{},
+
+		Versions: map[string]*Share{},
 	}}
 	if s.Excuse == nil {
 		s.Excuse = func(Grant, Grant) bool { return false }

@@ -18,6 +18,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/internal/tidbtest"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A Store says where the processes of a fleet keep their locks.
@@ -60,6 +61,7 @@ type Settings struct {
 	Lease     time.Duration
 	Dir       string // for histories
 	Seed      uint64
+	Old       string // program of package older; half of the processes run it
 }
 
 // A Fleet is for one goroutine, except for reading a process's status.
@@ -87,6 +89,7 @@ type Member struct {
 	Proxy   *proxy.Proxy // nil if there is no network
 	Abrupt  bool         // its proxy's
 	Process *worker.Process
+	Old     bool // it runs Settings.Old
 }
 
 // A backend is what differs between stores. Of the queries, each with a %s takes
@@ -95,6 +98,7 @@ type backend struct {
 	address   func(member int) string           // where a member connects to, host:port; nil: there is no network
 	configure func(m *Member, c *worker.Config) // sets the driver and the DSNs of m's process
 	close     func() error                      // ends the server
+	database  sqllock.Dialect                   // of the locks, and of the data behind the fence
 	admit     []string                          // makes a role
 	version   string                            // a query for the software's version
 	software  string                            // and its name
@@ -128,11 +132,20 @@ func Start(ctx context.Context, set Settings) (f *Fleet, err error) {
 	if err := start(ctx); err != nil {
 		return f, fmt.Errorf("fleet: %w", err)
 	}
+	if err := errors.Join(f.Exec(ctx, worker.Tables()...), f.upgrade(ctx, f.Old)); err != nil {
+		return f, err
+	}
 	for i := range set.Processes {
 		m := &Member{
 			Number: i + 1,
 			Role:   fmt.Sprintf("member_%d", i+1),
 			Abrupt: (i+1)%4 < 2, // of each driver one that is, and one that is not
+			Old:    f.Old != "" && i < set.Processes/2,
+		}
+		if i > 0 && f.Members[i-1].Old && !m.Old {
+			if err := f.upgrade(ctx, ""); err != nil {
+				return f, err
+			}
 		}
 		for _, statement := range f.backend.admit {
 			if err := f.Exec(ctx, fmt.Sprintf(statement, m.Role)); err != nil {
@@ -152,6 +165,18 @@ func Start(ctx context.Context, set Settings) (f *Fleet, err error) {
 	return f, f.Serving(ctx, 30*time.Second)
 }
 
+// upgrade makes the tables that the kit of program needs and that are not there.
+func (f *Fleet) upgrade(ctx context.Context, program string) error {
+	schema, err := worker.SchemaOf(program, f.backend.database)
+	if err != nil {
+		return err
+	}
+	if f.Store != Postgres {
+		err = exec(ctx, f.LockDB, schema.Locks)
+	}
+	return errors.Join(err, exec(ctx, f.DB, schema.Fence))
+}
+
 // Replace starts a process in m's place. That of before must have ended.
 func (f *Fleet) Replace(m *Member) (err error) {
 	f.started++
@@ -163,6 +188,11 @@ func (f *Fleet) Replace(m *Member) (err error) {
 		Keys:    f.Keys,
 		Mixed:   f.Mixed,
 		Seed:    f.rng.Uint64(),
+
+		Database: f.backend.database,
+	}
+	if m.Old {
+		c.Program = f.Old
 	}
 	f.backend.configure(m, &c)
 	m.Process, err = worker.Start(c)
@@ -196,8 +226,12 @@ func (f *Fleet) Version(ctx context.Context) (version string, err error) {
 
 // Exec runs statements as the observer.
 func (f *Fleet) Exec(ctx context.Context, statements ...string) error {
+	return exec(ctx, f.DB, statements)
+}
+
+func exec(ctx context.Context, db *sql.DB, statements []string) error {
 	for _, statement := range statements {
-		if _, err := f.DB.ExecContext(ctx, statement); err != nil {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("fleet: %w", err)
 		}
 	}

@@ -43,6 +43,33 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
+// In a fleet of two versions, a process that was killed comes back as it was, and
+// one that was restarted is of the other version. The older one makes the tables.
+func TestLongTwoVersions(t *testing.T) {
+	program, err := os.Executable()
+	must(t, err)
+	f, err := fleet.Start(t.Context(), fleet.Settings{
+		Store: fleet.SQLite, Processes: 2, Callers: 2, Keys: 3, Lease: lease, Dir: t.TempDir(), Seed: 1, Old: program,
+	})
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
+	runsOld := func(want ...bool) {
+		t.Helper()
+		for i, m := range f.Members {
+			if old := m.Process.Config.Program == program; old != want[i] || m.Old != old {
+				t.Errorf("member %d runs the older version: %t, and %t is noted; want %t", m.Number, old, m.Old, want[i])
+			}
+		}
+	}
+	runsOld(true, false)
+	must(t, f.Kill(f.Members[0]))
+	must(t, f.Kill(f.Members[1]))
+	runsOld(true, false)
+	must(t, f.Serving(t.Context(), time.Minute))
+	must(t, f.Restart(t.Context(), f.Members[0]), f.Restart(t.Context(), f.Members[1]))
+	runsOld(false, true)
+}
+
 func TestLongProcessEnds(t *testing.T) {
 	f := start(t)
 	must(t, f.Members[1].Process.Kill())

@@ -51,12 +51,10 @@ func (f *Fleet) startPostgres(ctx context.Context) error {
 	b.locksOf = "SELECT count(*)" + locks + " AND pid = %d"
 	b.session = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND application_name = '%s latchkey'"
 	b.remains = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'member%'"
-	statements := worker.Tables(sqllock.PostgreSQL)
+	b.database = sqllock.PostgreSQL
 	if f.Store.Leased() {
-		statements = append(statements, sqllock.Schema(sqllock.PostgreSQL)...)
 		b.leased("clock_timestamp()")
 	}
-	statements = append(statements, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO PUBLIC")
 	if f.Store == PooledLeases {
 		if err := f.StartPooler(); err != nil {
 			return err
@@ -73,7 +71,7 @@ func (f *Fleet) startPostgres(ctx context.Context) error {
 		}
 		c.DSN = u.String()
 	}
-	return f.Exec(ctx, statements...)
+	return f.Exec(ctx, "ALTER DEFAULT PRIVILEGES GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO PUBLIC")
 }
 
 // leased sets the queries of a lease table, by the database's clock.
@@ -122,14 +120,14 @@ func (f *Fleet) startMariaDB(ctx context.Context) error {
 	b.address = func(int) string { return "127.0.0.1:" + strconv.Itoa(server.Port()) }
 	if f.Store == MariaDBLeases {
 		b.leased("CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")
-		return f.onMySQL(ctx, server.DSN(database), database)
+		return f.onMySQL(server.DSN(database), database)
 	}
 	const locks = " FROM information_schema.metadata_lock_info WHERE lock_type = 'User lock'"
 	b.locks = "SELECT CAST(CONV(RIGHT(table_schema, 16), 16, -10) AS SIGNED)" + locks + " AND table_schema LIKE 'latchkey.%.0.%'"
 	b.locksOf = "SELECT count(*)" + locks + " AND thread_id = %d"
 	b.session = "SELECT coalesce(max(p.id), 0) FROM information_schema.processlist p JOIN (SELECT thread_id" + locks + ") l ON l.thread_id = p.id WHERE p.user = '%s'"
 	b.remains = "SELECT count(*) FROM information_schema.processlist WHERE user LIKE 'member%'"
-	return f.onMySQL(ctx, server.DSN(database), database)
+	return f.onMySQL(server.DSN(database), database)
 }
 
 // startTiDB starts two TiDB servers on one store. The members use them in turn.
@@ -149,7 +147,7 @@ func (f *Fleet) startTiDB(ctx context.Context) error {
 	b.software, b.version = "TiDB", "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(VERSION(), 'TiDB-v', -1), '-', 1)"
 	b.address = func(member int) string { return server.Addr(member % tidbtest.Servers) }
 	b.leased("CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)")
-	if err := f.onMySQL(ctx, server.DSN(0, database), database); err != nil {
+	if err := f.onMySQL(server.DSN(0, database), database); err != nil {
 		return err
 	}
 	configure := b.configure
@@ -162,8 +160,8 @@ func (f *Fleet) startTiDB(ctx context.Context) error {
 }
 
 // onMySQL opens the observer's pool with dsn, and says how members use database.
-func (f *Fleet) onMySQL(ctx context.Context, dsn, database string) (err error) {
-	if err = mysql.SetLogger(new(mysql.NopLogger)); err != nil { // it would log each fault
+func (f *Fleet) onMySQL(dsn, database string) (err error) {
+	if err := mysql.SetLogger(new(mysql.NopLogger)); err != nil { // it would log each fault
 		return err
 	}
 	if f.DB, err = sql.Open("mysql", dsn+"?timeout=2s"); err != nil {
@@ -171,13 +169,14 @@ func (f *Fleet) onMySQL(ctx context.Context, dsn, database string) (err error) {
 	}
 	f.DB.SetMaxIdleConns(0) // the server is restarted now and then
 	f.LockDB = f.DB
+	f.backend.database = sqllock.MySQL
 	f.backend.admit = []string{"CREATE USER %s", "GRANT ALL ON " + database + ".* TO %s"}
 	f.backend.configure = func(m *Member, c *worker.Config) {
-		c.Driver, c.Database, c.Leases = "mysql", sqllock.MySQL, f.Store.Leased()
+		c.Driver, c.Leases = "mysql", f.Store.Leased()
 		c.DSN = m.Role + "@tcp(" + m.Proxy.Addr() + ")/" + database
 		c.Direct = dsn
 	}
-	return f.Exec(ctx, append(worker.Tables(sqllock.MySQL), sqllock.Schema(sqllock.MySQL)...)...)
+	return nil
 }
 
 // startSQLite makes two files next to the histories: one for locks, and one for
@@ -188,20 +187,15 @@ func (f *Fleet) startSQLite(ctx context.Context) (err error) {
 	if f.LockDB, err = sql.Open("sqlite", locks+busy); err != nil {
 		return err
 	}
-	for _, statement := range sqllock.Schema(sqllock.SQLite) { // the observer reads it before a process has
-		if _, err := f.LockDB.ExecContext(ctx, statement); err != nil {
-			return err
-		}
-	}
 	if f.DB, err = sql.Open("sqlite", data); err != nil {
 		return err
 	}
 	b := f.backend
-	b.software, b.version = "SQLite", "SELECT sqlite_version()"
+	b.database, b.software, b.version = sqllock.SQLite, "SQLite", "SELECT sqlite_version()"
 	b.leased("CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)")
 	b.configure = func(_ *Member, c *worker.Config) {
-		c.Driver, c.Database = "sqlite", sqllock.SQLite
+		c.Driver = "sqlite"
 		c.DSN, c.Direct = locks, data+"&_txlock=immediate"
 	}
-	return f.Exec(ctx, append([]string{"PRAGMA journal_mode = WAL"}, worker.Tables(sqllock.SQLite)...)...)
+	return f.Exec(ctx, "PRAGMA journal_mode = WAL")
 }

@@ -230,11 +230,14 @@ func (f *Fleet) Drain(ctx context.Context) error {
 	return leftBehind(f.none(ctx, f.Lease+5*time.Second, "the last connection to go", f.backend.remains))
 }
 
-// Restart has m's process end its work, and starts another.
+// Restart has m's process end its work, and starts another. In a fleet of two
+// versions it is of the other one, as in a deployment, while one that was killed
+// comes back as it was.
 func (f *Fleet) Restart(ctx context.Context, m *Member) error {
 	if err := Drain(ctx, m.Process); err != nil {
 		return err
 	}
+	m.Old = f.Old != "" && !m.Old
 	return f.Replace(m)
 }
 

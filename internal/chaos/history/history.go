@@ -20,6 +20,7 @@ type Moment int64
 
 // An Event is one line. Exactly one of its fields is set.
 type Event struct {
+	Start *Start `json:"start,omitempty"`
 	Try   *Try   `json:"try,omitempty"`
 	Hold  *Hold  `json:"hold,omitempty"`
 	Write *Write `json:"write,omitempty"`
@@ -71,6 +72,13 @@ func (k *Kind) UnmarshalText(text []byte) error {
 type Limited struct {
 	Limit int64 `json:"limit,omitempty"` // the key of its first place: it tells limits and ids apart
 	Most  int   `json:"most,omitempty"`  // the highest that was in force for the id during the call
+}
+
+// A Start is the first line of a process.
+type Start struct {
+	Process int     `json:"process"`
+	Version string  `json:"version"` // of the kit
+	Keys    []int64 `json:"keys"`    // the numbers of all keys that callers may use, in one order
 }
 
 // A Try is one call that wanted a key. One that brought a lock has OK and the

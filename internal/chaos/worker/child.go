@@ -13,17 +13,26 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/subprocess"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// role is that of a process under test.
-const role = "worker"
+// The roles of a process under test, and of one that says which tables it needs.
+const (
+	role       = "worker"
+	schemaRole = "schema"
+)
 
 // statusEvery is how often a process reports its status.
 const statusEvery = 20 * time.Millisecond
 
 // Main does not return in a process that Start has started. Call it before
 // anything else.
-func Main() { subprocess.MainReader(role, runChild) }
+func Main() {
+	subprocess.MainReader(role, runChild)
+	subprocess.MainReader(schemaRole, func(_ io.Reader, d sqllock.Dialect) error {
+		return json.NewEncoder(os.Stdout).Encode(schemaOf(d))
+	})
+}
 
 // runChild works until it is told to drain, by SIGTERM, and reports. It ends when
 // its standard input does, and so with its parent.

@@ -18,6 +18,7 @@ type Config struct {
 	Direct  string        // DSN of the work: a pool of its own for fenced writes
 	Leases  bool          // WithLeaseTable
 	History string        // file to append to
+	Program string        `json:"-"` // that the process runs, built by package older; empty: this one
 	Lease   time.Duration // of the Session; its heartbeat is the default
 	Seed    uint64
 

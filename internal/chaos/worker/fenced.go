@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -26,10 +28,30 @@ GRANT SELECT, INSERT, UPDATE ON counters, writes, latchkey_fence TO PUBLIC`
 const tables = `CREATE TABLE counters (key_id bigint PRIMARY KEY, n bigint NOT NULL);
 CREATE TABLE writes (key_id bigint, n bigint, lock_id bigint, number bigint, timeline bigint, lsn bigint, PRIMARY KEY (key_id, n))`
 
-// Tables returns the statements that create all tables of fenced writes in a kind
-// of database.
-func Tables(d sqllock.Dialect) []string {
-	return append(sqllock.FenceSchema(d), strings.Split(tables, ";")...)
+// Tables returns the statements that create the tables of fenced writes that are
+// not the kit's.
+func Tables() []string { return strings.Split(tables, ";") }
+
+// A KitSchema is the statements that create the kit's tables in a database.
+type KitSchema struct{ Locks, Fence []string }
+
+func schemaOf(d sqllock.Dialect) KitSchema {
+	return KitSchema{sqllock.Schema(d), sqllock.FenceSchema(d)}
+}
+
+// SchemaOf returns the KitSchema of a program that was built with another version
+// of the kit. If program is empty, it is that of this version.
+func SchemaOf(program string, d sqllock.Dialect) (s KitSchema, err error) {
+	if program == "" {
+		return schemaOf(d), nil
+	}
+	command, err := subprocess.Command(schemaRole, d)
+	if err != nil {
+		return s, err
+	}
+	command.Path = program
+	out, err := command.Output()
+	return s, errors.Join(err, json.Unmarshal(out, &s))
 }
 
 // Store stores, as a part of tx, w and the token that the fence has noted for its

@@ -49,6 +49,13 @@ func (w *work) isFree(ctx context.Context, key sqllock.Key) bool {
 	}
 }
 
+func numbers(keys []sqllock.Key) (all []int64) {
+	for _, key := range keys {
+		all = append(all, key.Int64())
+	}
+	return all
+}
+
 // allKeys returns every key and place that callers may use: n of plain callers,
 // and all of the others.
 func allKeys(n int) (all []sqllock.Key) {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,12 @@ type Process struct {
 // Start starts a process. It ends when this one does, however that happens.
 // Elements of env are added to its environment.
 func Start(config Config, env ...string) (*Process, error) {
-	process, err := subprocess.Start(role, config, env...)
+	command, err := subprocess.Command(role, config, env...)
+	if err != nil {
+		return nil, err
+	}
+	command.Path = cmp.Or(config.Program, command.Path)
+	process, err := subprocess.StartCommand(command)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
+// version is that of the kit. Package older sets it.
+var version = "this commit"
+
 // work is what the callers of a process share.
 type work struct {
 	config  Config
@@ -65,6 +68,7 @@ func open(o Config) (w *work, err error) {
 	if o.Leases {
 		options = append(options, sqllock.WithLeaseTable())
 	}
+	w.note(history.Event{Start: &history.Start{Process: o.Process, Version: version, Keys: numbers(allKeys(o.Keys))}})
 	w.session, err = sqllock.Open(context.Background(), w.pool, options...)
 	if err == nil {
 		w.limits = limitsOn(w.session)

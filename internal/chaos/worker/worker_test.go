@@ -101,7 +101,11 @@ func TestLongDrained(t *testing.T) {
 		t.Errorf("%d goroutines are left:\n%s", report.Goroutines, report.Stacks)
 	}
 	ended, calls, writes := map[int64]bool{}, map[int64]history.Moment{}, map[int64]bool{}
-	for _, e := range read(t, p) {
+	events := read(t, p)
+	if first := events[0].Start; first == nil || first.Process != 7 || first.Version == "" || len(first.Keys) < 3 {
+		t.Errorf("the first line is not that of a beginning: %+v", first)
+	}
+	for _, e := range events {
 		switch {
 		case e.Hold != nil:
 			ended[e.Hold.Lock] = e.Hold.Ended != 0
