@@ -15,6 +15,7 @@ BASE     ?=
 TIMES    ?= 12
 VERSION  ?= v0.1.0
 STEPS    ?= .
+OLD      ?= last
 
 # Compiling Caddy takes two minutes and TiDB ten, so `make verify` alone builds
 # these modules.
@@ -93,6 +94,11 @@ chaos-soak: deps ## run the fault campaign on STORES (all) for HOURS (1) in all
 
 chaos-tidb: deps $(TIDB) ## run the fault campaign on two TiDB servers for HOURS (1)
 	@cd internal/chaos && LATCHKEY_TEST_TIDB="$(TIDB)" $(GO) run . -stores tidb -duration $(DURATION)
+
+chaos-mixed: STORES = postgres,leases,mariadb,sqlite
+chaos-mixed: DURATION = 80m
+chaos-mixed: deps ## run the fault campaign with the release OLD (the last one) in half of the processes, on STORES (80 min in all)
+	@cd internal/chaos && $(GO) run . -old $(OLD) -stores $(STORES) -duration $(DURATION) -least-operations 500000 -least-faults 200
 
 failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (1 h)
 	@cd internal/chaos && $(GO) run ./patroni -each $(EACH)
@@ -181,4 +187,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-long verify test-loaded test-matrix test-tidb test-newest check bench bench-quick bench-go chaos chaos-soak chaos-tidb failovers mutants mutants-changed browser screenshots release-check release-tags vulncheck fuzz cover deps clean deps-bench fmt vet vet-systems lint api
+.PHONY: help demo test test-long verify test-loaded test-matrix test-tidb test-newest check bench bench-quick bench-go chaos chaos-soak chaos-tidb chaos-mixed failovers mutants mutants-changed browser screenshots release-check release-tags vulncheck fuzz cover deps clean deps-bench fmt vet vet-systems lint api

@@ -52,6 +52,13 @@ func buildSteps() []step {
 			command: "make chaos-soak STORES=" + store + " DURATION=12m",
 		})
 	}
+	for _, store := range []string{"postgres", "leases", "mariadb", "sqlite"} {
+		all = append(all, step{
+			name:    "mixed-" + store,
+			shows:   "processes of the last release and of this commit exclude each other: 500,000 operations, 200 faults",
+			command: "make chaos-mixed STORES=" + store + " DURATION=20m",
+		})
+	}
 	return append(all,
 		step{name: "tidb", shows: "the tests of databases, with two TiDB servers", command: "make test-tidb"},
 		step{name: "campaign-tidb", shows: "no double grant and no stale write under faults", command: "make chaos-tidb DURATION=20m"},
