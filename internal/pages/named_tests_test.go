@@ -32,12 +32,12 @@ func TestPagesNameTheirTests(t *testing.T) {
 	}
 }
 
-// readCode reads the Go files of the root module's packages that include wants,
+// readCode reads the Go files of the packages and examples that include wants,
 // as one text.
 func readCode(t *testing.T, include func(name string) bool) string {
 	t.Helper()
 	var code strings.Builder
-	for _, dir := range []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal"} {
+	for _, dir := range []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "examples"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" || !include(filepath.Base(path)) {
 				return err
