@@ -85,6 +85,7 @@ func parse(args []string, stderr io.Writer) (plan campaign.Plan, stores []fleet.
 	flags.StringVar(&plan.Old, "old", "", "half of the processes run the kit of this revision; last is the last release")
 	flags.IntVar(&plan.Least.Operations, "least-operations", 0, "a campaign fails with fewer")
 	flags.IntVar(&plan.Least.Faults, "least-faults", 0, "a campaign fails with fewer")
+	flags.DurationVar(&plan.Busy, "busy", 0, "is added to each bound on time, on a machine with other work")
 	set := &plan.Fleet
 	flags.Uint64Var(&set.Seed, "seed", rand.Uint64(), "of all random choices")
 	flags.StringVar(&set.Dir, "out", "", "directory for histories, one for each store (a temporary one, removed when all is well)")

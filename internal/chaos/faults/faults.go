@@ -78,14 +78,26 @@ func (f *Injector) Inject(ctx context.Context, r Row) (outcome Outcome, err erro
 		return outcome, fmt.Errorf("row %d, %s: not served again: %w", r.Number, r.Name, asViolation(err))
 	}
 	outcome.Recovery = time.Duration(history.Now() - outcome.Fault.End)
-	after, err := f.statuses(ctx)
-	if err == nil {
-		outcome.Lost, err = r.On[f.Store].Effect.check(before, after, victim)
-	}
+	outcome.Lost, err = f.effect(ctx, before, victim, r.On[f.Store].Effect)
 	if err != nil {
 		return outcome, fmt.Errorf("row %d, %s: %w", r.Number, r.Name, err)
 	}
 	return outcome, nil
+}
+
+// effect waits until a fault has had its effect: processes may serve before they
+// notice it, since callers of one session hand locks to each other. A lease
+// bounds that; the check of the history has narrower bounds.
+func (f *Injector) effect(ctx context.Context, before []status, victim *fleet.Member, e Effect) (lost int64, err error) {
+	for end := time.Now().Add(f.Lease); ; {
+		after, failed := f.statuses(ctx)
+		if failed != nil {
+			return lost, failed
+		}
+		if lost, err = e.check(before, after, victim); err == nil || time.Now().After(end) {
+			return lost, err
+		}
+	}
 }
 
 // A status is what a process has told.

@@ -187,8 +187,8 @@ func standby(ctx context.Context, f *Injector) (*fleet.Member, error) {
 }
 
 // notServed waits until m's calls fail without a refusal. Then it checks that
-// none is granted for a while. Callers of one session hand a leased
-// lock to each other without the database, for as long as the lease is trusted.
+// none is granted for a while. Callers of one session hand locks to each other
+// without the database, for as long as the lease is trusted.
 func (f *Injector) notServed(ctx context.Context, m *fleet.Member) error {
 	seen := m.Process.Status().Unserved
 	err := fleet.Poll(ctx, 10*time.Second, "calls to find no server that may grant", func(context.Context) (bool, error) {
@@ -197,10 +197,8 @@ func (f *Injector) notServed(ctx context.Context, m *fleet.Member) error {
 	if err != nil {
 		return asViolation(err)
 	}
-	if f.Store.Leased() {
-		if err := worker.Pause(ctx, f.validFor()); err != nil {
-			return err
-		}
+	if err := worker.Pause(ctx, f.validFor()); err != nil {
+		return err
 	}
 	before, err := f.Status(ctx, m)
 	if err != nil {
