@@ -18,7 +18,7 @@ func TestVersions(t *testing.T) {
 	wrote.Write.Process = 2
 	events := join(
 		list(started(1, "old", 7, 8), started(2, "new", 7, 8), started(3, "new", 7, 8), wrote),
-		turn(1, 1, 0, 1), turn(1, 2, 1, 2), turn(2, 3, 2, 3), turn(3, 4, 3, 4), of(history.Set, turn(1, 5, 4, 5)),
+		turn(1, 1, 0, 1), turn(1, 2, 1, 2), turn(2, 3, 2, 3), turn(3, 4, 3, 4), of(history.Set, turn(1, 5, 4, 5)), turn(1, 7, 5, 6),
 		onKey(8, turn(2, 6, 5, 6)),
 	)
 	report := Sweep(events, tabled)
@@ -26,7 +26,7 @@ func TestVersions(t *testing.T) {
 		t.Error(err)
 	}
 	for version, want := range map[string]Share{
-		"old": {Grants: map[history.Kind]int{history.Plain: 2, history.Set: 1}, After: 1, Writes: map[history.Result]int{}},
+		"old": {Grants: map[history.Kind]int{history.Plain: 3, history.Set: 1}, After: 1, Writes: map[history.Result]int{}},
 		"new": {Grants: map[history.Kind]int{history.Plain: 3}, After: 1, Writes: map[history.Result]int{history.OK: 1}},
 	} {
 		if got := report.Versions[version]; got == nil || fmt.Sprint(*got) != fmt.Sprint(want) {

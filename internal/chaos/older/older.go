@@ -4,6 +4,7 @@
 package older
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func Last(ctx context.Context) string {
 // Build builds the process under test with a revision of this repository's kit.
 // It works in dir, and returns the program.
 func Build(ctx context.Context, revision, dir string) (program string, err error) {
-	module, err := output(ctx, "go", "env", "GOMOD")
+	module, err := output(ctx, goCommand(), "env", "GOMOD")
 	if err != nil {
 		return "", err
 	}
@@ -52,8 +53,8 @@ func Build(ctx context.Context, revision, dir string) (program string, err error
 		{"git", "-C", tree, "checkout", "--quiet", "--detach", revision},
 		{"rm", "-r", filepath.Join(tree, subprocess)},
 		{"cp", "-r", filepath.Join(root, subprocess), filepath.Join(tree, subprocess)},
-		{"go", "mod", "edit", "-replace", kit + "=" + tree, modfile},
-		{"go", "-C", here, "build", "-mod=mod", "-modfile", modfile, "-ldflags", "-X " + version + "=" + revision, "-o", program, "./worker/process"},
+		{goCommand(), "mod", "edit", "-replace", kit + "=" + tree, modfile},
+		{goCommand(), "-C", here, "build", "-mod=mod", "-modfile", modfile, "-ldflags", "-X " + version + "=" + revision, "-o", program, "./worker/process"},
 	} {
 		if err == nil {
 			_, err = output(ctx, command[0], command[1:]...)
@@ -61,6 +62,8 @@ func Build(ctx context.Context, revision, dir string) (program string, err error
 	}
 	return program, err
 }
+
+func goCommand() string { return cmp.Or(os.Getenv("GO"), "go") }
 
 // output runs a command and returns what it prints.
 func output(ctx context.Context, name string, args ...string) (string, error) {
