@@ -3,7 +3,6 @@ package lockdoctor
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -67,26 +66,10 @@ type foundTable struct {
 	flaws   string   // keys of flaws, with commas between
 }
 
-// A statement of one of our schemas has a line for each column.
-var (
-	tableLine  = regexp.MustCompile(`^CREATE TABLE (?:IF NOT EXISTS )?(\w+) \(`)
-	columnLine = regexp.MustCompile("\n\\s*`?(\\w+)`?[ \\t]")
-)
-
 // tablesOf returns the tables of a feature in a database of kind d.
 func tablesOf(d sqllock.Dialect, f feature) (all []table) {
-	for _, statement := range f.schema(d) {
-		head := tableLine.FindStringSubmatch(statement)
-		if head == nil {
-			continue
-		}
-		t := table{feature: f, table: head[1]}
-		for _, words := range columnLine.FindAllStringSubmatch(statement, -1) {
-			if !slices.Contains([]string{"PRIMARY", "CONSTRAINT", "KEY"}, words[1]) {
-				t.columns = append(t.columns, words[1])
-			}
-		}
-		all = append(all, t)
+	for _, t := range dialect.TablesOf(f.schema(d)) {
+		all = append(all, table{feature: f, table: t.Name, columns: t.Columns})
 	}
 	return all
 }
