@@ -57,6 +57,10 @@ const (
 //     [FenceSchema] too. Another one is for keys with a secret
 //     ([Namespace.Keyed]), and only earlier releases in the same fleet use it.
 //
+// A table that is there keeps its columns and its rows, whichever version has made
+// it. If it is of a version that this one cannot share it with, Open returns
+// ErrConfig and says so.
+//
 // Without Schema, a Session with the right to create tables makes them itself.
 // The tables of other features are in [FenceSchema], watermark.Schema and
 // lockwatch.Schema.

@@ -20,7 +20,7 @@ import (
 //
 // Invariant: no statement of the handler is committed by itself.
 var mysql = &kind{
-	table: func() table { return &mysqlTable{literalTable: literalTable{name: "latchkey_responses"}} },
+	dialect: "mysql", table: func() table { return &mysqlTable{literalTable: literalTable{name: "latchkey_responses"}} },
 	check: checkMySQL,
 	forgetSQL: "DELETE FROM latchkey_responses WHERE created_at < CURRENT_TIMESTAMP(6) - INTERVAL %d MICROSECOND" +
 		" ORDER BY created_at LIMIT %d",
@@ -34,7 +34,7 @@ var mysql = &kind{
 // that was committed later is read FOR UPDATE. In an optimistic transaction an
 // insert would not wait for that of another one.
 var tidb = &kind{
-	table: func() table {
+	dialect: "mysql", table: func() table {
 		return &mysqlTable{literalTable: literalTable{name: "latchkey_responses", locking: " FOR UPDATE"}, tidb: true}
 	},
 	check: checkMySQL, forgetSQL: mysql.forgetSQL, forgetOptions: mysql.forgetOptions,

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"weak"
 
+	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
@@ -73,6 +74,12 @@ func (s *store) ask(ctx context.Context) (known *knownPool, err error) {
 	}
 	defer conn.Close()
 	kind, err := kindOn(ctx, conn)
+	if err == nil {
+		err = dialect.CheckTables(ctx, conn, string(kind.dialect), "", Schema(kind.dialect), "idempotency.Schema")
+	}
+	if errcode.Of(err) == errcode.InvalidTable {
+		err = mistakeOf(errSetup, err)
+	}
 	if err == nil && kind.check != nil {
 		err = kind.check(ctx, conn)
 	}

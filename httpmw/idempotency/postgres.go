@@ -36,7 +36,7 @@ const (
 // pool may connect through a transaction pooler. An insert without a unique key
 // fails (ON CONFLICT).
 var postgres = &kind{
-	table: func() table { return &postgresTable{} },
+	dialect: "postgres", table: func() table { return &postgresTable{} },
 	forgetSQL: `DELETE FROM latchkey_responses WHERE key IN (
 		SELECT key FROM latchkey_responses WHERE created_at < pg_catalog.now() - %d * interval '1 microsecond'
 		ORDER BY created_at LIMIT %d FOR UPDATE SKIP LOCKED)`,

@@ -11,7 +11,7 @@ import (
 // So an insert waits for every other transaction, whatever its key. Nothing in
 // SQLite ends the transaction of a frozen process.
 var sqlite = &kind{
-	table: func() table { return &sqliteTable{literalTable: literalTable{name: "latchkey_responses"}} },
+	dialect: "sqlite", table: func() table { return &sqliteTable{literalTable: literalTable{name: "latchkey_responses"}} },
 	forgetSQL: `DELETE FROM latchkey_responses WHERE key IN (
 		SELECT key FROM latchkey_responses WHERE created_at < strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', printf('-%%.6f seconds', %d / 1e6))
 		ORDER BY created_at LIMIT %d)`,

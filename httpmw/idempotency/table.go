@@ -5,11 +5,14 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A kind is a kind of database that can keep the table of [Schema].
 type kind struct {
-	table func() table
+	dialect sqllock.Dialect
+	table   func() table
 
 	// check fails if the table could store two responses to one key. It is nil
 	// if an insert notices that.

@@ -147,6 +147,7 @@ func TestDoctorPlanted(t *testing.T) {
 		}},
 		{"MariaDB: a fence without transactions", "tables", lockdoctor.Error, "ENGINE = InnoDB", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_fence ENGINE = Aria")},
 		{"MariaDB: no column", "tables", lockdoctor.Error, "FenceSchema", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_fence DROP lsn")},
+		{"MariaDB: a newer table", "tables", lockdoctor.Error, "that has made it", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_fence ADD COLUMN later INT NOT NULL")},
 		{"MariaDB: more instances than connections", "connections", lockdoctor.Warning, "Raise max_connections", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
 			return on(mariadb(t), lockdoctor.WithFleet(100, 1))(t)
 		}},
@@ -159,6 +160,8 @@ func TestDoctorPlanted(t *testing.T) {
 		}},
 		{"SQLite: a journal that is not write-ahead", "journal", lockdoctor.Warning, "journal_mode = WAL", changed(sqlite, sqllock.SQLite, "PRAGMA journal_mode = DELETE")},
 		{"SQLite: an older table", "tables", lockdoctor.Error, "sqllock.Schema", changed(sqlite, sqllock.SQLite, "ALTER TABLE latchkey_sessions DROP COLUMN holder")},
+		{"SQLite: a newer table", "tables", lockdoctor.Error, "that has made it",
+			changed(sqlite, sqllock.SQLite, "DROP TABLE latchkey_watermarks", "CREATE TABLE latchkey_watermarks (key_space INTEGER, key_id INTEGER, mark INTEGER, marked_at TEXT, later INTEGER NOT NULL, PRIMARY KEY (key_space, key_id))")},
 		{"SQLite: no file", "connection", lockdoctor.Error, "", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
 			return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "missing", "app.db")), nil
 		}},

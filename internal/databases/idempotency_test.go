@@ -245,8 +245,8 @@ func TestIdempotencyWiring(t *testing.T) {
 	}{
 		{"no table", "MariaDB", func(b *bank) { execute(b.t, b.db, "DROP TABLE latchkey_responses") }, "latchkey_responses is missing"},
 		{"no table", "SQLite", func(b *bank) { execute(b.t, b.db, "DROP TABLE latchkey_responses") }, "latchkey_responses is missing"},
-		{"another table", "MariaDB", otherTable, "is not as idempotency.Schema makes it"},
-		{"another table", "SQLite", otherTable, "is not as idempotency.Schema makes it"},
+		{"another table", "MariaDB", otherTable, "run the statements of idempotency.Schema"},
+		{"another table", "SQLite", otherTable, "run the statements of idempotency.Schema"},
 		{"no key", "MariaDB", altered("DROP PRIMARY KEY"), "is not as idempotency.Schema makes it"},
 		{"a wider key", "MariaDB", altered("DROP PRIMARY KEY, ADD PRIMARY KEY (`key`, fingerprint)"), "is not as idempotency.Schema makes it"},
 		{"a key that is not unique", "MariaDB", altered("DROP PRIMARY KEY, ADD KEY (`key`)"), "is not as idempotency.Schema makes it"},

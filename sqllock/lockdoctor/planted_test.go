@@ -164,6 +164,8 @@ var plantings = []planting{
 			dbtest.ExecuteOn(t, dbtest.Conn(t, p.admin), "BEGIN; SELECT pg_advisory_lock(1)")
 		}},
 	{name: "a column of the registry is missing", check: "tables", state: lockdoctor.Warning, fix: "lockwatch.Schema", plant: statement("ALTER TABLE latchkey_heartbeats DROP COLUMN shared")},
+	{name: "a later version has made the watermarks", check: "tables", state: lockdoctor.Error, fix: "the version of latchkey that has made it",
+		plant: statement("ALTER TABLE latchkey_watermarks ADD COLUMN later int NOT NULL")},
 	{name: "the fence has no constraint", check: "tables", state: lockdoctor.Error, fix: "ADD CONSTRAINT latchkey_fence_stale",
 		plant: statement("ALTER TABLE latchkey_fence DROP CONSTRAINT latchkey_fence_stale"), mender: bySuperuser},
 	{name: "the watermarks have no primary key", check: "tables", state: lockdoctor.Error, fix: "watermark.Schema",

@@ -76,14 +76,16 @@ func tablesOf(d sqllock.Dialect, f feature) (all []table) {
 
 // The queries for tables of our names have a row for each. Its fields are the
 // table, its schema, its name in SQL, its columns, the rights that this role has,
-// and the flaws. A view has no primary key.
+// and the flaws. A view has no primary key. Behind a column that every INSERT must
+// name there is an exclamation mark.
 //
 // On PostgreSQL they are those that the search_path finds, or the registry's in
 // the schema of WithSchema. The owner of a table is trusted as lockwatch trusts
 // it. MySQL does not show the right to delete. SQLite has no rights.
 const (
 	postgresTablesQuery = `SELECT c.relname, n.nspname, CASE WHEN t.named THEN pg_catalog.format('%%I.%%I', n.nspname, c.relname) ELSE c.relname END,
-	coalesce((SELECT pg_catalog.string_agg(attname::text, ',') FROM pg_catalog.pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped), ''),
+	coalesce((SELECT pg_catalog.string_agg(attname || CASE WHEN attnotnull AND NOT atthasdef AND attidentity = '' THEN '!' ELSE '' END, ',')
+		FROM pg_catalog.pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped), ''),
 	coalesce((SELECT pg_catalog.string_agg(r, ',') FROM pg_catalog.unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r
 		WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, r)), ''),
 	pg_catalog.concat_ws(',', CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = c.oid AND contype = 'p') THEN 'key' END,
@@ -100,13 +102,15 @@ const (
 	WHERE c.relname LIKE 'latchkey%%' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 	AND CASE WHEN t.named THEN n.nspname = %[1]s ELSE pg_catalog.pg_table_is_visible(c.oid) END`
 
-	mysqlTablesQuery = `SELECT t.table_name, '', t.table_name, GROUP_CONCAT(c.column_name), CONCAT_WS(',', 'DELETE',
+	mysqlTablesQuery = `SELECT t.table_name, '', t.table_name,
+	GROUP_CONCAT(c.column_name, IF(c.is_nullable = 'NO' AND c.column_default IS NULL AND c.extra = '', '!', '')), CONCAT_WS(',', 'DELETE',
 		IF(MIN(c.privileges LIKE '%select%'), 'SELECT', NULL), IF(MIN(c.privileges LIKE '%insert%'), 'INSERT', NULL), IF(MIN(c.privileges LIKE '%update%'), 'UPDATE', NULL)),
 	CONCAT_WS(',', IF(MAX(t.engine) <> 'InnoDB', 'engine', NULL), IF(MAX(c.column_key = 'PRI'), NULL, 'key'))
 	FROM information_schema.tables AS t JOIN information_schema.columns AS c ON c.table_schema = t.table_schema AND c.table_name = t.table_name
 	WHERE t.table_schema = DATABASE() AND t.table_name LIKE 'latchkey%' GROUP BY t.table_name`
 
-	sqliteTablesQuery = `SELECT name, '', name, (SELECT group_concat(c.name) FROM pragma_table_info(t.name, 'main') AS c), 'SELECT,INSERT,UPDATE,DELETE',
+	sqliteTablesQuery = `SELECT name, '', name,
+	(SELECT group_concat(c.name || iif(c."notnull" AND c.dflt_value IS NULL, '!', '')) FROM pragma_table_info(t.name, 'main') AS c), 'SELECT,INSERT,UPDATE,DELETE',
 		CASE WHEN EXISTS (SELECT 1 FROM pragma_table_info(t.name, 'main') AS k WHERE k.pk > 0) THEN '' ELSE 'key' END
 	FROM main.sqlite_master AS t WHERE type IN ('table', 'view') AND name LIKE 'latchkey%'`
 )
@@ -210,7 +214,14 @@ var flaws = map[string]struct{ reason, fix string }{
 func (s *subject) compare(t table) {
 	note := s.note(t)
 	again := fmt.Sprintf("Rename or drop %s, then run the statements of %s.", t.is.inSQL, t.source)
-	if lacks := lacking(t.columns, t.is.columns); lacks != "" {
+	var there []string
+	for _, is := range t.is.columns { // which end in an exclamation mark if they are demanded
+		name, demanded := strings.CutSuffix(is, "!")
+		if there = append(there, name); demanded && !slices.Contains(t.columns, name) {
+			note(t.table+" is newer than this version: it demands the column "+name, "Run here the version of latchkey that has made it.")
+		}
+	}
+	if lacks := lacking(t.columns, there); lacks != "" {
 		note(t.table+" is older or foreign: it lacks "+lacks, again)
 	}
 	for name := range strings.SplitSeq(t.is.flaws, ",") {

@@ -90,6 +90,7 @@ const (
 	InvalidStatementName = "26000"
 	InvalidSchema        = "3F000"
 	Forbidden            = "42501"
+	InvalidTable         = "42P16"
 	UndefinedColumn      = "42703"
 	UndefinedFunction    = "42883"
 	UndefinedTable       = "42P01"

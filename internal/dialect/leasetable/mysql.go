@@ -267,15 +267,19 @@ func (c mysqlConn) renew(more string) error {
 	return errExpired
 }
 
-// makeTables creates the missing tables.
+// makeTables creates the missing tables, if those that are there fit.
 func (c mysqlConn) makeTables() error {
+	statements := append(MySQLSchema(), usertx.FenceSchema().MySQL...)
+	err := dialect.CheckTables(c.ctx, c.conn, "mysql", "", statements, "Schema(MySQL) and FenceSchema(MySQL)")
+	if err != nil {
+		return err
+	}
 	var tables int
-	err := c.row("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"+
+	err = c.row("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"+
 		" AND table_name IN ('latchkey_sessions', 'latchkey_locks', 'latchkey_tokens')", &tables)
 	if err != nil {
 		return err
 	}
-	statements := append(MySQLSchema(), usertx.FenceSchema().MySQL...)
 	if tables == 3 {
 		statements = usertx.FenceSchema().MySQL[1:2] // the row: the process that made the table may have died before
 	}

@@ -21,7 +21,7 @@ import (
 // that the driver is safe behind a pooler.
 func (t *postgresTables) prove(ctx context.Context) error {
 	err := t.pool.Once(ctx, func(conn *sql.Conn) error {
-		for _, step := range []func(context.Context, *sql.Conn) error{t.server, Unprepared, t.makeTables, t.look, t.findTokens} {
+		for _, step := range []func(context.Context, *sql.Conn) error{t.server, Unprepared, fit, t.makeTables, t.look, t.findTokens} {
 			if err := step(ctx, conn); err != nil {
 				dbconn.Destroy(conn, "") // a search_path that a person corrects counts for new connections
 				return err
@@ -92,6 +92,11 @@ func Unprepared(ctx context.Context, conn *sql.Conn) error {
 		err = dialect.Refuse("the driver prepares queries that have no arguments, which is not safe behind a transaction pooler: have it use the simple protocol")
 	}
 	return err
+}
+
+// fit checks the tables that are there, before any is created.
+func fit(ctx context.Context, conn *sql.Conn) error {
+	return dialect.CheckTables(ctx, conn, "postgres", "", PostgreSQLSchema(), "Schema(PostgreSQL)")
 }
 
 // makeTables creates the missing tables. Of two processes that do so at the

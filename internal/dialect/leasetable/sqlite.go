@@ -108,7 +108,9 @@ func (t *sqliteTables) writeAhead(ctx context.Context, conn *sql.Conn) error {
 // open implements tables.
 func (t *sqliteTables) open(ctx context.Context, s *stamp, holder string) error {
 	return t.transact(ctx, func(tx *sqliteTx) error {
-		for _, statement := range slices.Concat(leaseTables(sqliteTypes), usertx.FenceSchema().SQLite) {
+		schema := slices.Concat(leaseTables(sqliteTypes), usertx.FenceSchema().SQLite)
+		tx.note(dialect.CheckTables(tx.ctx, tx.conn, "sqlite", "", schema, "Schema(SQLite)"))
+		for _, statement := range schema {
 			tx.exec(statement)
 		}
 		tx.reap(nil)

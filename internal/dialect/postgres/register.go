@@ -67,6 +67,9 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 		if err == nil {
 			r.UTF8, err = Holds(ctx, conn, "pg_catalog.current_setting('server_encoding') = 'UTF8'")
 		}
+		if err == nil {
+			err = dialect.CheckTables(ctx, conn, "postgres", schema, RegistrySchema().PostgreSQL, "lockwatch.Schema")
+		}
 		return r, err
 	})
 	reason := "there are no tables latchkey_heartbeats and latchkey_waits in the schema that was named: create them there with lockwatch.Schema"
