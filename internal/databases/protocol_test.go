@@ -16,7 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
-	"github.com/latchkey-go/latchkey/internal/pages/protocol"
+	"github.com/latchkey-go/latchkey/internal/protocol"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 	"github.com/latchkey-go/latchkey/sqllock/watermark"

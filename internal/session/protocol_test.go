@@ -7,7 +7,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
 	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
-	"github.com/latchkey-go/latchkey/internal/pages/protocol"
+	"github.com/latchkey-go/latchkey/internal/protocol"
 )
 
 // The leases of docs/protocol.md are those of the dialects, and a client relies
