@@ -109,7 +109,7 @@ const quiet = 300 * time.Millisecond
 // that it may not have. Each fault has choices of its own, however many the one
 // before made.
 func (r *Result) inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row) (violated error) {
-	injector := &faults.Injector{Fleet: f}
+	injector := &faults.Injector{Fleet: f, Busy: plan.Busy}
 	orders := rand.New(rand.NewPCG(plan.Fleet.Seed, 2))
 	begin, n := time.Now(), uint64(0)
 	for round := 0; round == 0 || time.Since(begin) < plan.Duration; round++ {
@@ -121,7 +121,7 @@ func (r *Result) inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []f
 			injector.Rand = rand.New(rand.NewPCG(plan.Fleet.Seed, firstFault+n))
 			outcome, err := injector.Inject(ctx, row)
 			if err != nil && !isViolation(err) && ctx.Err() == nil {
-				outcome, err = unmade(ctx, f, outcome, err)
+				outcome, err = unmade(ctx, injector, outcome, err)
 			}
 			if err != nil {
 				outcome.Recovery = time.Hour // for good
@@ -151,9 +151,9 @@ func isViolation(err error) bool { return errors.As(err, new(*check.Rule)) }
 
 // unmade returns a fault that could not be made because of failed, which is no
 // violation. The campaign goes on if every process serves all the same.
-func unmade(ctx context.Context, f *fleet.Fleet, outcome faults.Outcome, failed error) (faults.Outcome, error) {
+func unmade(ctx context.Context, f *faults.Injector, outcome faults.Outcome, failed error) (faults.Outcome, error) {
 	outcome.Fault.End = history.Now()
-	if err := f.Serving(ctx, faults.RecoverWithin); err != nil {
+	if err := f.Serving(ctx, faults.RecoverWithin+f.Busy); err != nil {
 		return outcome, errors.Join(failed, err)
 	}
 	outcome.Recovery = time.Duration(history.Now() - outcome.Fault.End)

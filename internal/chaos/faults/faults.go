@@ -39,6 +39,7 @@ func asViolation(err error) error {
 type Injector struct {
 	*fleet.Fleet
 	Rand *rand.Rand
+	Busy time.Duration // is added to each bound on time
 
 	began history.Moment // the fault under way
 }
@@ -74,7 +75,7 @@ func (f *Injector) Inject(ctx context.Context, r Row) (outcome Outcome, err erro
 	if err != nil {
 		return outcome, fmt.Errorf("row %d, %s: %w", r.Number, r.Name, err)
 	}
-	if err := f.Serving(ctx, RecoverWithin); err != nil {
+	if err := f.Serving(ctx, RecoverWithin+f.Busy); err != nil {
 		return outcome, fmt.Errorf("row %d, %s: not served again: %w", r.Number, r.Name, asViolation(err))
 	}
 	outcome.Recovery = time.Duration(history.Now() - outcome.Fault.End)
@@ -89,7 +90,7 @@ func (f *Injector) Inject(ctx context.Context, r Row) (outcome Outcome, err erro
 // notice it, since callers of one session hand locks to each other. A lease
 // bounds that; the check of the history has narrower bounds.
 func (f *Injector) effect(ctx context.Context, before []status, victim *fleet.Member, e Effect) (lost int64, err error) {
-	for end := time.Now().Add(f.Lease); ; {
+	for end := time.Now().Add(f.Lease + f.Busy); ; {
 		after, failed := f.statuses(ctx)
 		if failed != nil {
 			return lost, failed

@@ -31,7 +31,7 @@ func kill(ctx context.Context, f *Injector) (*fleet.Member, error) {
 		return m, err
 	}
 	if f.Store.Leased() {
-		err = f.Released(ctx, pid, f.Lease+atOnce)
+		err = f.Released(ctx, pid, f.Lease+atOnce+f.Busy)
 	}
 	return m, errors.Join(asViolation(err), worker.Pause(ctx, atOnce))
 }
@@ -75,7 +75,7 @@ func rollingRestart(ctx context.Context, f *Injector) (*fleet.Member, error) {
 		if err := f.Restart(ctx, m); err != nil {
 			return nil, asViolation(err)
 		}
-		if err := errors.Join(f.Released(ctx, pid, atOnce), f.Serving(ctx, RecoverWithin)); err != nil {
+		if err := errors.Join(f.Released(ctx, pid, atOnce+f.Busy), f.Serving(ctx, RecoverWithin+f.Busy)); err != nil {
 			return nil, asViolation(err)
 		}
 		after, err := f.statuses(ctx)
