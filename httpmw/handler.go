@@ -15,8 +15,8 @@ import (
 // not admitted had none.
 //
 // [Middleware.Reject] gets this error for such a request. The error also
-// matches the cause of the context's end, such as [sqllock.ErrLost] or
-// [ratelimit.ErrMaxHold].
+// matches the cause of the context's end, such as [sqllock.ErrLost],
+// [sqllock.ErrClosed] or [ratelimit.ErrMaxHold].
 var ErrInterrupted = errors.New("httpmw: the request was interrupted")
 
 // interruption is ErrInterrupted with its cause.

@@ -48,9 +48,10 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 // request that is not admitted.
 //
 // The context of next carries the lock of each level ([sqllock.FromContext]).
-// It ends with the request. It also ends, with a cause, when a lock is lost
-// ([sqllock.ErrLost]) or held for too long ([ratelimit.ErrMaxHold]). From then
-// on Read of the request body fails with that cause. So does a Read that waits
+// It ends with the request. It also ends when a lock is lost, and
+// [context.Cause] then returns [sqllock.ErrLost], [sqllock.ErrClosed] after the
+// Close of its Session, or [ratelimit.ErrMaxHold] after too long a hold. From
+// then on Read of the request body fails with that cause. So does a Read that waits
 // for a slow client, if the ResponseWriter can set a read deadline. A Write to
 // a slow client is bounded only by [http.Server.WriteTimeout]. If next returns
 // after the end of its context and has written nothing, the response is 503:

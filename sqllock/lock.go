@@ -19,10 +19,8 @@ import (
 // limiter hands out when it admits a request although the database is away.
 // Then Unlock does nothing, Err returns ErrUnavailable, and Bind and Context
 // return contexts without a lock.
-//
-// Invariant: a lock ends once. From then on hold says how.
 type Lock struct {
-	hold keytable.Hold
+	hold keytable.Hold // a lock ends once, and from then on hold says how
 	key  Key
 	ctx  context.Context // of the call that took the lock: its values
 	home *home

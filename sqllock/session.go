@@ -50,7 +50,8 @@ type Session struct {
 //   - Another error: an option is wrong, or this database does not support it.
 //
 // ctx bounds Open only. The pool of db must allow two connections or more. For
-// a lease table one is enough.
+// a lease table one is enough. Which settings of the pool and of the address a
+// database needs stands at its constant, such as [PostgreSQL] and [SQLite].
 //
 // Open panics if db is nil.
 func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
@@ -77,6 +78,9 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 // returns ErrUnavailable. The connections are destroyed, not put back into the
 // pool, so the server frees the locks as soon as it notices. Close waits for
 // its goroutines for at most a second. db stays open.
+//
+// Call it when nothing works under a lock any more: after [http.Server.Shutdown]
+// has returned, and before the Close of db.
 //
 // Close returns nil. A second call does nothing.
 func (s *Session) Close() error {

@@ -51,8 +51,10 @@ import (
 // [WithOptionalKey]. PUT and DELETE may have one. For GET, HEAD, OPTIONS and
 // TRACE a key means nothing. A request that needs no key and has none goes to
 // next as it is, without a transaction. So does one for which a KeyFunc returns
-// [httpmw.ErrBypass]. docs/idempotency.md says what a key may look like, what
-// must be the same in a retry, and which middleware stands around.
+// [httpmw.ErrBypass]. The page on [idempotency] says what a key may look like,
+// what must be the same in a retry, and which middleware stands around.
+//
+// [idempotency]: https://github.com/latchkey-go/latchkey/blob/main/docs/idempotency.md
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("idempotency: Handler needs an http.Handler that is not nil")

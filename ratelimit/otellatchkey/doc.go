@@ -27,5 +27,7 @@
 // or a word of a fixed list. So no attribute holds an id, a key or a host, and
 // the number of series does not depend on ids.
 //
-// docs/metrics.md lists the instruments.
+// The page on [metrics] lists the instruments.
+//
+// [metrics]: https://github.com/latchkey-go/latchkey/blob/main/docs/metrics.md
 package otellatchkey

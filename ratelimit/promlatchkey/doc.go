@@ -17,6 +17,8 @@
 // word of a fixed list. So no label holds an id, a key or a host, and the
 // number of series does not depend on ids.
 //
-// docs/metrics.md lists the metrics. A dashboard for Grafana and alert rules
-// are in the same folder: dashboard.json and alerts.yml.
+// The page on [metrics] lists them. The folder of this package has a dashboard
+// for Grafana and alert rules: dashboard.json and alerts.yml.
+//
+// [metrics]: https://github.com/latchkey-go/latchkey/blob/main/docs/metrics.md
 package promlatchkey

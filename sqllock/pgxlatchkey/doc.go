@@ -12,5 +12,7 @@
 //
 // [Tx] is what TryTx, LockTx, Fence and watermark.Advance take. [PerTx] returns
 // a locker that holds each lock on a pgx.Tx of its own. A Session needs nothing
-// from here: see docs/pgx.md.
+// from here: see the page on [pgx].
+//
+// [pgx]: https://github.com/latchkey-go/latchkey/blob/main/docs/pgx.md
 package pgxlatchkey

@@ -19,7 +19,7 @@ const databaseVariable = "DATABASE_URL"
 func databaseFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name:        "db",
-		Usage:       "`URL` of the database; better in the environment as " + databaseVariable + ", where ps does not show it",
+		Usage:       "`URL` of the database: postgres://…, mysql://… or sqlite:/path/to/file; better in the environment as " + databaseVariable + ", where ps does not show it",
 		HideDefault: true,
 	}
 }

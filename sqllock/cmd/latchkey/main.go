@@ -2,7 +2,8 @@
 // fleet: it acquires a lock in a SQL database, runs a command, and ends the
 // command if the lock is lost. The other commands show the locks:
 //
-//	export DATABASE_URL=postgres://…
+//	go install github.com/latchkey-go/latchkey/sqllock/cmd/latchkey@latest
+//	export DATABASE_URL=postgres://…        # or mysql://…, sqlite:/path/to/file
 //	latchkey run -n report:daily -- ./daily-report
 //	latchkey ps report:daily
 //
@@ -15,8 +16,10 @@
 //	latchkey key [options] NAMESPACE ID
 //
 // KEY is NAMESPACE:ID, as a service names it with sqllock.Namespace, or a
-// decimal number. latchkey and each command have --help, and docs/command.md
-// describes them with their exit codes.
+// decimal number. latchkey and each command have --help, and the page on the
+// [command] describes them with their exit codes.
+//
+// [command]: https://github.com/latchkey-go/latchkey/blob/main/docs/command.md
 package main
 
 import (

@@ -109,7 +109,7 @@ func (l *listing) look(ctx context.Context, db *database) (found bool, err error
 	w := l.c.Root().Writer
 	if !l.c.Bool("json") {
 		err = print(w, "%s%s", view, map[bool]string{true: "\n"}[l.c.Duration("watch") > 0])
-		if foreign && l.unknown == "" && l.c.Duration("watch") == 0 {
+		if foreign && l.unknown == "" && seen.Waits != "" && l.c.Duration("watch") == 0 { // "": this kind of database has no registry
 			report("nothing of that namespace is known: is it mistyped? Namespaces are known of locks that Sessions write down (WithRegistry)")
 		}
 	} else {

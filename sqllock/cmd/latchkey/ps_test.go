@@ -186,6 +186,11 @@ func TestMistypedFile(t *testing.T) {
 	}
 	start(t, file, "run", "a:b", "true").wantCode(0)
 	start(t, file, "ps").wantCode(0)
+	free := start(t, file, "ps", "a:b") // no Session can write down the names of this database
+	free.wantCode(1)
+	if text := free.said(); text != "" {
+		t.Errorf("of a free key it said %q", text)
+	}
 	start(t, "sqlite::memory:", "ps").wantCode(0)
 }
 
