@@ -43,9 +43,9 @@ func writeAPI(ctx context.Context, out io.Writer) error {
 }
 
 // apiOf returns the lines for the module in dir: those of all its packages that
-// users may import. It reads what the compiler exports, and needs no network.
+// users may import. It reads what the compiler exports.
 func apiOf(ctx context.Context, dir string) ([]string, error) {
-	here := place{dir, []string{"GOFLAGS=-mod=readonly", "GOPROXY=off", "GOWORK=off"}}
+	here := place{dir, []string{"GOFLAGS=-mod=readonly", "GOWORK=off"}}
 	out, err := here.run(ctx, "go", "list", "-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func apiOf(ctx context.Context, dir string) ([]string, error) {
 		lines = append(lines, exported(pkg)...)
 	}
 	slices.Sort(lines)
-	return lines, nil
+	return slices.Compact(lines), nil
 }
 
 // exported returns the lines of a package.
@@ -128,6 +128,8 @@ func exported(pkg *types.Package) (lines []string) {
 				for m := range under.Methods() {
 					if m.Exported() {
 						add("type %s interface, %s", name, signature(m))
+					} else {
+						add("type %s interface, unexported methods", name) // nobody else can implement it
 					}
 				}
 				continue // these are its methods
@@ -157,6 +159,19 @@ func unnamed(t types.Type) types.Type {
 		return types.NewPointer(unnamed(t.Elem()))
 	case *types.Slice:
 		return types.NewSlice(unnamed(t.Elem()))
+	case *types.Map:
+		return types.NewMap(unnamed(t.Key()), unnamed(t.Elem()))
+	case *types.Chan:
+		return types.NewChan(t.Dir(), unnamed(t.Elem()))
+	case *types.Interface:
+		if t.NumMethods() == 0 {
+			return t // any, or a constraint
+		}
+		var methods []*types.Func
+		for m := range t.Methods() {
+			methods = append(methods, types.NewFunc(token.NoPos, m.Pkg(), m.Name(), unnamed(m.Signature()).(*types.Signature)))
+		}
+		return types.NewInterfaceType(methods, nil).Complete()
 	case *types.Signature:
 		return types.NewSignatureType(nil, nil, nil, unnamedTuple(t.Params()), unnamedTuple(t.Results()), t.Variadic())
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +19,7 @@ import (
 // module proxy that the go command has made from these tags alone.
 type release struct {
 	version string
+	tag     bool // it is made, and not only checked
 	out     io.Writer
 	dir     string            // temporary
 	clone   place             // the clone, where only Git runs
@@ -44,14 +46,14 @@ func check(ctx context.Context, version string, tag bool, out io.Writer) (err er
 			err = removed
 		}
 	}()
-	r := &release{version: version, out: out, dir: dir, made: map[string]module{}}
-	for _, step := range []func(context.Context) error{r.cloneHead, r.makeModules, r.checkZips, r.useModules, r.buildPages, r.installCommand} {
+	r := &release{version: version, tag: tag, out: out, dir: dir, made: map[string]module{}}
+	for _, step := range []func(context.Context) error{r.cloneHead, r.checkTags, r.makeModules, r.checkZips, r.useModules, r.buildPages, r.installCommand} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("%s cannot be released: %w", version, err)
 		}
 	}
 	fmt.Fprintf(out, "%s can be released (%v)\n", version, time.Since(began).Round(time.Second))
-	if !tag {
+	if !r.tag {
 		return nil
 	}
 	if err := r.writeFiles(ctx); err != nil {
@@ -67,6 +69,9 @@ func (r *release) cloneHead(ctx context.Context) error {
 	changes, err := tree.run(ctx, "git", "status", "--porcelain")
 	if err != nil {
 		return err
+	}
+	if changes != "" && r.tag {
+		return errors.New("some files have changes that are not committed")
 	}
 	if changes != "" {
 		fmt.Fprintln(r.out, "changes that are not committed are left out")
@@ -119,7 +124,14 @@ func (r *release) setPlaces(ctx context.Context) error {
 // makeModules commits and tags as a release does. The root is tagged first:
 // the go.sum files of the other modules hold its checksum.
 func (r *release) makeModules(ctx context.Context) error {
-	if err := r.clone.all(ctx, "git tag "+tagOf(".", r.version)); err != nil {
+	mod, err := readMod(ctx, r.clone)
+	if err != nil {
+		return err
+	}
+	if _, _, err := releaseEdits(mod, nil, r.version); err != nil {
+		return err
+	}
+	if err := r.clone.all(ctx, "git -c tag.gpgSign=false tag "+tagOf(".", r.version)); err != nil {
 		return err
 	}
 	if err := r.make(ctx, "."); err != nil {
@@ -135,7 +147,7 @@ func (r *release) makeModules(ctx context.Context) error {
 		return err
 	}
 	for _, dir := range r.modules[1:] {
-		if err := r.clone.all(ctx, "git tag "+tagOf(dir, r.version)); err != nil {
+		if err := r.clone.all(ctx, "git -c tag.gpgSign=false tag "+tagOf(dir, r.version)); err != nil {
 			return err
 		}
 		if err := r.make(ctx, dir); err != nil {
@@ -163,12 +175,8 @@ func (r *release) make(ctx context.Context, dir string) error {
 // the checksums. A release changes nothing else in the tree.
 func (r *release) requireVersion(ctx context.Context, dir string) error {
 	here := r.user.in(filepath.Join(r.clone.dir, dir))
-	out, err := here.run(ctx, "go", "mod", "edit", "-json")
+	mod, err := readMod(ctx, here)
 	if err != nil {
-		return err
-	}
-	var mod goMod
-	if err := json.Unmarshal([]byte(out), &mod); err != nil {
 		return err
 	}
 	var released []string
@@ -201,9 +209,34 @@ func (r *release) requireVersion(ctx context.Context, dir string) error {
 	return err
 }
 
+// readMod reads the go.mod of a folder.
+func readMod(ctx context.Context, here place) (mod goMod, err error) {
+	out, err := here.run(ctx, "go", "mod", "edit", "-json")
+	if err != nil {
+		return mod, err
+	}
+	return mod, json.Unmarshal([]byte(out), &mod)
+}
+
+// checkTags rejects a release whose tags the repository has already.
+func (r *release) checkTags(ctx context.Context) error {
+	if !r.tag {
+		return nil
+	}
+	list := []string{"tag", "--list"}
+	for _, dir := range r.modules {
+		list = append(list, tagOf(dir, r.version))
+	}
+	found, err := (place{dir: root}).run(ctx, "git", list...)
+	if err == nil && found != "" {
+		err = fmt.Errorf("the repository has tags of it already: %s", strings.Join(strings.Fields(found), " "))
+	}
+	return err
+}
+
 // publishTags gives the repository the tags of the clone.
 func (r *release) publishTags(ctx context.Context) error {
-	fetch := []string{"fetch", "--quiet", r.clone.dir}
+	fetch := []string{"fetch", "--quiet", "--atomic", "--no-tags", r.clone.dir}
 	push := "git push origin"
 	for _, dir := range r.modules {
 		tag := tagOf(dir, r.version)

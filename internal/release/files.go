@@ -53,7 +53,8 @@ func (r *release) writeFiles(ctx context.Context) error {
 }
 
 // writeBinary writes the command for a system, and the list of its components.
-// The go command makes it from the tag, so that everybody can make the same file.
+// The same version of Go makes the same file from the tag, with -trimpath and
+// CGO_ENABLED=0.
 func (r *release) writeBinary(ctx context.Context, dir, system string) error {
 	goos, goarch, _ := strings.Cut(system, "/")
 	here := r.user.in(r.dir)

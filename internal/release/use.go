@@ -66,7 +66,10 @@ func (r *release) use(ctx context.Context, dir string) error {
 	if imports == 0 {
 		return nil // a command
 	}
-	if err := r.build(ctx, here, program+")\n\nfunc main() {}\n"); err != nil || dir != "." {
+	if err := writeProgram(here, program+")\n\nfunc main() {}\n"); err != nil {
+		return err
+	}
+	if err := here.all(ctx, append([]string{"go mod tidy"}, buildCommands...)...); err != nil || dir != "." {
 		return err
 	}
 	modules, err := here.run(ctx, "go", "list", "-m", "all")
@@ -91,12 +94,11 @@ func (r *release) freshModule(ctx context.Context, name string) (place, error) {
 	return here, here.all(ctx, "go mod init example.com/program")
 }
 
-// build vets and builds a program in a module of its own.
-func (r *release) build(ctx context.Context, here place, program string) error {
-	if err := os.WriteFile(filepath.Join(here.dir, "main.go"), []byte(program), 0o644); err != nil {
-		return err
-	}
-	return here.all(ctx, "go mod tidy", "go vet .", "go build -o program .")
+// buildCommands vet and build the program of a module.
+var buildCommands = []string{"go vet .", "go build -o program ."}
+
+func writeProgram(here place, program string) error {
+	return os.WriteFile(filepath.Join(here.dir, "main.go"), []byte(program), 0o644)
 }
 
 // buildPages builds the complete programs that the pages print, and the
@@ -112,9 +114,13 @@ func (r *release) buildPages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		gets := getLine.FindAllString(string(text), -1)
+		if filepath.Base(page) != "README.md" {
+			gets = []string{"go get " + rootPath + "@" + r.version, "go mod tidy"} // it finds our other modules
+		}
 		for _, program := range programs(string(text)) {
 			count++
-			if err := r.buildProgram(ctx, fmt.Sprintf("page%d", count), program); err != nil {
+			if err := r.buildProgram(ctx, fmt.Sprintf("page%d", count), program, gets); err != nil {
 				return fmt.Errorf("a program of %s does not build: %w", filepath.Base(page), err)
 			}
 		}
@@ -130,16 +136,17 @@ func (r *release) buildPages(ctx context.Context) error {
 	return nil
 }
 
-// buildProgram builds a program of a page, as it is printed.
-func (r *release) buildProgram(ctx context.Context, name, program string) error {
+// buildProgram builds a program of a page, as it is printed, after commands that
+// get the modules.
+func (r *release) buildProgram(ctx context.Context, name, program string, gets []string) error {
 	here, err := r.freshModule(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := here.all(ctx, "go get "+rootPath+"@"+r.version); err != nil {
+	if err := writeProgram(here, program); err != nil {
 		return err
 	}
-	return r.build(ctx, here, program) // go mod tidy finds our other modules
+	return here.all(ctx, append(gets, buildCommands...)...)
 }
 
 // installCommand installs the command, and runs a program with it that holds a

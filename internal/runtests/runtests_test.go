@@ -185,3 +185,26 @@ func TestVerifyGoesOn(t *testing.T) {
 		t.Errorf("the results of another commit are kept: %+v", other.results)
 	}
 }
+
+// A step that lacks something says so itself, and counts as neither passed nor
+// failed.
+func TestStepNotRun(t *testing.T) {
+	v := &verification{dir: t.TempDir(), out: io.Discard}
+	for _, tt := range []struct {
+		says string
+		err  error
+		want string
+	}{
+		{"NOT RUN: no network\nmake: Error 3\n", errors.New("exit status 2"), "not run: no network"},
+		{"NOT RUN: no network\n", nil, "ok"},
+		{"other\n", errors.New("exit status 2"), "**failed**"},
+	} {
+		v.sh = func(_ context.Context, _ string, log io.Writer) error {
+			fmt.Fprint(log, tt.says)
+			return tt.err
+		}
+		if r, err := v.step(t.Context(), step{name: "S"}); err != nil || r.verdict() != tt.want {
+			t.Errorf("%q: %s, %v; want %s", tt.says, r.verdict(), err, tt.want)
+		}
+	}
+}

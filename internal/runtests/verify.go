@@ -130,6 +130,11 @@ func (v *verification) step(ctx context.Context, s step) (result, error) {
 		return r, ctx.Err()
 	}
 	r.Closing, err = closingLines(log.Name(), v.dir)
+	for _, line := range r.Closing {
+		if reason, found := strings.CutPrefix(line, "NOT RUN: "); found && !r.OK {
+			r.NotRun = reason // the step says so itself
+		}
+	}
 	if within.Err() != nil {
 		r.Closing = append(r.Closing, "ended after "+stepTimeout.String())
 	}

@@ -49,6 +49,9 @@ func (l *Locker) Lock(id string) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if lock.Err() != nil { // another request may have the key, and stand in held
+		return fiber.NewError(fiber.StatusServiceUnavailable, "The lock service is unavailable. Try again.")
+	}
 	l.held[id] = append(l.held[id], lock)
 	return nil
 }

@@ -16,8 +16,9 @@ import (
 )
 
 // A Locker is a gocron.Locker. While a job runs, no other scheduler runs a job of
-// that name. It does not make a job run once for each tick: a scheduler whose
-// clock is late runs it again when the first run has ended.
+// that name, unless the lock is lost. It does not make a job run once for each
+// tick: a scheduler whose clock is late runs it again when the first run has
+// ended.
 type Locker struct {
 	locks     sqllock.Locker
 	namespace sqllock.Namespace

@@ -15,7 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Backend is the physical.Backend that it embeds, and a physical.HABackend.
+// A Backend is the physical.Backend that it embeds, and a physical.HABackend. It
+// hides further interfaces of the storage, such as physical.Transactional.
 type Backend struct {
 	physical.Backend
 	locks     sqllock.Locker

@@ -168,6 +168,7 @@ func TestJudge(t *testing.T) {
 		{"the fault could not be made", func(r *Result) { r.Outcomes[0].Unmade = "; not made: why" }, errCoverage, "why"},
 		{"a campaign without writes", func(r *Result) { r.Stored, r.Gathered = nil, false }, errCoverage, "ok"},
 		{"callers of limits did nothing", func(r *Result) { r.Settings.Mixed = 1 }, errCoverage, "ok"},
+		{"one version in a campaign of two", func(r *Result) { r.Settings.Old = "program" }, errCoverage, "ok"},
 		{"fewer faults than wanted", func(r *Result) { r.Least.Faults = 2 }, errCoverage, "ok"},
 		{"fewer operations than wanted", func(r *Result) { r.Least.Operations = 1000 }, errCoverage, "ok"},
 		{"a write is missing", func(r *Result) { r.Stored = nil }, check.ErrWriteMissing, "ok"},

@@ -88,9 +88,12 @@ func (r *Result) coverage() error {
 			return fmt.Errorf("%w: no fault of row %d was made", errCoverage, row)
 		}
 	}
+	if err := r.bothServed([]history.Kind{history.Plain}); err != nil {
+		return err
+	}
 	switch {
-	case rep.Operations < r.Least.Operations || len(r.Outcomes) < r.Least.Faults:
-		return fmt.Errorf("%w: %d operations and %d faults, want %+v", errCoverage, rep.Operations, len(r.Outcomes), r.Least)
+	case rep.Operations < r.Least.Operations || len(r.Outcomes)-unmade < r.Least.Faults:
+		return fmt.Errorf("%w: %d operations and %d faults, want %+v", errCoverage, rep.Operations, len(r.Outcomes)-unmade, r.Least)
 	case unmade > len(r.Outcomes)/mostUnmade:
 		return fmt.Errorf("%w: %d of %d faults could not be made", errCoverage, unmade, len(r.Outcomes))
 	case rep.Contended == 0 || felt && rep.Troubled == 0:
@@ -108,7 +111,7 @@ func (r *Result) coverage() error {
 	if r.Settings.Store == fleet.Postgres {
 		kinds = append(kinds, history.Reader)
 	}
-	if err := r.bothServed(append(kinds, history.Plain)); err != nil {
+	if err := r.bothServed(kinds); err != nil {
 		return err
 	}
 	for _, kind := range kinds {

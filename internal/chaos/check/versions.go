@@ -48,7 +48,7 @@ func (s *sweep) versions(events []history.Event) {
 		for i, l := range r.locks {
 			if share := of[l.Process]; share != nil {
 				share.Grants[l.Kind]++
-				if i > 0 && of[r.locks[i-1].Process] != share {
+				if before := i - 1; i > 0 && of[r.locks[before].Process] != nil && of[r.locks[before].Process] != share {
 					share.After++
 				}
 			}

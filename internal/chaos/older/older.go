@@ -41,6 +41,9 @@ func Build(ctx context.Context, revision, dir string) (program string, err error
 	if err != nil {
 		return "", err
 	}
+	if _, err := output(ctx, "git", "cat-file", "-e", revision+"^{commit}"); err != nil {
+		return "", fmt.Errorf("revision %s is not in this clone (git fetch --unshallow --tags gets all): %w", revision, err)
+	}
 	here := filepath.Dir(module)
 	root := filepath.Dir(filepath.Dir(here))
 	tree, modfile, program := filepath.Join(dir, "tree"), filepath.Join(dir, "go.mod"), filepath.Join(dir, "process")
