@@ -106,7 +106,7 @@ failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fa
 mutants: deps ## plant each known bug, and check that tests and campaigns catch it (2 h; SLICE=1/8: a part)
 	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 3h -parallel 2 -v -run '^(TestMutants|TestCampaigns)$$' -slice $(SLICE)
 
-mutants-changed: deps ## plant the known bugs in files that have changed since BASE (where the branch began; 8 min at most)
+mutants-changed: deps ## plant the known bugs in files that have changed since BASE (where the branch began; 6 min at most)
 	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 30m -v -run '^TestLongMutantsChanged$$' -base '$(BASE)'
 
 repro-%: deps ## plant the known bug of this name in internal/chaos/mutants, and show which test catches it

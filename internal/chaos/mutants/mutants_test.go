@@ -41,7 +41,7 @@ func TestCampaigns(t *testing.T) {
 
 // changedBound is how long TestLongMutantsChanged works. A bug whose trial has
 // not ended by then is left out, which is no failure.
-const changedBound = 8 * time.Minute
+const changedBound = 6 * time.Minute
 
 // TestLongMutantsChanged plants the bugs in files that have changed since a
 // commit: by default where origin/main and this branch parted, or the commit
