@@ -96,8 +96,8 @@ chaos-tidb: deps $(TIDB) ## run the fault campaign on two TiDB servers for HOURS
 	@cd internal/chaos && LATCHKEY_TEST_TIDB="$(TIDB)" $(GO) run . -stores tidb -duration $(DURATION)
 
 chaos-mixed: STORES = postgres,leases,mariadb,sqlite
-chaos-mixed: DURATION = 80m
-chaos-mixed: deps ## run the fault campaign with the release OLD (the last one) in half of the processes, on STORES (80 min in all)
+chaos-mixed: DURATION = 64m
+chaos-mixed: deps ## run the fault campaign with the release OLD (the last one) in half of the processes, on STORES (64 min in all)
 	@cd internal/chaos && $(GO) run . -old $(OLD) -stores $(STORES) -duration $(DURATION) -least-operations 500000 -least-faults 200
 
 failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (1 h)

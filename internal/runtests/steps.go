@@ -56,7 +56,7 @@ func buildSteps() []step {
 		all = append(all, step{
 			name:    "mixed-" + store,
 			shows:   "processes of the last release and of this commit exclude each other: 500,000 operations, 200 faults",
-			command: "make chaos-mixed STORES=" + store + " DURATION=20m",
+			command: "make chaos-mixed STORES=" + store + " DURATION=16m",
 		})
 	}
 	return append(all,
