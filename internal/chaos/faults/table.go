@@ -122,7 +122,9 @@ var table = []Row{
 	{Number: 7, Name: "half-open connections", inject: ended((*proxy.Proxy).HalfOpen), On: networked(noticed, atMost)},
 	{Number: 8, Name: "connections reset", Quick: true, inject: ended((*proxy.Proxy).Sever), On: networked(noticed, nothing)},
 	{Number: 9, Name: "slow network", Does: Slows, inject: cut((*Injector).long, slow), On: networked(any_, any_)},
-	{Number: 11, Name: "a reply lost", Quick: true, inject: loseReply, On: networked(noticed, nothing)},
+	// In MariaDB it may be that of a transaction that draws a token, on a connection of the pool.
+	{Number: 11, Name: "a reply lost", Quick: true, inject: loseReply, On: with(
+		fleet.MariaDB, Promise{Effect: VictimAtMost, Back: time.Second, News: true}, networked(noticed, nothing))},
 	{Number: 13, Name: "connections ended by an order to the server", Quick: true, inject: terminate, On: single(noticed, nothing)},
 	{Number: 15, Name: "the server killed with -9", Quick: true, inject: restart(server.Kill), On: single(standing, any_)},
 	// It may hold one of the server's own latches, or a row of the lease table, for which all others wait.
