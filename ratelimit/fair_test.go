@@ -121,3 +121,32 @@ func TestWaitersOfAFlow(t *testing.T) {
 		}
 	})
 }
+
+// A user who comes later stands behind the next request of each who waits, not
+// before it, although those have been served more often.
+func TestNewUserStandsBehindTheRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, wait := sqllock.NewMemory(), ratelimit.WithWait(time.Hour, 10)
+		users, total := ratelimit.AtMost(10, locks, "user", wait), ratelimit.OneAtATime(locks, "total", wait)
+		request := func(user string) <-chan result {
+			return stacked(t.Context(), level(users, user), level(total, "all"))
+		}
+		end := func(c <-chan result) {
+			if r := <-c; r.err != nil || r.locks.Unlock() != nil {
+				t.Fatal(r.err)
+			}
+			synctest.Wait()
+		}
+		first := request("bob")
+		ada := []<-chan result{request("ada"), request("ada"), request("ada")}
+		end(first)
+		end(ada[0])
+		grace := request("grace")
+		end(ada[1])
+		if len(ada[2]) != 1 || len(grace) != 0 {
+			t.Error("grace has overtaken ada's next request")
+		}
+		end(ada[2])
+		end(grace)
+	})
+}

@@ -71,8 +71,10 @@ func TestMisusePanics(t *testing.T) {
 		{"Reserved of zero or more", classes(classOf, ratelimit.Class{Name: "a", Reserved: -1})},
 		{"reserves all places", classes(classOf, ratelimit.Class{Name: "a", Reserved: 1}, ratelimit.Class{Name: "b", Reserved: 2})},
 		{"a Priority from", classes(classOf, ratelimit.Class{Name: "a", Priority: 1_000_001})},
+		{"a Priority from", classes(classOf, ratelimit.Class{Name: "a", Priority: -1_000_001})},
 		{"AcquireAll needs a *Limiter", func() { _, _ = ratelimit.AcquireAll(t.Context(), ratelimit.Level{}) }},
 	}
+	classes(classOf, ratelimit.Class{Name: "a", Priority: 1_000_000}, ratelimit.Class{Name: "b", Priority: -1_000_000})() // no misuse
 	for _, tt := range tests {
 		httptesting.WantPanic(t, "ratelimit", tt.text, tt.misuse)
 	}

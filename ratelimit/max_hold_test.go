@@ -45,8 +45,12 @@ func TestWithMaxHold(t *testing.T) {
 		defer stop()
 		unlock(t, inTime)
 		dry := must(t, ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(time.Second), ratelimit.WithDryRun()), "ada")
+		without := must(t, ratelimit.OneAtATime(sqllock.NewMemory(), "export"), "ada")
 		time.Sleep(time.Hour)
 		synctest.Wait()
+		if err := without.Context().Err(); err != nil {
+			t.Errorf("without WithMaxHold the work was ended: %v", err)
+		}
 		if late.Err() != nil {
 			t.Errorf("work that goes on after its Unlock was ended with %v", context.Cause(late))
 		}

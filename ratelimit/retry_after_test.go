@@ -96,6 +96,23 @@ func TestRetryAfterLearnt(t *testing.T) {
 	}
 }
 
+// A lost hold counts as one that was released.
+func TestRetryAfterLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := sqllock.NewMemory()
+		l := ratelimit.OneAtATime(locks, "export")
+		hold(t, l, "ada", 8*time.Second)
+		must(t, l, "ada")
+		time.Sleep(8 * time.Second)
+		locks.Lose()
+		hold(t, l, "ada", 16*time.Second)
+		must(t, ratelimit.OneAtATime(locks, "export"), "grace")
+		if got, want := least(t, l, "grace"), 9*time.Second; got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+}
+
 // registryLocker knows how long other processes have held some keys.
 type registryLocker struct {
 	fakeLocker

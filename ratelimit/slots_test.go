@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/inside"
@@ -125,4 +126,13 @@ func TestCarried(t *testing.T) {
 	carried("with the outer one alone", true, false)
 	unlock(t, outer)
 	carried("with none", false, false)
+}
+
+// Ids never share slots, although a Limiter with many slots keeps those of some
+// ids.
+func TestSlotsOfManyIDs(t *testing.T) {
+	l := ratelimit.AtMost(8, sqllock.NewMemory(), "export")
+	for i := range 300 {
+		fill(t, l, strconv.Itoa(i), 8)
+	}
 }

@@ -1,6 +1,8 @@
 package ratelimit_test
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -38,4 +40,22 @@ func TestOldest(t *testing.T) {
 		must(t, l, "0")
 		oldest(1, 1) // as old as a clock can tell
 	})
+}
+
+// A failure of the database counts as one, even if the caller has left meanwhile.
+func TestFailureWhileTheCallerLeaves(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	locks := failing(sqllock.ErrConfig)
+	fail := locks.tryLock
+	locks.tryLock = func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+		leave()
+		return fail(ctx, key)
+	}
+	l := ratelimit.OneAtATime(locks, "export")
+	if _, err := l.Acquire(ctx, "ada"); !errors.Is(err, sqllock.ErrConfig) {
+		t.Errorf("got %v, want ErrConfig", err)
+	}
+	if got := l.Stats().Requests; got[ratelimit.Failed] != 1 {
+		t.Errorf("counted as %v, want Failed", got)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,4 +72,29 @@ func TestWaitEndsWhileAnotherLevelIsAway(t *testing.T) {
 		}
 		must(t, first, "id") // no place is kept
 	})
+}
+
+// The error of a caller who leaves says whether the database was away, and that
+// of a wait that ends says only that.
+func TestWaitSaysWhetherItWasAway(t *testing.T) {
+	for _, away := range []error{nil, sqllock.ErrUnavailable, sqllock.ErrConfig, sqllock.ErrCapacity, sqllock.ErrNotExclusive} {
+		for _, leaves := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				l := ratelimit.OneAtATime(waiting(away), "export", ratelimit.WithWait(time.Minute, 1))
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				call := acquire(ctx, l, "ada")
+				if leaves {
+					leave()
+				}
+				got := (<-call).err
+				if away != nil && !errors.Is(got, away) || errors.Is(got, context.Canceled) != leaves || strings.Contains(got.Error(), "%!") {
+					t.Errorf("away: %v, leaves: %v: %v", away, leaves, got)
+				}
+				if busy := errors.Is(got, ratelimit.ErrBusy); busy != (away == nil && !leaves) {
+					t.Errorf("away: %v, leaves: %v: %v", away, leaves, got)
+				}
+			})
+		}
+	}
 }

@@ -121,3 +121,25 @@ func TestWaiters(t *testing.T) {
 		})
 	}
 }
+
+// A new request takes no place that has just become free while an older one
+// waits and is about to look again.
+func TestNewRequestWaitsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := ratelimit.AtMost(2, onlyOne{sqllock.NewMemory()}, "export", ratelimit.WithWait(time.Hour, 10))
+		held := fill(t, l, "ada", 2)
+		first := acquire(t.Context(), l, "ada")
+		unlock(t, held[0])
+		second := acquire(t.Context(), l, "ada")
+		if len(second) != 0 {
+			t.Error("the second request has overtaken the first")
+		}
+		for _, c := range []<-chan result{first, second} {
+			r := <-c
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			unlock(t, r.locks[0])
+		}
+	})
+}

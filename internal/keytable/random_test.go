@@ -33,11 +33,14 @@ type process struct {
 	keys    int // most of a batch
 }
 
-type holder struct{ hold keytable.Hold }
+type holder struct {
+	hold keytable.Hold
+	name string
+}
 
 func (*holder) EndContexts(keytable.End) {}
 func (*holder) CallHooks(keytable.End)   {}
-func (*holder) Name() string             { return "" }
+func (h *holder) Name() string           { return h.name }
 
 func newHold() *keytable.Hold {
 	h := new(holder)
@@ -45,9 +48,7 @@ func newHold() *keytable.Hold {
 	return &h.hold
 }
 
-var start = time.Now()
-
-func now() time.Duration { return time.Since(start) + 1 }
+func now() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
 func newProcess(t *testing.T, db *database, delay func() time.Duration, keys int) *process {
 	p := &process{t: t, db: db, owner: &keytable.Owner{}, wake: make(chan struct{}, 1), delay: delay, keys: keys}

@@ -1,0 +1,404 @@
+package keytable_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/keytable"
+)
+
+// A source is the test itself: it prepares each batch and completes it.
+type source struct {
+	t      *testing.T
+	table  *keytable.Table
+	owner  keytable.Owner
+	batch  keytable.Batch
+	limits keytable.Limits
+}
+
+// withSource runs test in virtual time.
+func withSource(t *testing.T, test func(*source)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{t: t, table: newTable(), limits: keytable.Limits{Keys: 1000, Grants: 1000, Most: 1000}}
+		test(s)
+		s.table.Close(keytable.ErrClosed)
+	})
+}
+
+// any calls AcquireAny in a goroutine.
+func (s *source) any(w keytable.Want, ids ...keytable.ID) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.table.AcquireAny(s.t.Context(), w, keysOf(ids))
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+// each calls AcquireEach in a goroutine, for levels of one key.
+func (s *source) each(w keytable.Want, ids ...keytable.ID) <-chan error {
+	done := make(chan error, 1)
+	var levels []keytable.Keys
+	for _, id := range ids {
+		levels = append(levels, keysOf([]keytable.ID{id}))
+	}
+	go func() {
+		_, err := s.table.AcquireEach(s.t.Context(), w, levels)
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+// prepare returns the keys of each look of the next batch.
+func (s *source) prepare() (looks [][]int64) {
+	s.table.Prepare(&s.owner, s.limits, &s.batch)
+	for _, l := range s.batch.Looks {
+		var keys []int64
+		for _, k := range l.Keys {
+			keys = append(keys, k.ID().Number)
+		}
+		looks = append(looks, keys)
+	}
+	return looks
+}
+
+// complete completes the batch, whose looks have won these places.
+func (s *source) complete(won ...[]int) {
+	for i := range won {
+		s.batch.Looks[i].Won = won[i]
+	}
+	s.table.Complete(&s.owner, &s.batch, now())
+	synctest.Wait()
+}
+
+// fail fails the batch.
+func (s *source) fail(err error) {
+	s.table.Reconcile(&s.owner, &s.batch, now(), func(keytable.ID, keytable.Mode) bool { return false }, err)
+}
+
+// tried checks which keys the looks of the next batch try.
+func (s *source) tried(want ...[]int64) {
+	s.t.Helper()
+	if got := s.prepare(); !slices.EqualFunc(got, want, slices.Equal) {
+		s.t.Errorf("the looks try the keys %v, want %v", got, want)
+	}
+}
+
+var (
+	tries = keytable.Want{}
+	waits = keytable.Want{Waits: true}
+)
+
+// A batch brings as many keys as its requests want, within the limits.
+func TestBatchBrings(t *testing.T) {
+	withSource(t, func(s *source) {
+		s.any(tries, ids(0, 0, 5)...)
+		s.any(tries, ids(0, 0, 5)...)
+		s.any(tries, ids(0, 10, 1)...)
+		s.any(tries, ids(0, 11, 1)...)
+		s.each(tries, ids(0, 20, 2)...)
+		s.each(tries, ids(0, 22, 3)...)
+		s.prepare()
+		if got, want := s.batch.Brings(), 2+1+1+2+3; got != want || s.batch.Looks[0].Want != 2 || s.batch.Starved {
+			t.Errorf("the batch brings %d keys, want %d; starved: %v", got, want, s.batch.Starved)
+		}
+	})
+	withSource(t, func(s *source) {
+		s.limits.Grants = 2
+		for i := range 3 {
+			s.any(tries, ids(0, i, 1)...)
+		}
+		s.tried([]int64{0}, []int64{1})
+		if got := s.batch.Brings(); got != 2 || !s.batch.Starved {
+			t.Errorf("the batch brings %d keys, want 2; starved: %v", got, s.batch.Starved)
+		}
+	})
+}
+
+// A look tries few keys of a large group, and the rest only if those were not
+// enough. Of a small group it tries all, in order.
+func TestNarrowLook(t *testing.T) {
+	const narrow, all = 64, 400
+	withSource(t, func(s *source) {
+		s.any(tries, ids(0, 0, narrow)...)
+		if got := s.prepare()[0]; len(got) != narrow || !slices.IsSorted(got) {
+			t.Errorf("a look of %d keys tries %v", narrow, got)
+		}
+		s.complete([]int{1}) // another session holds the first
+		s.any(tries, ids(0, 0, narrow)...)
+		if got := s.prepare()[0]; len(got) != narrow-1 || !slices.IsSorted(got) {
+			t.Errorf("the next look of %d keys tries %v", narrow, got)
+		}
+	})
+	for _, enough := range []bool{true, false} {
+		withSource(t, func(s *source) {
+			s.any(waits, ids(0, 0, all)...)
+			s.any(waits, ids(0, 0, all)...)
+			if got := len(s.prepare()[0]); got != narrow+2*2 {
+				t.Errorf("the first look tries %d keys, want %d", got, narrow+2*2)
+			}
+			s.any(waits, ids(0, 0, all)...)
+			want, won := narrow+2, []int{0, 1}
+			if !enough {
+				want, won = all-(narrow+2*2), won[:1]
+			}
+			s.complete(won)
+			if got := len(s.prepare()[0]); got != want {
+				t.Errorf("the second look tries %d keys, want %d; enough: %v", got, want, enough)
+			}
+		})
+	}
+}
+
+// A key that a look has not tried, because others were enough, was not seen held.
+func TestKeyBehindTheWonOnes(t *testing.T) {
+	withSource(t, func(s *source) {
+		either, second := s.any(tries, ids(0, 0, 2)...), s.any(tries, ids(0, 1, 1)...)
+		s.tried([]int64{0, 1})
+		s.complete([]int{0})
+		if err := <-either; err != nil || len(second) > 0 {
+			t.Fatalf("the first call got %v, and %d other calls are decided", err, len(second))
+		}
+		s.tried([]int64{1})
+		s.complete([]int{0})
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A look that is too small for its group goes on with the keys that are left.
+func TestLookInParts(t *testing.T) {
+	withSource(t, func(s *source) {
+		s.limits.Keys = 1
+		call := s.any(tries, ids(0, 0, 2)...)
+		s.tried([]int64{0})
+		s.complete(nil)
+		s.tried([]int64{1})
+		s.complete(nil)
+		if err := <-call; !errors.Is(err, keytable.ErrHeld) {
+			t.Error(err)
+		}
+	})
+}
+
+// What waits is polled for: keys that are held elsewhere at once, and those of a
+// statement that has failed after a pause.
+func TestPolls(t *testing.T) {
+	withSource(t, func(s *source) {
+		s.any(waits, ids(0, 0, 1)...)
+		s.each(waits, ids(0, 1, 2)...)
+		s.prepare()
+		s.batch.Stacks[0].Failed = 0
+		s.complete(nil)
+		s.tried() // the stack has no other keys
+		s.complete()
+		if s.batch.Polls != 2 {
+			t.Errorf("%d calls are polled for, want 2", s.batch.Polls)
+		}
+		if left := s.table.Poll(); left != 0 || !s.table.Figures().Queued {
+			t.Errorf("%d calls are left; something is queued: %v", left, s.table.Figures().Queued)
+		}
+		s.prepare()
+		s.fail(errors.New("away"))
+		time.Sleep(keytable.AwayFor - time.Millisecond)
+		if left := s.table.Poll(); left != 2 || s.table.Polls() != 2 || s.table.Figures().Queued {
+			t.Errorf("a poll that comes too early leaves %d calls, want 2; something is queued: %v", left, s.table.Figures().Queued)
+		}
+		time.Sleep(time.Millisecond)
+		if s.table.Poll(); s.prepare() == nil || len(s.batch.Stacks) != 1 {
+			t.Errorf("a poll tries %d looks and %d stacks", len(s.batch.Looks), len(s.batch.Stacks))
+		}
+	})
+}
+
+// A key that this process has kept for as long as it may rests, although callers
+// wait for it.
+func TestKeyRests(t *testing.T) {
+	withSource(t, func(s *source) {
+		id := ids(0, 0, 1)[0]
+		var first *keytable.Hold
+		go func() { first, _ = s.table.Acquire(s.t.Context(), tries, id) }()
+		synctest.Wait()
+		s.tried([]int64{0})
+		s.complete([]int{0})
+		second := s.any(waits, id)
+		time.Sleep(time.Second) // HandOver
+		go s.table.Release(first)
+		first.End(keytable.Released)
+		synctest.Wait()
+		s.tried()
+		s.complete()
+		for _, rest := range []time.Duration{time.Second - 1, 1} { // YieldFor
+			if s.tried(); len(second) > 0 {
+				t.Fatal("the key was handed over")
+			}
+			time.Sleep(rest)
+			s.table.Poll()
+		}
+		s.tried([]int64{0})
+	})
+}
+
+// A key goes to the call that came first, in whichever line it is.
+func TestFirstOfAllLines(t *testing.T) {
+	for _, groupFirst := range []bool{false, true} {
+		withSource(t, func(s *source) {
+			one, some := ids(0, 0, 1), ids(0, 0, 2)
+			if groupFirst {
+				one, some = some, one
+			}
+			var hold *keytable.Hold
+			go func() { hold, _ = s.table.Acquire(s.t.Context(), tries, keytable.ID{}) }()
+			synctest.Wait()
+			s.tried([]int64{0})
+			s.complete([]int{0})
+			first, second := s.any(waits, one...), s.any(waits, some...)
+			hold.End(keytable.Released)
+			if err := s.table.Release(hold); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if len(first) != 1 || len(second) != 0 {
+				t.Errorf("the key went to the second call; the first is for %d keys", len(one))
+			}
+		})
+	}
+}
+
+// A lifeline that has ended.
+type ended struct{}
+
+func (ended) Expired() bool { return true }
+func (ended) Over() bool    { return true }
+func (ended) LoseLease()    {}
+
+// A reader does not join readers whose holds may have ended, and is not rejected
+// because of them.
+func TestReaderOfAnExpiredKey(t *testing.T) {
+	withSource(t, func(s *source) {
+		reads, id := keytable.Want{Mode: keytable.Shared}, ids(0, 0, 1)[0]
+		s.any(reads, id)
+		s.tried([]int64{0})
+		s.complete([]int{0})
+		s.owner.Life = ended{}
+		second := s.any(reads, id)
+		if len(second) > 0 {
+			t.Fatalf("the second reader got %v", <-second)
+		}
+		lost := errors.New("lost")
+		s.table.Lose(&s.owner, &s.batch, lost)
+		synctest.Wait()
+		other := &source{t: t, table: s.table, limits: s.limits}
+		other.tried([]int64{0})
+		other.complete([]int{0})
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A key does not rest if this process has just got it, however long it has had
+// the key before.
+func TestKeyThatWasJustGotDoesNotRest(t *testing.T) {
+	withSource(t, func(s *source) {
+		hold := func() (h *keytable.Hold) {
+			go func() { h, _ = s.table.AcquireAny(s.t.Context(), tries, keysOf(ids(0, 0, 2))) }()
+			synctest.Wait()
+			s.prepare()
+			s.complete([]int{0})
+			return h
+		}
+		first := hold()
+		hold() // keeps the group on the table
+		for _, h := range []*keytable.Hold{first, nil} {
+			if h == nil {
+				h = hold()
+			}
+			h.End(keytable.Released)
+			go s.table.Release(h)
+			synctest.Wait()
+			s.tried() // the release is under way
+			if h == first {
+				s.complete()
+				time.Sleep(2 * time.Second) // more than HandOver
+			}
+		}
+		s.any(waits, ids(0, 0, 1)...)
+		s.complete()
+		s.tried([]int64{0})
+	})
+}
+
+// A request that only tries is rejected once a call from another line has got
+// the last key that it could get.
+func TestRejectedByAnotherLine(t *testing.T) {
+	for _, groupFirst := range []bool{false, true} {
+		withSource(t, func(s *source) {
+			one, some := ids(0, 0, 1), ids(0, 0, 2)
+			if groupFirst {
+				one, some = some, one
+			}
+			other := &source{t: t, table: s.table, limits: s.limits}
+			first := s.any(tries, one...)
+			other.prepare()
+			second := s.any(tries, some...)
+			if s.prepare(); len(s.batch.Looks) > 0 {
+				s.complete(nil)
+			}
+			if len(second) > 0 {
+				t.Fatalf("the second call: %v", <-second)
+			}
+			other.complete([]int{0})
+			if len(first) != 1 || len(second) != 1 {
+				t.Errorf("%d and %d calls are decided, want 1 and 1", len(first), len(second))
+			}
+		})
+	}
+}
+
+// The view of a key has the name of a hold that has one.
+func TestViewHasAName(t *testing.T) {
+	withSource(t, func(s *source) {
+		go s.table.Acquire(s.t.Context(), keytable.Want{Mode: keytable.Shared}, keytable.ID{})
+		synctest.Wait()
+		s.prepare()
+		s.complete([]int{0})
+		s.table.AllHolds()[0].Holder.(*holder).name = "ada"
+		s.table.Each(&s.owner, func(v keytable.View) {
+			if v.Name != "ada" || !v.Settled || v.Mode != keytable.Shared {
+				t.Errorf("%+v", v)
+			}
+		})
+	})
+}
+
+// A key that is given back while no call waits for it does not rest, however long
+// this process has had it.
+func TestKeyThatNoCallWaitedForDoesNotRest(t *testing.T) {
+	withSource(t, func(s *source) {
+		var holds []*keytable.Hold
+		for range 2 { // the second keeps the group on the table
+			go func() {
+				h, _ := s.table.AcquireAny(s.t.Context(), tries, keysOf(ids(0, 0, 2)))
+				holds = append(holds, h)
+			}()
+			synctest.Wait()
+			s.prepare()
+			s.complete([]int{0})
+		}
+		time.Sleep(2 * time.Second) // more than HandOver
+		holds[0].End(keytable.Released)
+		go s.table.Release(holds[0])
+		synctest.Wait()
+		s.tried() // the release is under way
+		s.complete()
+		s.any(waits, ids(0, 0, 1)...)
+		s.tried([]int64{0})
+	})
+}
