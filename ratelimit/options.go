@@ -12,8 +12,8 @@ type Option func(*Limiter)
 // WithWait lets a request wait up to maxWait for a busy id instead of being
 // rejected at once. At most waiters requests of each id wait in this process;
 // the next is rejected at once. maxWait bounds the wait, never the work. Let as
-// many wait as the holders can serve within maxWait: more of them only wait in
-// vain.
+// many wait as can be served within maxWait: the others would only be rejected
+// later.
 //
 // Only requests that find their id busy wait and count. While the database is
 // away, a new request is rejected without a place in line. A request that waits

@@ -1,4 +1,5 @@
-// A module of its own, since the root module's zip has none of the pages.
+// A module of its own, since the root module's zip has none of the pages. Its tests
+// need -count=1: the go command does not notice that a page has changed.
 module github.com/latchkey-go/latchkey/internal/pages
 
 go 1.25.0
