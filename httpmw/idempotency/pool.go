@@ -75,10 +75,7 @@ func (s *store) ask(ctx context.Context) (known *knownPool, err error) {
 	defer conn.Close()
 	kind, err := kindOn(ctx, conn)
 	if err == nil {
-		err = dialect.CheckTables(ctx, conn, string(kind.dialect), "", Schema(kind.dialect), "idempotency.Schema")
-	}
-	if errcode.Of(err) == errcode.InvalidTable {
-		err = mistakeOf(errSetup, err)
+		err = checkColumns(ctx, conn, kind.dialect)
 	}
 	if err == nil && kind.check != nil {
 		err = kind.check(ctx, conn)
@@ -97,6 +94,19 @@ func (s *store) ask(ctx context.Context) (known *knownPool, err error) {
 		places = placesOfHidden
 	}
 	return &knownPool{kind, make(chan struct{}, places)}, nil
+}
+
+// checkColumns checks that the table, if there is one, has the columns of this
+// version.
+func checkColumns(ctx context.Context, conn *sql.Conn, d sqllock.Dialect) error {
+	err := dialect.CheckTables(ctx, conn, string(d), "", Schema(d), "idempotency.Schema")
+	switch code := errcode.Of(err); {
+	case code == errcode.InvalidTable:
+		return mistakeOf(errSetup, err)
+	case err != nil && code == "" && isAlive(ctx, conn):
+		return mistakeOf(errDriver, err)
+	}
+	return err
 }
 
 var errUnsupported = fmt.Errorf("%w: it is none of PostgreSQL, MySQL, MariaDB, TiDB and SQLite: pass idempotency.New a pool of one of them", errSetup)

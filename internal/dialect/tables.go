@@ -46,7 +46,7 @@ func TablesOf(schema []string) (all []Table) {
 var columnsQueries = map[string]string{
 	"postgres": `SELECT c.relname::text, a.attname::text, a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' FROM pg_catalog.pg_attribute AS a
 		JOIN pg_catalog.pg_class AS c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relname LIKE 'latchkey%'
+		WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relname::text LIKE 'latchkey%'
 		AND CASE WHEN SCHEMA = '' THEN pg_catalog.pg_table_is_visible(c.oid) ELSE n.nspname = SCHEMA END`,
 	"sqlite": `SELECT t.name, c.name, c."notnull" AND c.dflt_value IS NULL
 		FROM main.sqlite_master AS t, pragma_table_info(t.name, 'main') AS c WHERE t.name LIKE 'latchkey%'`,
