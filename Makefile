@@ -15,6 +15,8 @@ BASE     ?=
 TIMES    ?= 12
 VERSION  ?= v0.1.0
 STEPS    ?= .
+PACKAGE  ?= ./ratelimit
+FILES    ?= .
 OLD      ?= last
 
 # Compiling Caddy takes two minutes and TiDB ten, so `make verify` alone builds
@@ -39,6 +41,9 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # The tool of `make vulncheck`.
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+# The mutation tester of `make mutate`.
+MUTATOR := github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 
 .DEFAULT_GOAL := help
 
@@ -111,6 +116,9 @@ mutants-changed: deps ## plant the known bugs in files that have changed since B
 
 repro-%: deps ## plant the known bug of this name in internal/chaos/mutants, and show which test catches it
 	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 1h -v -run '^(TestMutants|TestCampaigns)$$/^$*$$' -slice 1/1
+
+mutate: deps ## change each operator of PACKAGE (./ratelimit), one at a time, and check that tests catch it (up to 30 min; FILES='^s': a part)
+	@$(GO) run -C internal/mutate . -tool $(MUTATOR) -files '$(FILES)' $(PACKAGE)
 
 browser: deps ## test the page of lockui in Chromium with axe-core; both are found or installed
 	@sh internal/browser/deps.sh
@@ -187,4 +195,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-long verify test-loaded test-matrix test-tidb test-newest check bench bench-quick bench-go chaos chaos-soak chaos-tidb chaos-mixed failovers mutants mutants-changed browser screenshots release-check release-tags vulncheck fuzz cover deps clean deps-bench fmt vet vet-systems lint api
+.PHONY: help demo test test-long verify test-loaded test-matrix test-tidb test-newest check bench bench-quick bench-go chaos chaos-soak chaos-tidb chaos-mixed failovers mutants mutants-changed mutate browser screenshots release-check release-tags vulncheck fuzz cover deps clean deps-bench fmt vet vet-systems lint api

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A report is what the tool writes.
+type report struct {
+	Files []struct {
+		Name    string `json:"file_name"`
+		Mutants []struct {
+			Line, Column int
+			Type, Status string
+		} `json:"mutations"`
+	} `json:"files"`
+}
+
+// listPage has the mutants that may survive, each with the reason on the next
+// line.
+const listPage = "internal/mutate/survivors.txt"
+
+// judge counts the mutants, and reports an error if too many have survived or
+// if one is not on the list.
+func judge(folder, file string, match *regexp.Regexp) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var r report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return err
+	}
+	list, err := readList()
+	if err != nil {
+		return err
+	}
+	count := map[string]int{}
+	var equivalent, unknown int
+	for _, f := range r.Files {
+		path := filepath.Join(folder, f.Name)
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		lines := strings.Split(string(source), "\n")
+		for _, m := range f.Mutants {
+			count[m.Status]++
+			if m.Status != "LIVED" {
+				continue
+			}
+			line := lines[m.Line-1]
+			mutant := fmt.Sprintf("%s %s %s", path, m.Type, strings.TrimSpace(line[:m.Column-1]+"»"+line[m.Column-1:]))
+			reason, known := list[mutant]
+			delete(list, mutant)
+			if strings.HasPrefix(reason, "equivalent") {
+				equivalent++
+			}
+			if !known {
+				unknown++
+				fmt.Printf("survives: %d: %s\n", m.Line, mutant)
+			}
+		}
+	}
+	for _, mutant := range slices.Sorted(maps.Keys(list)) {
+		path, _, _ := strings.Cut(mutant, " ")
+		if filepath.Dir(path) == folder && match.MatchString(filepath.Base(path)) {
+			fmt.Println("is caught now:", mutant)
+		}
+	}
+	caught, lived := count["KILLED"]+count["TIMED OUT"], count["LIVED"]
+	percent := 100 * float64(caught) / float64(caught+lived)
+	fmt.Printf("%s: %d mutants in covered code, %d caught (%.1f %%), %d survive, %d of them equivalent; %d do not compile, %d are in code that is not covered\n",
+		folder, caught+lived, caught, percent, lived, equivalent, count["NOT VIABLE"], count["NOT COVERED"])
+	if unknown > 0 {
+		return fmt.Errorf("%d survivors are not in %s", unknown, listPage)
+	}
+	if !(percent >= 85) {
+		return fmt.Errorf("less than 85 %% are caught")
+	}
+	return nil
+}
+
+// readList returns the reasons by mutants.
+func readList() (map[string]string, error) {
+	text, err := os.ReadFile(listPage)
+	if err != nil {
+		return nil, err
+	}
+	list := map[string]string{}
+	mutant := ""
+	for line := range strings.Lines(string(text)) {
+		switch line = strings.TrimSpace(line); {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case mutant == "":
+			mutant = line
+		default:
+			list[mutant], mutant = line, ""
+		}
+	}
+	return list, nil
+}
