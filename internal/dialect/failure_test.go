@@ -23,6 +23,14 @@ type stateError string
 func (e stateError) Error() string    { return "secret-host: " + string(e) }
 func (e stateError) SQLState() string { return string(e) }
 
+// A textError is a server's error with a text of its own.
+type textError struct {
+	stateError
+	text string
+}
+
+func (e textError) Error() string { return e.text }
+
 func TestFail(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -46,6 +54,9 @@ func TestFail(t *testing.T) {
 		{"without words", stateError("22012"), Statement, "the server answered SQLSTATE 22012"},
 		{"temporary files", stateError("53400"), Statement, "temp_file_limit: SQLSTATE 53400"},
 		{"disk full", stateError("53100"), Statement, "disk is full: SQLSTATE 53100"},
+		{"function denied", textError{"42501", "permission denied for function pg_try_advisory_lock"}, Statement, "pg_try_advisory_lock: grant it EXECUTE: SQLSTATE 42501"},
+		{"table denied", stateError("42501"), Statement, "the role lacks a right"},
+		{"words of a denial in another error", textError{"22012", "permission denied for function pg_sleep"}, Statement, "the server answered SQLSTATE 22012"},
 		{"lock table full", stateError("53200"), Full, "(max_locks_per_transaction): SQLSTATE 53200"},
 		{"deadlock", stateError("40P01"), Statement, "40P01"},
 		{"wrapped", fmt.Errorf("secret-host: %w", stateError("57P01")), Gone, "57P01"},
@@ -83,6 +94,23 @@ func TestFail(t *testing.T) {
 	}
 	if err := Fail(nil); err != nil {
 		t.Errorf("Fail(nil) = %v", err)
+	}
+}
+
+func TestKeysOfBatch(t *testing.T) {
+	t.Parallel()
+	keys := make([]Key, 7)
+	b := Batch{
+		Release: keys[:1],
+		Try:     keys[:2],
+		Looks:   []Look{{Keys: keys[:3]}, {Keys: keys[:1]}},
+		Stacks:  []Stack{{Levels: [][]Key{keys[:2], keys[:5]}}},
+	}
+	if n := b.Keys(); n != 1+2+3+1+2+5 {
+		t.Errorf("a batch with 14 keys has %d", n)
+	}
+	if b.Reset(); b.Keys() != 0 {
+		t.Errorf("an empty batch has %d keys", b.Keys())
 	}
 }
 

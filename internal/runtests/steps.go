@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"path"
+)
 
 // The steps of verify.
 
@@ -43,6 +46,13 @@ func buildSteps() []step {
 			name:    fmt.Sprintf("planted-bugs-%d", i+1),
 			shows:   "each planted bug makes a test fail",
 			command: fmt.Sprintf("make mutants SLICE=%d/%d", i+1, slices),
+		})
+	}
+	for _, pkg := range []string{"internal/keytable", "internal/session", "internal/dialect", "ratelimit", "httpmw", "httpmw/idempotency", "grpcmw", "sqllock"} {
+		all = append(all, step{
+			name:    "mutants-" + path.Base(pkg),
+			shows:   "a test catches at least 85 % of the changed operators, and each survivor is known",
+			command: "make mutate PACKAGE=./" + pkg,
 		})
 	}
 	for _, store := range []string{"postgres", "leases", "pooled-leases", "mariadb", "mariadb-leases", "sqlite"} {
