@@ -57,7 +57,7 @@ var tests = map[string][]string{
 
 const (
 	simulation = "internal/simulation: . -rapid.checks=100" // a hundred plans of each profile take two seconds
-	sqlite     = "internal/databases: . -run=SQLite"
+	sqlite     = "internal/databases: . -run=SQLite|TablesOf/SQLite"
 )
 
 // mutants are the kinds that are off by default. INVERT_NEGATIVES makes what
