@@ -34,7 +34,8 @@ func main() {
 	files := flag.String("files", "", "a regular expression for the names of files")
 	flag.Parse()
 	if err := os.Chdir("../.."); err != nil {
-		panic(err)
+		fmt.Println("mutate:", err)
+		os.Exit(1)
 	}
 	if err := mutate(*tool, filepath.Clean(flag.Arg(0)), *files); err != nil {
 		fmt.Println("mutate:", err)
