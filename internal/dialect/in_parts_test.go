@@ -49,10 +49,11 @@ func TestInParts(t *testing.T) {
 			Stacks: []Stack{
 				{Levels: [][]Key{{k(3), k(4)}, {k(5)}}},
 				{Levels: [][]Key{{k(6)}, {k(7)}, {k(8)}}},
+				{Levels: [][]Key{{k(9)}, {k(10)}, {k(11)}}},
 			},
 		}
 	}
-	s := &keysOfOthers{others: []Key{k(1), k(3), k(7)}}
+	s := &keysOfOthers{others: []Key{k(1), k(3), k(7), k(9), k(11)}}
 	b := batch()
 	if err := InParts(b, s.exchange); err != nil {
 		t.Fatal(err)
@@ -63,14 +64,16 @@ func TestInParts(t *testing.T) {
 	if w := b.Stacks[0]; !slices.Equal(w.Won, []int{1, 0}) || w.Failed != -1 {
 		t.Errorf("the first stack has %v, and failed at level %d", w.Won, w.Failed)
 	}
-	if w := b.Stacks[1]; len(w.Won) > 0 || w.Failed != 1 {
-		t.Errorf("the second stack has %v, and failed at level %d, want 1", w.Won, w.Failed)
+	for i, level := range []int{1, 0} {
+		if w := b.Stacks[1+i]; len(w.Won) > 0 || w.Failed != level {
+			t.Errorf("stack %d has %v, and failed at level %d, want %d", 1+i, w.Won, w.Failed, level)
+		}
 	}
 	if want := []Key{k(2), k(4), k(5)}; !slices.Equal(s.held, want) || s.calls != 2 {
 		t.Errorf("after %d calls the session holds %v, want %v", s.calls, s.held, want)
 	}
 	s = &keysOfOthers{}
-	if err := InParts(batch(), s.exchange); err != nil || s.calls != 1 || len(s.held) != 7 {
+	if err := InParts(batch(), s.exchange); err != nil || s.calls != 1 || len(s.held) != 10 {
 		t.Errorf("all keys are free: %v, %d calls, %d keys", err, s.calls, len(s.held))
 	}
 	for call := 1; call <= 2; call++ {
