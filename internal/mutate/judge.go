@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,12 +15,14 @@ import (
 // A report is what the tool writes.
 type report struct {
 	Files []struct {
-		Name    string `json:"file_name"`
-		Mutants []struct {
-			Line, Column int
-			Type, Status string
-		} `json:"mutations"`
+		Name    string   `json:"file_name"`
+		Mutants []mutant `json:"mutations"`
 	} `json:"files"`
+}
+
+type mutant struct {
+	Line, Column int
+	Type, Status string
 }
 
 // listPage has the mutants that may survive, each with the reason on the next
@@ -44,6 +47,8 @@ func judge(folder, file string, match *regexp.Regexp) error {
 	count := map[string]int{}
 	var equivalent, unknown int
 	for _, f := range r.Files {
+		slices.SortFunc(f.Mutants, func(a, b mutant) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+		equal := map[string]int{}
 		path := filepath.Join(folder, f.Name)
 		source, err := os.ReadFile(path)
 		if err != nil {
@@ -52,26 +57,29 @@ func judge(folder, file string, match *regexp.Regexp) error {
 		lines := strings.Split(string(source), "\n")
 		for _, m := range f.Mutants {
 			count[m.Status]++
+			line := lines[m.Line-1]
+			name := fmt.Sprintf("%s %s %s", path, m.Type, strings.TrimSpace(line[:m.Column-1]+"»"+line[m.Column-1:]))
+			if equal[name]++; equal[name] > 1 {
+				name += fmt.Sprintf(" »%d", equal[name])
+			}
 			if m.Status != "LIVED" {
 				continue
 			}
-			line := lines[m.Line-1]
-			mutant := fmt.Sprintf("%s %s %s", path, m.Type, strings.TrimSpace(line[:m.Column-1]+"»"+line[m.Column-1:]))
-			reason, known := list[mutant]
-			delete(list, mutant)
+			reason, known := list[name]
+			delete(list, name)
 			if strings.HasPrefix(reason, "equivalent") {
 				equivalent++
 			}
 			if !known {
 				unknown++
-				fmt.Printf("survives: %d: %s\n", m.Line, mutant)
+				fmt.Printf("survives: %d: %s\n", m.Line, name)
 			}
 		}
 	}
-	for _, mutant := range slices.Sorted(maps.Keys(list)) {
-		path, _, _ := strings.Cut(mutant, " ")
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		path, _, _ := strings.Cut(name, " ")
 		if filepath.Dir(path) == folder && match.MatchString(filepath.Base(path)) {
-			fmt.Println("is caught now:", mutant)
+			fmt.Println("is caught now:", name)
 		}
 	}
 	caught, lived := count["KILLED"]+count["TIMED OUT"], count["LIVED"]
@@ -94,14 +102,14 @@ func readList() (map[string]string, error) {
 		return nil, err
 	}
 	list := map[string]string{}
-	mutant := ""
+	name := ""
 	for line := range strings.Lines(string(text)) {
 		switch line = strings.TrimSpace(line); {
 		case line == "" || strings.HasPrefix(line, "#"):
-		case mutant == "":
-			mutant = line
+		case name == "":
+			name = line
 		default:
-			list[mutant], mutant = line, ""
+			list[name], name = line, ""
 		}
 	}
 	return list, nil

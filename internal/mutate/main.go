@@ -17,8 +17,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,6 +75,8 @@ const (
 
 	folderVariable = "LATCHKEY_MUTATE"
 	pathVariable   = "LATCHKEY_MUTATE_PATH" // PATH with the real go command
+
+	notRun = "not-run" // the file in the tool's folder that says why a test did not run
 )
 
 // mutate runs the tool on the package in folder, and judges what it reports.
@@ -114,12 +118,19 @@ func mutate(tool, folder, files string) error {
 	}
 	name, _, _ := strings.Cut(filepath.Base(tool), "@")
 	c := exec.Command(filepath.Join(dir, name), append(args, folder)...)
-	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	var log bytes.Buffer
+	c.Stdout, c.Stderr = io.MultiWriter(os.Stdout, &log), os.Stderr
 	path := os.Getenv("PATH")
 	c.Env = append(os.Environ(), folderVariable+"="+folder, pathVariable+"="+path, "PATH="+dir+string(os.PathListSeparator)+path,
 		"TMPDIR="+dir)
 	if err := c.Run(); err != nil {
 		return err
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, notRun)); err == nil {
+		return fmt.Errorf("a test did not run:\n%s", text)
+	}
+	if bytes.Contains(log.Bytes(), []byte("ERROR")) { // it leaves such a mutant out of the report
+		return errors.New("the tool has failed for some mutants: see above")
 	}
 	return judge(folder, report, match)
 }
@@ -143,10 +154,14 @@ func goCommand(folder string, args []string) int {
 	for _, set := range tests[folder] {
 		out, err := goTest(set, "-timeout=5m", "-failfast")
 		switch {
+		case err == nil:
 		case bytes.Contains(out, []byte("[build failed]")):
 			return 2 // not viable
-		case err != nil:
+		case bytes.Contains(out, []byte("FAIL")):
 			return 1 // killed
+		default:
+			_ = os.WriteFile(filepath.Join(os.TempDir(), notRun), out, 0o600)
+			return 1
 		}
 	}
 	return 0
@@ -168,7 +183,12 @@ func cover(folder, file string) int {
 		_, blocks, _ := strings.Cut(string(text), "\n")
 		profile += blocks
 	}
-	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+	conditions, err := cases(profile)
+	if err == nil {
+		err = os.WriteFile(file, []byte(profile+conditions), 0o600)
+	}
+	if err != nil {
+		fmt.Println(err)
 		return 1
 	}
 	return 0
