@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,6 +33,28 @@ func retryPolicy(code string) grpc.DialOption {
 			"retryableStatusCodes": [%q]
 		}
 	}]}`, code))
+}
+
+// A client must not obey a pushback up to its deadline.
+func TestPushbackBeforeTheDeadline(t *testing.T) {
+	for _, left := range []time.Duration{time.Second, time.Second + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			intercept := grpcmw.UnaryServerInterceptor(ratelimit.OneAtATime(sqllock.NewMemory(), "export"),
+				grpcmw.FromContext(authenticated), grpcmw.WithPushback(time.Second))
+			transport := &recorder{}
+			ctx, cancel := context.WithTimeout(login("alice"), left)
+			defer cancel()
+			second := func(context.Context, any) (any, error) {
+				return nil, call(grpc.NewContextWithServerTransportStream(ctx, transport), intercept, "/", nil, done)
+			}
+			if err := call(login("alice"), intercept, "/", nil, second); status.Code(err) != codes.ResourceExhausted {
+				t.Error(err)
+			}
+			if some := transport.trailer.Len() > 0; some != (left > time.Second) {
+				t.Errorf("%v before the deadline a pushback of a second: %t", left, some)
+			}
+		})
+	}
 }
 
 // attempts counts the attempts of calls, and calls second before the second.

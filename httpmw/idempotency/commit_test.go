@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -23,6 +24,7 @@ const (
 	lostReply                // the server commits, the client gets no reply
 	lostQuestion             // the server gets no COMMIT
 	lostInsert               // not a COMMIT: the connection is gone when the key's row is inserted
+	refused                  // not a COMMIT: the driver cannot ask for the table's columns
 	stuck                    // not a COMMIT: the driver does not return from BEGIN, and ignores its context
 )
 
@@ -59,6 +61,9 @@ func (c *meddledConn) PrepareContext(ctx context.Context, query string) (driver.
 	if strings.HasPrefix(query, "INSERT INTO latchkey_responses") && c.m.next.CompareAndSwap(int32(lostInsert), int32(noFault)) {
 		_ = c.Conn.Close()
 		return nil, driver.ErrBadConn
+	}
+	if strings.Contains(query, "attnotnull") && c.m.next.CompareAndSwap(int32(refused), int32(noFault)) {
+		return nil, errors.New("no such mode")
 	}
 	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
 }
@@ -118,6 +123,19 @@ func TestConnectionLost(t *testing.T) {
 			b.wantEffects(1)
 		}
 		b.wantLog("unavailable")
+	})
+}
+
+// A driver that cannot ask for the table's columns is a mistake, and not a
+// database that is away. Once it can, requests are served.
+func TestDriverRefuses(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		m := b.meddle()
+		m.next.Store(int32(refused))
+		s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
+		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
+		b.wantLog("the driver cannot")
+		b.retry(s, demand{key: "k-1"}).Want(t, http.StatusCreated)
 	})
 }
 
