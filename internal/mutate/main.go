@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 )
 
 func main() {
@@ -151,8 +152,12 @@ func goCommand(folder string, args []string) int {
 	if err := os.Chdir(strings.Repeat("../", 1+strings.Count(folder, "/"))); err != nil {
 		return 3
 	}
-	for _, set := range tests[folder] {
-		out, err := goTest(set, "-timeout=5m", "-failfast")
+	for i, set := range tests[folder] {
+		limit, err := os.ReadFile(limitFile(i))
+		if err != nil {
+			return 3
+		}
+		out, err := goTest(set, "-timeout="+string(limit), "-failfast")
 		switch {
 		case err == nil:
 		case bytes.Contains(out, []byte("[build failed]")):
@@ -171,7 +176,8 @@ func goCommand(folder string, args []string) int {
 // cover.
 func cover(folder, file string) int {
 	profile := "mode: set\n"
-	for _, set := range tests[folder] {
+	for i, set := range tests[folder] {
+		began := time.Now()
 		if out, err := goTest(set, "-coverpkg="+module+"/"+folder, "-coverprofile="+file); err != nil {
 			fmt.Printf("\n%s", out)
 			return 1
@@ -182,6 +188,10 @@ func cover(folder, file string) int {
 		}
 		_, blocks, _ := strings.Cut(string(text), "\n")
 		profile += blocks
+		limit := max(5*time.Since(began), 30*time.Second) // a mutant may wait for ever
+		if err := os.WriteFile(limitFile(i), []byte(limit.String()), 0o600); err != nil {
+			return 1
+		}
 	}
 	conditions, err := cases(profile)
 	if err == nil {
@@ -193,6 +203,9 @@ func cover(folder, file string) int {
 	}
 	return 0
 }
+
+// limitFile has the time limit of a set of tests.
+func limitFile(set int) string { return filepath.Join(os.TempDir(), fmt.Sprintf("limit-%d", set)) }
 
 // goTest runs one set of tests, and returns its output. Each process has a bound
 // of memory, and one of processor time, which a busy machine does not use up.
