@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/httptesting"
@@ -251,5 +252,91 @@ func TestReaderLeftBehindAtTheEnd(t *testing.T) {
 	})))
 	for range 200 { // the handler is not always faster than what watches its context
 		response(t, dial(t, s, post("Content-Length: 1000000")+"x")).Want(t, http.StatusServiceUnavailable)
+	}
+}
+
+// A deadlined counts the deadlines that are set on the connection.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	set int
+}
+
+func (d *deadlined) SetReadDeadline(time.Time) error { d.set++; return nil }
+
+// A bodyFunc is a body by its Read.
+type bodyFunc func([]byte) (int, error)
+
+func (f bodyFunc) Read(p []byte) (int, error) { return f(p) }
+
+// Only a Read that is under way at the end of the hold is cut off. If it brings
+// data all the same, the handler gets them. Once the handler has returned, a Read
+// is that of the original body. A request without a body still has none.
+func TestReadsThatAreNotCutOff(t *testing.T) {
+	for name, tt := range map[string]struct {
+		during, after, behind bool // the hold ends during a Read, or after it; a Read is left behind
+		deadlines             int
+	}{
+		"the hold ends during a Read": {during: true, deadlines: 1},
+		"the hold ends after a Read":  {after: true},
+		"a Read is left behind":       {behind: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var inner *http.Request
+				end := func() {
+					lock, _ := sqllock.FromContext(inner.Context())
+					lock.Cancel(ratelimit.ErrMaxHold)
+					synctest.Wait()
+				}
+				read := func() {
+					if n, err := inner.Body.Read(make([]byte, 1)); n != 1 || err != nil {
+						t.Errorf("Read: %d bytes and %v, want a byte", n, err)
+					}
+				}
+				returned := make(chan struct{})
+				r := httptest.NewRequest(http.MethodPost, "/", bodyFunc(func([]byte) (int, error) {
+					if tt.during {
+						end()
+					}
+					if tt.behind {
+						<-returned
+					}
+					return 1, nil
+				}))
+				r.Header.Set(user, "ada")
+				w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+				limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					inner = r
+					if tt.behind {
+						go read()
+						synctest.Wait()
+					} else {
+						read()
+					}
+					if tt.after {
+						end()
+					}
+				})).ServeHTTP(w, r)
+				tt.during = false
+				close(returned)
+				synctest.Wait()
+				if w.set != tt.deadlines {
+					t.Errorf("%d deadlines are set, want %d", w.set, tt.deadlines)
+				}
+				if tt.behind {
+					read()
+				}
+			})
+		})
+	}
+	for _, body := range []io.ReadCloser{nil, http.NoBody} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set(user, "ada")
+		r.Body = body
+		limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.Body != body {
+				t.Errorf("the body is a %T, want %T", r.Body, body)
+			}
+		})).ServeHTTP(httptest.NewRecorder(), r)
 	}
 }
