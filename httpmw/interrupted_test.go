@@ -54,7 +54,7 @@ func TestResponseBegunIsLeftAlone(t *testing.T) {
 		{"alive", limited(sqllock.NewMemory()), func(http.ResponseWriter, *http.Request) {}, http.StatusOK},
 		{"hints alone", held(), func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusEarlyHints); ended(r) }, http.StatusServiceUnavailable},
 		{"empty copy", held(), func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(w, http.NoBody)
+			_, _ = io.Copy(w, struct{ io.Reader }{http.NoBody}) // without WriteTo, so ReadFrom is called
 			ended(r)
 		}, http.StatusServiceUnavailable},
 	}
