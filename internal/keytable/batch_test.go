@@ -1,6 +1,7 @@
 package keytable_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -172,19 +173,25 @@ func TestKeyBehindTheWonOnes(t *testing.T) {
 	})
 }
 
-// A look that is too small for its group goes on with the keys that are left.
+// A look that is too small for its group goes on with the keys that are left, and
+// a batch that is too small for all groups with the groups that are left.
 func TestLookInParts(t *testing.T) {
-	withSource(t, func(s *source) {
-		s.limits.Keys = 1
-		call := s.any(tries, ids(0, 0, 2)...)
-		s.tried([]int64{0})
-		s.complete(nil)
-		s.tried([]int64{1})
-		s.complete(nil)
-		if err := <-call; !errors.Is(err, keytable.ErrHeld) {
-			t.Error(err)
-		}
-	})
+	for _, calls := range [][][]keytable.ID{{ids(0, 0, 3)}, {ids(0, 0, 1), ids(0, 1, 1), ids(0, 2, 1)}} {
+		withSource(t, func(s *source) {
+			s.limits.Keys = 1
+			var last <-chan error
+			for _, keys := range calls {
+				last = s.any(tries, keys...)
+			}
+			for key := range int64(3) {
+				s.tried([]int64{key})
+				s.complete(nil)
+			}
+			if err := <-last; !errors.Is(err, keytable.ErrHeld) {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // What waits is polled for: keys that are held elsewhere at once, and those of a
@@ -214,6 +221,18 @@ func TestPolls(t *testing.T) {
 		if s.table.Poll(); s.prepare() == nil || len(s.batch.Stacks) != 1 {
 			t.Errorf("a poll tries %d looks and %d stacks", len(s.batch.Looks), len(s.batch.Stacks))
 		}
+	})
+	withSource(t, func(s *source) { // a call that only tries, for the key of a stack that waits
+		s.each(waits, ids(0, 0, 1)...)
+		s.prepare()
+		s.fail(errors.New("away"))
+		s.any(tries, ids(0, 0, 1)...)
+		s.tried([]int64{0})
+		if s.fail(errors.New("away")); s.batch.Polls != 1 {
+			t.Errorf("%d calls are polled for, want the stack alone", s.batch.Polls)
+		}
+		s.any(waits, ids(0, 0, 1)...)
+		s.tried([]int64{0})
 	})
 }
 
@@ -271,26 +290,34 @@ func TestFirstOfAllLines(t *testing.T) {
 	}
 }
 
-// A lifeline that has ended.
-type ended struct{}
+// A lifeline that has ended, for now.
+type ended bool
 
-func (ended) Expired() bool { return true }
-func (ended) Over() bool    { return true }
-func (ended) LoseLease()    {}
+func (e *ended) Expired() bool { return bool(*e) }
+func (e *ended) Over() bool    { return bool(*e) }
+func (*ended) LoseLease()      {}
 
 // A reader does not join readers whose holds may have ended, and is not rejected
-// because of them.
+// because of them. It joins them once their holds are certain again.
 func TestReaderOfAnExpiredKey(t *testing.T) {
 	withSource(t, func(s *source) {
 		reads, id := keytable.Want{Mode: keytable.Shared}, ids(0, 0, 1)[0]
 		s.any(reads, id)
 		s.tried([]int64{0})
 		s.complete([]int{0})
-		s.owner.Life = ended{}
+		life := ended(true)
+		s.owner.Life = &life
 		second := s.any(reads, id)
 		if len(second) > 0 {
 			t.Fatalf("the second reader got %v", <-second)
 		}
+		life = false
+		s.any(reads, id)
+		if synctest.Wait(); len(second) != 1 || <-second != nil {
+			t.Error("the second reader is not admitted with the third")
+		}
+		life = true
+		second = s.any(reads, id)
 		lost := errors.New("lost")
 		s.table.Lose(&s.owner, &s.batch, lost)
 		synctest.Wait()
@@ -360,6 +387,24 @@ func TestRejectedByAnotherLine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A request that only tries does not try a key for which another line waits, even
+// if one of its own line has waited before.
+func TestTryAfterAWaiter(t *testing.T) {
+	withSource(t, func(s *source) {
+		s.any(tries, ids(0, 2, 1)...)
+		s.any(waits, ids(0, 0, 1)...)
+		s.tried([]int64{2}, []int64{0})
+		s.complete([]int{0}, nil)
+		ctx, leave := context.WithCancel(s.t.Context())
+		go s.table.AcquireAny(ctx, waits, keysOf(ids(0, 0, 3)))
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		s.any(tries, ids(0, 0, 3)...)
+		s.tried([]int64{1})
+	})
 }
 
 // The view of a key has the name of a hold that has one.
