@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/inside"
@@ -61,7 +62,7 @@ func TestLimitRaised(t *testing.T) {
 type counting struct {
 	*sqllock.Memory
 	inside.Groups
-	any, each int
+	one, any, each int
 }
 
 func (c *counting) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
@@ -74,11 +75,13 @@ func (c *counting) tryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock
 	return lockertest.TryEach(ctx, c.Memory, groups)
 }
 
-func (c *counting) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
-	panic("one key at a time, though several can be had at once")
+func (c *counting) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	c.one++
+	return c.Memory.TryLock(ctx, key)
 }
 
 // A Locker that can do so gets all slots, or all levels of a stack, in one call.
+// A single slot it gets by TryLock, which a program may have replaced.
 func TestOneCall(t *testing.T) {
 	t.Parallel()
 	c := &counting{Memory: sqllock.NewMemory()}
@@ -97,10 +100,17 @@ func TestOneCall(t *testing.T) {
 		t.Errorf("%v after %d calls for a stack, want one", err, c.each)
 	}
 	_ = locks.Unlock()
+	if c.one != 0 {
+		t.Errorf("%d calls of TryLock, though several keys can be had at once", c.one)
+	}
+	if must(t, ratelimit.OneAtATime(c, "one"), "ada"); c.one != 1 || c.any != 4 {
+		t.Errorf("%d calls of TryLock and %d of TryAny for a single slot, want 1 and none", c.one, c.any-4)
+	}
 }
 
 // Carried finds the places that a context carries, in any slot and below other
-// locks. It does not count those that were released.
+// locks. It does not count those that were released, or those of an id that the
+// Limiter would reject.
 func TestCarried(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
@@ -126,6 +136,13 @@ func TestCarried(t *testing.T) {
 	carried("with the outer one alone", true, false)
 	unlock(t, outer)
 	carried("with none", false, false)
+
+	id := strings.Repeat("a", 2000)
+	ctx, cancel = must(t, ratelimit.OneAtATime(locks, "export", ratelimit.WithMaxIDLen(4000)), id).Bind(t.Context())
+	defer cancel()
+	if inside.Carried(ctx, l, id) {
+		t.Error("a place is carried for an id that is too long")
+	}
 }
 
 // Ids never share slots, although a Limiter with many slots keeps those of some

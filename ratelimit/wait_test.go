@@ -122,6 +122,43 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
+// Requests of Acquire and those of AcquireAll may wait in one line. Neither takes
+// the places of the others.
+func TestWaitersOfBothKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := sqllock.NewMemory()
+		l := ratelimit.OneAtATime(locks, "export", ratelimit.WithWait(time.Hour, 1))
+		held := must(t, l, "ada")
+		calls := []<-chan result{
+			acquire(t.Context(), l, "ada"),
+			stacked(t.Context(), level(l, "ada"), level(ratelimit.OneAtATime(locks, "other"), "ada")),
+		}
+		if n := l.Stats().Queued; n != 2 {
+			t.Errorf("%d wait, want 2", n)
+		}
+		unlock(t, held)
+		for _, c := range calls {
+			end(t, <-c)
+		}
+	})
+}
+
+// A Limiter keeps nothing of the ids for which no request waits.
+func TestLinesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, opts := range [][]ratelimit.Option{nil, {ratelimit.WithWait(time.Second, 1)}} {
+			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", opts...)
+			for _, id := range []string{"ada", "grace"} {
+				must(t, l, id)
+				mustBeBusy(t, l, id)
+			}
+			if n := ratelimit.Lines(l); n != 0 {
+				t.Errorf("%d lines, though no request waits", n)
+			}
+		}
+	})
+}
+
 // A new request takes no place that has just become free while an older one
 // waits and is about to look again.
 func TestNewRequestWaitsItsTurn(t *testing.T) {

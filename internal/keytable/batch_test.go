@@ -1,6 +1,7 @@
 package keytable_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -39,19 +40,13 @@ func (s *source) any(w keytable.Want, ids ...keytable.ID) <-chan error {
 	return done
 }
 
-// each calls AcquireEach in a goroutine, for levels of one key.
+// each is levels for levels of one key.
 func (s *source) each(w keytable.Want, ids ...keytable.ID) <-chan error {
-	done := make(chan error, 1)
-	var levels []keytable.Keys
+	var levels [][]keytable.ID
 	for _, id := range ids {
-		levels = append(levels, keysOf([]keytable.ID{id}))
+		levels = append(levels, []keytable.ID{id})
 	}
-	go func() {
-		_, err := s.table.AcquireEach(s.t.Context(), w, levels)
-		done <- err
-	}()
-	synctest.Wait()
-	return done
+	return s.levels(w, levels...)
 }
 
 // prepare returns the keys of each look of the next batch.
@@ -73,6 +68,22 @@ func (s *source) complete(won ...[]int) {
 		s.batch.Looks[i].Won = won[i]
 	}
 	s.table.Complete(&s.owner, &s.batch, now())
+	synctest.Wait()
+}
+
+// hold returns a hold of the first of these keys that is free.
+func (s *source) hold(ids ...keytable.ID) (h *keytable.Hold) {
+	go func() { h, _ = s.table.AcquireAny(s.t.Context(), tries, keysOf(ids)) }()
+	synctest.Wait()
+	s.prepare()
+	s.complete([]int{0})
+	return h
+}
+
+// release releases h in a goroutine.
+func (s *source) release(h *keytable.Hold) {
+	h.End(keytable.Released)
+	go s.table.Release(h)
 	synctest.Wait()
 }
 
@@ -172,19 +183,25 @@ func TestKeyBehindTheWonOnes(t *testing.T) {
 	})
 }
 
-// A look that is too small for its group goes on with the keys that are left.
+// A look that is too small for its group goes on with the keys that are left, and
+// a batch that is too small for all groups with the groups that are left.
 func TestLookInParts(t *testing.T) {
-	withSource(t, func(s *source) {
-		s.limits.Keys = 1
-		call := s.any(tries, ids(0, 0, 2)...)
-		s.tried([]int64{0})
-		s.complete(nil)
-		s.tried([]int64{1})
-		s.complete(nil)
-		if err := <-call; !errors.Is(err, keytable.ErrHeld) {
-			t.Error(err)
-		}
-	})
+	for _, calls := range [][][]keytable.ID{{ids(0, 0, 3)}, {ids(0, 0, 1), ids(0, 1, 1), ids(0, 2, 1)}} {
+		withSource(t, func(s *source) {
+			s.limits.Keys = 1
+			var last <-chan error
+			for _, keys := range calls {
+				last = s.any(tries, keys...)
+			}
+			for key := range int64(3) {
+				s.tried([]int64{key})
+				s.complete(nil)
+			}
+			if err := <-last; !errors.Is(err, keytable.ErrHeld) {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // What waits is polled for: keys that are held elsewhere at once, and those of a
@@ -215,23 +232,28 @@ func TestPolls(t *testing.T) {
 			t.Errorf("a poll tries %d looks and %d stacks", len(s.batch.Looks), len(s.batch.Stacks))
 		}
 	})
+	withSource(t, func(s *source) { // a call that only tries, for the key of a stack that waits
+		s.each(waits, ids(0, 0, 1)...)
+		s.prepare()
+		s.fail(errors.New("away"))
+		s.any(tries, ids(0, 0, 1)...)
+		s.tried([]int64{0})
+		if s.fail(errors.New("away")); s.batch.Polls != 1 {
+			t.Errorf("%d calls are polled for, want the stack alone", s.batch.Polls)
+		}
+		s.any(waits, ids(0, 0, 1)...)
+		s.tried([]int64{0})
+	})
 }
 
 // A key that this process has kept for as long as it may rests, although callers
 // wait for it.
 func TestKeyRests(t *testing.T) {
 	withSource(t, func(s *source) {
-		id := ids(0, 0, 1)[0]
-		var first *keytable.Hold
-		go func() { first, _ = s.table.Acquire(s.t.Context(), tries, id) }()
-		synctest.Wait()
-		s.tried([]int64{0})
-		s.complete([]int{0})
-		second := s.any(waits, id)
+		first := s.hold(keytable.ID{})
+		second := s.any(waits, keytable.ID{})
 		time.Sleep(time.Second) // HandOver
-		go s.table.Release(first)
-		first.End(keytable.Released)
-		synctest.Wait()
+		s.release(first)
 		s.tried()
 		s.complete()
 		for _, rest := range []time.Duration{time.Second - 1, 1} { // YieldFor
@@ -245,6 +267,25 @@ func TestKeyRests(t *testing.T) {
 	})
 }
 
+// A key does not rest if no call waits for it, however long this process has had
+// it. Nor does it if this process has just got it again.
+func TestKeyDoesNotRest(t *testing.T) {
+	withSource(t, func(s *source) {
+		either := ids(0, 0, 2)
+		first := s.hold(either...)
+		s.hold(either...)           // keeps the group on the table
+		time.Sleep(2 * time.Second) // more than HandOver
+		s.release(first)
+		s.tried()
+		s.complete()
+		s.release(s.hold(either...))
+		s.tried()
+		s.any(waits, either[0])
+		s.complete()
+		s.tried([]int64{0})
+	})
+}
+
 // A key goes to the call that came first, in whichever line it is.
 func TestFirstOfAllLines(t *testing.T) {
 	for _, groupFirst := range []bool{false, true} {
@@ -253,17 +294,9 @@ func TestFirstOfAllLines(t *testing.T) {
 			if groupFirst {
 				one, some = some, one
 			}
-			var hold *keytable.Hold
-			go func() { hold, _ = s.table.Acquire(s.t.Context(), tries, keytable.ID{}) }()
-			synctest.Wait()
-			s.tried([]int64{0})
-			s.complete([]int{0})
+			hold := s.hold(keytable.ID{})
 			first, second := s.any(waits, one...), s.any(waits, some...)
-			hold.End(keytable.Released)
-			if err := s.table.Release(hold); err != nil {
-				t.Error(err)
-			}
-			synctest.Wait()
+			s.release(hold)
 			if len(first) != 1 || len(second) != 0 {
 				t.Errorf("the key went to the second call; the first is for %d keys", len(one))
 			}
@@ -271,26 +304,34 @@ func TestFirstOfAllLines(t *testing.T) {
 	}
 }
 
-// A lifeline that has ended.
-type ended struct{}
+// A lifeline that has ended, for now.
+type ended bool
 
-func (ended) Expired() bool { return true }
-func (ended) Over() bool    { return true }
-func (ended) LoseLease()    {}
+func (e *ended) Expired() bool { return bool(*e) }
+func (e *ended) Over() bool    { return bool(*e) }
+func (*ended) LoseLease()      {}
 
 // A reader does not join readers whose holds may have ended, and is not rejected
-// because of them.
+// because of them. It joins them once their holds are certain again.
 func TestReaderOfAnExpiredKey(t *testing.T) {
 	withSource(t, func(s *source) {
 		reads, id := keytable.Want{Mode: keytable.Shared}, ids(0, 0, 1)[0]
 		s.any(reads, id)
 		s.tried([]int64{0})
 		s.complete([]int{0})
-		s.owner.Life = ended{}
+		life := ended(true)
+		s.owner.Life = &life
 		second := s.any(reads, id)
 		if len(second) > 0 {
 			t.Fatalf("the second reader got %v", <-second)
 		}
+		life = false
+		s.any(reads, id)
+		if synctest.Wait(); len(second) != 1 || <-second != nil {
+			t.Error("the second reader is not admitted with the third")
+		}
+		life = true
+		second = s.any(reads, id)
 		lost := errors.New("lost")
 		s.table.Lose(&s.owner, &s.batch, lost)
 		synctest.Wait()
@@ -300,38 +341,6 @@ func TestReaderOfAnExpiredKey(t *testing.T) {
 		if err := <-second; err != nil {
 			t.Error(err)
 		}
-	})
-}
-
-// A key does not rest if this process has just got it, however long it has had
-// the key before.
-func TestKeyThatWasJustGotDoesNotRest(t *testing.T) {
-	withSource(t, func(s *source) {
-		hold := func() (h *keytable.Hold) {
-			go func() { h, _ = s.table.AcquireAny(s.t.Context(), tries, keysOf(ids(0, 0, 2))) }()
-			synctest.Wait()
-			s.prepare()
-			s.complete([]int{0})
-			return h
-		}
-		first := hold()
-		hold() // keeps the group on the table
-		for _, h := range []*keytable.Hold{first, nil} {
-			if h == nil {
-				h = hold()
-			}
-			h.End(keytable.Released)
-			go s.table.Release(h)
-			synctest.Wait()
-			s.tried() // the release is under way
-			if h == first {
-				s.complete()
-				time.Sleep(2 * time.Second) // more than HandOver
-			}
-		}
-		s.any(waits, ids(0, 0, 1)...)
-		s.complete()
-		s.tried([]int64{0})
 	})
 }
 
@@ -362,6 +371,24 @@ func TestRejectedByAnotherLine(t *testing.T) {
 	}
 }
 
+// A request that only tries does not try a key for which another line waits, even
+// if one of its own line has waited before.
+func TestTryAfterAWaiter(t *testing.T) {
+	withSource(t, func(s *source) {
+		s.hold(ids(0, 2, 1)...)
+		s.any(waits, ids(0, 0, 1)...)
+		s.prepare()
+		s.complete(nil) // another session holds the key
+		ctx, leave := context.WithCancel(s.t.Context())
+		go s.table.AcquireAny(ctx, waits, keysOf(ids(0, 0, 3)))
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		s.any(tries, ids(0, 0, 3)...)
+		s.tried([]int64{1})
+	})
+}
+
 // The view of a key has the name of a hold that has one.
 func TestViewHasAName(t *testing.T) {
 	withSource(t, func(s *source) {
@@ -375,30 +402,5 @@ func TestViewHasAName(t *testing.T) {
 				t.Errorf("%+v", v)
 			}
 		})
-	})
-}
-
-// A key that is given back while no call waits for it does not rest, however long
-// this process has had it.
-func TestKeyThatNoCallWaitedForDoesNotRest(t *testing.T) {
-	withSource(t, func(s *source) {
-		var holds []*keytable.Hold
-		for range 2 { // the second keeps the group on the table
-			go func() {
-				h, _ := s.table.AcquireAny(s.t.Context(), tries, keysOf(ids(0, 0, 2)))
-				holds = append(holds, h)
-			}()
-			synctest.Wait()
-			s.prepare()
-			s.complete([]int{0})
-		}
-		time.Sleep(2 * time.Second) // more than HandOver
-		holds[0].End(keytable.Released)
-		go s.table.Release(holds[0])
-		synctest.Wait()
-		s.tried() // the release is under way
-		s.complete()
-		s.any(waits, ids(0, 0, 1)...)
-		s.tried([]int64{0})
 	})
 }

@@ -168,13 +168,13 @@ func (t *Table) settle() {
 }
 
 // settleGroup rejects the requests that have seen each key of g held, and sees
-// that a look or a poll comes for the others. Readers that wait join those of
-// this process once no other request is ahead of them.
+// that a look or a poll comes for the others. Readers in line join those of this
+// process once they may.
 func (t *Table) settleGroup(g *Group) {
 	if g.tries > 0 {
 		t.rejectSeen(g)
 	}
-	if g.read > 0 && g.keys[0].joinable() { // a waiter that stood before readers has left
+	if g.line.first != nil && g.keys[0].joinable() {
 		t.admit(g.keys[0])
 	}
 	if g.line.first == nil {

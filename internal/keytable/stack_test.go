@@ -3,6 +3,7 @@ package keytable_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -102,6 +103,34 @@ func TestWideStack(t *testing.T) {
 		again(s)
 		if got := len(s.batch.Stacks[0].Levels[0]); got != 5 {
 			t.Errorf("the first of two stacks tries %d of 9 keys, want 5", got)
+		}
+	})
+	for range 100 { // orders of the keys
+		withSource(t, func(s *source) {
+			s.each(waits, ids(0, 1, 1)...)
+			again(s) // another session holds the key
+			s.levels(tries, []keytable.ID{{Number: 0}, {Number: 2}}, ids(0, 1, 2))
+			again(s)
+			tried := make(map[keytable.ID]bool)
+			for _, k := range slices.Concat(s.batch.Stacks[0].Levels...) {
+				if tried[k.ID()] {
+					t.Fatalf("the statement tries key %d twice", k.ID().Number)
+				}
+				tried[k.ID()] = true
+			}
+		})
+	}
+}
+
+// A stack whose call has ended meanwhile is not tried again.
+func TestStackFailsTooLate(t *testing.T) {
+	withSource(t, func(s *source) {
+		s.each(tries, ids(0, 0, 1)...)
+		s.prepare()
+		s.table.Expire(now(), func() error { return context.DeadlineExceeded })
+		s.batch.Stacks[0].Failed = 0
+		if s.complete(); s.table.Figures().Queued {
+			t.Error("something is queued")
 		}
 	})
 }
