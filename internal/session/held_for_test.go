@@ -41,7 +41,7 @@ func withAges(t *testing.T, test func(t *testing.T, s *Session, r *ageReader)) {
 		o := Defaults()
 		o.Suit()
 		s := &Session{options: o, registrar: new(registrar), Table: NewTable(keytable.Config{
-			NewHold: func() *keytable.Hold { return &keytable.Hold{Holder: untold{}} },
+			Wake: func() {}, NewHold: func() *keytable.Hold { return &keytable.Hold{Holder: untold{}} },
 		}, AnswerTimeout, func() error { return ErrNoAnswer })}
 		s.ages = newHeldAges(r.read)
 		s.ctx, s.cancel = context.WithCancel(t.Context())
