@@ -50,7 +50,7 @@ func main() {
 // a module of its own. They run in this order until a test fails.
 var tests = map[string][]string{
 	"internal/keytable":  {"./internal/keytable", simulation},
-	"internal/session":   {"./internal/session", simulation},
+	"internal/session":   {"./internal/session", simulation, postgres},
 	"internal/dialect":   {"./internal/dialect", simulation, "./internal/dialect/postgres", sqlite},
 	"ratelimit":          {"./ratelimit -skip=^(TestLong|TestBurst|TestFairnessOnASession)"},
 	"httpmw":             {"./httpmw"},
@@ -61,6 +61,7 @@ var tests = map[string][]string{
 
 const (
 	simulation = "internal/simulation: . -rapid.checks=100" // a hundred plans of each profile take two seconds
+	postgres   = "./sqllock -run=^(TestRegistry(IsWritten|Misuse|NeverCostsALock)|TestHeldForInTheRegistry|TestOpenWhileDatabaseIsDown|TestTerminatedBackend|TestWatchedAfterFence|TestAnotherSecret)$"
 	sqlite     = "internal/databases: . -run=SQLite|TablesOf/SQLite"
 )
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"runtime"
 	"testing"
 	"time"
 )
@@ -10,7 +11,7 @@ func TestBootTimeGoesOn(t *testing.T) {
 	before, began := bootTime(), Now()
 	for Now()-began < 2*time.Millisecond {
 	}
-	if before == 0 {
+	if before == 0 && runtime.GOOS != "linux" {
 		t.Skip("this system has no such clock")
 	}
 	if passed := bootTime() - before; passed < 2*time.Millisecond {

@@ -153,7 +153,7 @@ func (c *codec) encode(b *keytable.Batch, st *dialect.Batch) {
 		for _, keys := range s.Levels {
 			c.levels = append(c.levels, c.keysOf(keys))
 		}
-		st.Stacks = append(st.Stacks, dialect.Stack{Levels: c.levels[from:len(c.levels):len(c.levels)], Won: s.Won[:0], Failed: -1})
+		st.Stacks = append(st.Stacks, dialect.Stack{Levels: c.levels[from:len(c.levels):len(c.levels)], Won: s.Won[:0]})
 	}
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,7 +41,7 @@ func withAges(t *testing.T, test func(t *testing.T, s *Session, r *ageReader)) {
 		o := Defaults()
 		o.Suit()
 		s := &Session{options: o, registrar: new(registrar), Table: NewTable(keytable.Config{
-			NewHold: func() *keytable.Hold { return &keytable.Hold{Holder: untold{}} },
+			Wake: func() {}, NewHold: func() *keytable.Hold { return &keytable.Hold{Holder: untold{}} },
 		}, AnswerTimeout, func() error { return ErrNoAnswer })}
 		s.ages = newHeldAges(r.read)
 		s.ctx, s.cancel = context.WithCancel(t.Context())
@@ -94,6 +95,25 @@ func TestHeldForIsReadInTheBackground(t *testing.T) {
 		synctest.Wait()
 		if age, ok := s.HeldFor(number(1)); ok {
 			t.Errorf("of a key that is free: %v", age)
+		}
+	})
+}
+
+// A reading forgets ages that are too old. It keeps those of other keys.
+func TestHeldForForgets(t *testing.T) {
+	withAges(t, func(t *testing.T, s *Session, r *ageReader) {
+		r.ages = map[dialect.Key]time.Duration{{ID: 1}: time.Minute, {ID: 2}: time.Minute}
+		for i, want := range [][]int64{{1}, {1, 2}, {2}} {
+			s.HeldFor(number(min(1+int64(i), 2)))
+			synctest.Wait()
+			var known []int64
+			for id := range s.ages.known {
+				known = append(known, id.Number)
+			}
+			if slices.Sort(known); !slices.Equal(known, want) {
+				t.Errorf("the ages of %v are known after %d readings, want %v", known, 1+i, want)
+			}
+			time.Sleep(agesPause) // so the first is agesValid old at the third
 		}
 	})
 }

@@ -19,6 +19,9 @@ func TestResponseAfterTheDeadline(t *testing.T) {
 			defer c.timer.Stop()
 			c.sending()
 			c.deadline.Store(int64(Now() - late)) // as when the process stood still, and no timer has fired yet
+			if over := c.Over(); over != (late >= 0) {
+				t.Errorf("%v after the deadline: over is %t", late, over)
+			}
 			if _, ok := c.renew(); ok != (late < 0) {
 				t.Errorf("a response %v after the deadline: in time is %t", late, ok)
 			}

@@ -79,10 +79,7 @@ const minIdleClose = time.Second
 
 // Defaults returns options that no caller has changed.
 func Defaults() Options {
-	return Options{
-		MaxHeld: MaxHeld, Log: slog.Default(),
-		perConn: dialect.HeldPerConnection, closeTimeout: 100 * time.Millisecond, bootTime: bootTime,
-	}
+	return Options{MaxHeld: MaxHeld, Log: slog.Default(), bootTime: bootTime}
 }
 
 // Suit sets what depends on the other options and on the dialect, as far as it
@@ -138,7 +135,7 @@ func (o *Options) maxConns() int {
 	if o.MaxConns > 0 {
 		return o.MaxConns
 	}
-	return max((o.MaxHeld+dialect.HeldPerConnection-1)/dialect.HeldPerConnection, 1)
+	return (o.MaxHeld + dialect.HeldPerConnection - 1) / dialect.HeldPerConnection
 }
 
 // bound returns d, or more in tests on a busy machine. The bounds of a Session

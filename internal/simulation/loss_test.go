@@ -1,8 +1,11 @@
 package simulation
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,6 +110,30 @@ func TestCallsDuringReconnect(t *testing.T) {
 			mustTry(t, s, sqllock.ID(3))
 		})
 	}
+}
+
+// The log says why the Session cannot connect, once for each reason. It says
+// nothing while calls still wait for the connection.
+func TestWhyItCannotConnect(t *testing.T) {
+	var log bytes.Buffer
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		for i, reason := range []string{"starting", "too many clients"} {
+			st.onOpen(func(int) error { return &dialect.Failure{Kind: dialect.Gone, Reason: reason} })
+			if i == 0 {
+				st.conn(0).hooks(nil, fail(errGone))
+				wantErr(t, "TryLock", second(s.TryLock(background, sqllock.ID(1))), sqllock.ErrUnavailable)
+				time.Sleep(responseBound - time.Millisecond)
+				if text := log.String(); strings.Contains(text, "cannot connect") {
+					t.Errorf("the log while calls wait: %s", text)
+				}
+			}
+			time.Sleep(ticks)
+			text := log.String()
+			if strings.Count(text, "cannot connect") != 1+i || strings.Count(text, reason) != 1 {
+				t.Errorf("the log of %d reasons: %s", 1+i, text)
+			}
+		}
+	}, sqllock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 }
 
 // Callers have their full time after each loss, also if the one before was

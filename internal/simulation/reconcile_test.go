@@ -66,7 +66,7 @@ func TestStatementsFailAgainAndAgain(t *testing.T) {
 			time.Sleep(lease / 3)
 			return failedStatement
 		}, nil)
-		for began := time.Now(); time.Since(began) < 3*lease; time.Sleep(lease / 100) {
+		for began := time.Now(); time.Since(began) < 8*lease; time.Sleep(lease / 100) {
 			_, err := s.TryLock(background, sqllock.ID(2))
 			if n := s.Stats().Losses; n > 0 || !errors.Is(err, sqllock.ErrUnavailable) {
 				t.Fatalf("TryLock of the key: %v, want ErrUnavailable; %d losses", err, n)

@@ -23,6 +23,9 @@ func TestGroupCommit(t *testing.T) {
 		for i := range int64(50) {
 			calls = append(calls, beginTry(background, s, sqllock.ID(10+i)))
 		}
+		for i := range int64(2) {
+			calls = append(calls, begin(func() (sqllock.Locks, error) { return one(s.TryAny(background, ids(100+2*i, 101+2*i)...)) }))
+		}
 		again := granted(t, "TryLock of a key whose release waits", beginTry(background, s, sqllock.ID(1)))
 		wantReturned(t, "the Unlock that was taken over", unlocked, nil)
 		released := beginUnlock(again)
@@ -35,8 +38,8 @@ func TestGroupCommit(t *testing.T) {
 		if len(batches) != 3 {
 			t.Fatalf("%d statements, want 3: %v", len(batches), batches)
 		}
-		if last := batches[2]; len(last.Try) != 50 || len(last.Release) != 1 {
-			t.Errorf("the third statement took %d and released %d, want 50 and 1", len(last.Try), len(last.Release))
+		if last := batches[2]; len(last.Try) != 50 || len(last.Looks) != 2 || len(last.Release) != 1 {
+			t.Errorf("the third statement took %d, looked for %d and released %d, want 50, 2 and 1", len(last.Try), len(last.Looks), len(last.Release))
 		}
 	})
 }
@@ -111,15 +114,16 @@ func TestPollsUnderTraffic(t *testing.T) {
 		var traffic sync.WaitGroup
 		defer traffic.Wait()
 		defer stop()
-		for i := range int64(4) {
-			traffic.Go(func() {
-				for ctx.Err() == nil {
-					if lock, err := s.TryLock(background, sqllock.ID(10+i)); err == nil {
+		traffic.Go(func() {
+			for i := int64(10); ctx.Err() == nil; i++ {
+				traffic.Go(func() {
+					if lock, err := s.TryLock(background, sqllock.ID(i)); err == nil {
 						_ = lock.Unlock()
 					}
-				}
-			})
-		}
+				})
+				time.Sleep(time.Millisecond)
+			}
+		})
 		waits := beginLock(background, s, sqllock.ID(1))
 		time.Sleep(time.Second)
 		st.giveUp(sqllock.ID(1))

@@ -88,6 +88,21 @@ func TestShareOfTheLockTable(t *testing.T) {
 	})
 }
 
+// A connection that is never silent reads the table once a heartbeat, too.
+func TestLooksUnderTraffic(t *testing.T) {
+	table := &lockTable{size: 1000, peers: 1}
+	withTable(t, table, func(t *testing.T, s *sqllock.Session, _ *stage) {
+		const beats = 10
+		before, end := table.looked(), time.Now().Add(beats*s.Stats().Heartbeat)
+		for ; !time.Now().After(end); time.Sleep(5 * time.Millisecond) {
+			mustUnlock(t, mustTry(t, s, sqllock.ID(1)))
+		}
+		if n := table.looked() - before; n != beats {
+			t.Errorf("%d looks in %d heartbeats of traffic", n, beats)
+		}
+	})
+}
+
 // If the statement that reads the table has no response, calls fail in time and
 // the locks stay. A response ends the stall, even if it rejects the statement. If
 // the statement fails, only WithMaxHeld limits the locks.
