@@ -64,6 +64,11 @@ func specialShapes(t *testing.T) []shape {
 			w.Header().Set("Content-Length", "-4")
 			_, _ = io.WriteString(w, "done")
 		}},
+		{"status after a flush", true, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "0")
+			flush(w)
+			w.WriteHeader(http.StatusCreated)
+		}},
 		{"events", true, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			for i := range 3 {
