@@ -96,6 +96,13 @@ func TestMaxHoldEndsReadOfBody(t *testing.T) {
 			t.Errorf("%s: the connection may be used again", fields)
 		}
 	}
+	s = httptesting.Serve(t, held().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "begun")
+		_, _ = io.ReadAll(r.Body)
+	})))
+	if r := response(t, dial(t, s, post("Content-Length: 10"))); r.StatusCode != http.StatusOK || r.Text != "begun" || !r.Close {
+		t.Errorf("a response that was begun: %+v", r)
+	}
 	s = httptesting.Protocols[1].Serve(t, h)
 	client := ""
 	for range 3 {

@@ -277,9 +277,8 @@ func (w *heldWriter) release() error {
 // may be too late for the header of a handler that writes while it reads to say
 // so. Then end breaks the connection.
 func (w *heldWriter) end() {
-	begun := w.state != unbegun && w.state != hijacked
 	_ = w.release() // a client that has left does not need it
-	if begun && w.duplex && !w.closes && w.r.ProtoMajor == 1 && w.body.wasCut() {
+	if w.state != hijacked && w.duplex && !w.closes && w.r.ProtoMajor == 1 && w.body.wasCut() {
 		_ = http.NewResponseController(w.w).Flush()
 		panic(http.ErrAbortHandler)
 	}

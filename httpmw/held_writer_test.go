@@ -72,3 +72,35 @@ func TestStreamsBothWays(t *testing.T) {
 		t.Errorf("trailer %v, %v; want 3", resp.Trailer, err)
 	}
 }
+
+// A flushed writer notes whether it was flushed.
+type flushed struct {
+	header  http.Header
+	flushed bool
+}
+
+func (w *flushed) Header() http.Header         { return w.header }
+func (w *flushed) WriteHeader(int)             {}
+func (w *flushed) Write(p []byte) (int, error) { return len(p), nil }
+func (w *flushed) Flush()                      { w.flushed = true }
+
+// A Flush waits for the byte that is kept back if the server detects the type of
+// the body, for which it reads 512 bytes.
+func TestFlushBeforeTheTypeIsKnown(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		length  int
+		kind    string
+		flushes bool
+	}{{4, "text/plain", true}, {4, "", false}, {512, "", false}, {513, "", true}} {
+		below := &flushed{header: http.Header{}}
+		limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if tt.kind != "" {
+				w.Header().Set("Content-Type", tt.kind)
+			}
+			if lengthy(big[:tt.length])(w, r); below.flushed != tt.flushes {
+				t.Errorf("%d bytes of type %q were flushed: %t", tt.length, tt.kind, below.flushed)
+			}
+		})).ServeHTTP(below, request("/", user+": ada"))
+	}
+}

@@ -58,6 +58,12 @@ func TestResponseBegunIsLeftAlone(t *testing.T) {
 			_, _ = io.Copy(w, struct{ io.Reader }{http.NoBody}) // without WriteTo, so ReadFrom is called
 			ended(r)
 		}, http.StatusServiceUnavailable},
+		{"flush that is not supported", held(), func(w http.ResponseWriter, r *http.Request) {
+			held().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				flush(w)
+				ended(r)
+			})).ServeHTTP(struct{ http.ResponseWriter }{w}, r)
+		}, http.StatusServiceUnavailable},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
