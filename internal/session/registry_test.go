@@ -2,8 +2,11 @@ package session
 
 import (
 	"cmp"
+	"errors"
+	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,7 +71,81 @@ func TestWhatIsRegistered(t *testing.T) {
 			}
 		}
 		registers("of a lock that has ended", []postgres.HeldKey{lock, process}, []postgres.WaitingKey{{Key: key(2), Waiters: 1, Age: time.Second}})
+		if after := s.NoteAfter(); after >= s.options.Heartbeat || !s.Registers() {
+			t.Errorf("a wait is noted after %v only", after)
+		}
 		ends[2]()
 		registers("without waits", []postgres.HeldKey{lock}, nil)
+	})
+}
+
+// A registering is a session that writes into a registry, or fails to.
+type registering struct {
+	dialect.Session
+	err error
+}
+
+func (r *registering) Register(postgres.Registry, *postgres.Register) error { return r.err }
+
+// A new connection does without the registry if a statement fails for it. A
+// program that starts is told what only a person can change.
+func TestEnroll(t *testing.T) {
+	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+		var log strings.Builder
+		s.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		s.registrar.tables.Store(new(postgres.Registry))
+		gone := &dialect.Failure{Kind: dialect.Gone}
+		missing, locked := &dialect.Failure{Kind: dialect.Statement, State: "42P01"}, &dialect.Failure{Kind: dialect.Statement, State: "55P03"}
+		for _, tt := range []struct {
+			err   error
+			opens bool
+			want  error
+			logs  int
+		}{
+			{nil, true, nil, 0},
+			{nil, false, nil, 0},
+			{gone, true, gone, 0},
+			{gone, false, gone, 0},
+			{missing, true, ErrConfig, 0},
+			{missing, false, nil, 1},
+			{locked, true, nil, 1},
+		} {
+			log.Reset()
+			if err := s.enroll(t.Context(), &registering{err: tt.err}, tt.opens); !errors.Is(err, tt.want) || strings.Count(log.String(), registryFails) != tt.logs {
+				t.Errorf("%+v: %v; the log: %s", tt, err, log.String())
+			}
+		}
+	})
+}
+
+// A connection writes the registry with a heartbeat only. The log says when that
+// begins to fail, and when it works again.
+func TestRegistryErrand(t *testing.T) {
+	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+		var log strings.Builder
+		s.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		c := s.slots[0].conn
+		if c.register(true) != nil {
+			t.Error("it is written before it was found")
+		}
+		s.registrar.tables.Store(new(postgres.Registry))
+		if c.register(false) != nil {
+			t.Error("it is written without a heartbeat")
+		}
+		fails := errors.New("simulated")
+		for i, tt := range []struct {
+			err  error
+			says string
+		}{{nil, ""}, {fails, registryFails}, {fails, ""}, {nil, "written again"}, {nil, ""}} {
+			log.Reset()
+			c.session = &registering{err: tt.err}
+			e := c.register(true)
+			if say := e.complete(e.send()); say != nil {
+				say()
+			}
+			if text := log.String(); (text == "") != (tt.says == "") || !strings.Contains(text, tt.says) {
+				t.Errorf("heartbeat %d: the log says %q, want %q", i, text, tt.says)
+			}
+		}
 	})
 }

@@ -1,7 +1,11 @@
 package session
 
 import (
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/keytable"
@@ -60,6 +64,77 @@ func TestLimitsOfTheRoom(t *testing.T) {
 			var got keytable.Limits
 			if s.limit(&got, c); got != tt.want {
 				t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+			}
+		}
+	})
+}
+
+// A surveyor is a session that shows a lock table.
+type surveyor struct {
+	dialect.Session
+	table dialect.LockTable
+	err   error
+}
+
+func (s *surveyor) LockTable() (dialect.LockTable, error) { return s.table, s.err }
+
+// The table is read once in a heartbeat, by one of the connections, and when
+// requests wait for room.
+func TestWhenTheRoomIsReadAgain(t *testing.T) {
+	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+		s.options.Heartbeat = 2 * time.Second
+		for _, tt := range []struct {
+			ago               time.Duration // 0: it was never read
+			beat, waits, want bool
+		}{
+			{0, true, false, true},
+			{0, false, false, false},
+			{time.Second, true, false, true},
+			{time.Second - 1, true, false, false},
+			{time.Second - 1, false, true, true},
+		} {
+			c := s.slots[0].conn
+			c.surveyWanted, s.room.at = tt.waits, 0
+			if tt.ago > 0 {
+				s.room.at = Now() - tt.ago
+			}
+			if got := c.survey(tt.beat) != nil; got != tt.want {
+				t.Errorf("%+v: read is %t", tt, got)
+			}
+		}
+	})
+}
+
+// The log says when the table becomes full, and when less than half of it is in
+// use again. It says so once. A statement that fails says neither.
+func TestRoomIsLogged(t *testing.T) {
+	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+		var log strings.Builder
+		s.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		const full, calm = "used=700 size=1000 limit=600", "room again"
+		for i, tt := range []struct {
+			used int
+			err  error
+			says string
+		}{
+			{used: 499},
+			{used: 700, says: full},
+			{used: 700},
+			{used: 550},
+			{used: 500},
+			{err: errors.New("simulated")},
+			{used: 499, says: calm},
+			{err: &dialect.Failure{Kind: dialect.Full}, says: "denied"},
+		} {
+			c := s.slots[0].conn
+			c.surveyWanted, c.session = true, &surveyor{table: dialect.LockTable{Size: 1000, Used: tt.used}, err: tt.err}
+			e := c.survey(false)
+			log.Reset()
+			if say := e.complete(e.send()); say != nil {
+				say()
+			}
+			if text := log.String(); (text == "") != (tt.says == "") || !strings.Contains(text, tt.says) {
+				t.Errorf("look %d: the log says %q, want %q", i, text, tt.says)
 			}
 		}
 	})

@@ -11,7 +11,7 @@ import (
 )
 
 // Another connection is opened for each thousand locks, up to WithMaxConns. A
-// connection beyond the first is closed when it is no longer needed.
+// connection beyond the first is closed when it has had no lock for a while.
 func TestConnectionForEachThousandLocks(t *testing.T) {
 	scripted(t, func(t *testing.T, s *sqllock.Session, _ *stage) {
 		var locks sqllock.Locks
@@ -25,9 +25,14 @@ func TestConnectionForEachThousandLocks(t *testing.T) {
 		for _, l := range locks {
 			mustUnlock(t, l)
 		}
-		time.Sleep(10 * time.Minute)
+		time.Sleep(15*s.Stats().Heartbeat - 1)
+		if got := s.Stats(); got.Connections != 3 {
+			t.Errorf("%d connections before fifteen idle heartbeats, want 3", got.Connections)
+		}
+		time.Sleep(1)
+		synctest.Wait()
 		if got := s.Stats(); got.Connections != 1 || got.Losses != 0 {
-			t.Errorf("%d connections and %d losses after ten idle minutes, want 1 and 0", got.Connections, got.Losses)
+			t.Errorf("%d connections and %d losses after fifteen idle heartbeats, want 1 and 0", got.Connections, got.Losses)
 		}
 		mustUnlock(t, mustTry(t, s, sqllock.ID(1)))
 	})

@@ -105,10 +105,11 @@ func TestReleaseIsSentAgainAfterAnError(t *testing.T) {
 			t.Errorf("%d locks are left at the server, %d losses", st.held(), s.Stats().Losses)
 		}
 		lock = mustTry(t, s, sqllock.ID(1))
-		st.conn(0).hooks(fail(failedStatement), nil)
+		failures = 0
+		st.conn(0).hooks(func() error { failures++; return failedStatement }, nil)
 		wantErr(t, "Unlock that always fails", lock.Unlock(), sqllock.ErrLost)
-		if n := s.Stats().Losses; n != 1 {
-			t.Errorf("%d losses, want 1", n)
+		if n := s.Stats().Losses; n != 1 || failures != 10 {
+			t.Errorf("%d losses after %d failures, want 1 after 10", n, failures)
 		}
 	})
 }
