@@ -312,7 +312,8 @@ func (e *ended) Over() bool    { return bool(*e) }
 func (*ended) LoseLease()      {}
 
 // A reader does not join readers whose holds may have ended, and is not rejected
-// because of them. It joins them once their holds are certain again.
+// because of them. It joins them once their holds are certain again, also while
+// the database is away.
 func TestReaderOfAnExpiredKey(t *testing.T) {
 	withSource(t, func(s *source) {
 		reads, id := keytable.Want{Mode: keytable.Shared}, ids(0, 0, 1)[0]
@@ -330,6 +331,11 @@ func TestReaderOfAnExpiredKey(t *testing.T) {
 		if synctest.Wait(); len(second) != 1 || <-second != nil {
 			t.Error("the second reader is not admitted with the third")
 		}
+		s.table.SetAway(errors.New("away"))
+		if err := <-s.any(reads, id); err != nil {
+			t.Errorf("a reader that needs no database: %v", err)
+		}
+		s.table.SetAway(nil)
 		life = true
 		second = s.any(reads, id)
 		lost := errors.New("lost")
@@ -386,6 +392,35 @@ func TestTryAfterAWaiter(t *testing.T) {
 		synctest.Wait()
 		s.any(tries, ids(0, 0, 3)...)
 		s.tried([]int64{1})
+	})
+}
+
+// A key is orphaned while no call waits for the statement that tries it or gives
+// it back.
+func TestOrphanedKey(t *testing.T) {
+	withSource(t, func(s *source) {
+		orphaned := func(step string, want bool) {
+			t.Helper()
+			if got := s.table.IsOrphaned(keytable.ID{}); got != want {
+				t.Errorf("%s: orphaned: %v", step, got)
+			}
+		}
+		orphaned("not on the table", false)
+		s.any(tries, keytable.ID{})
+		s.prepare()
+		orphaned("under way", false)
+		s.table.Expire(now(), func() error { return context.DeadlineExceeded })
+		orphaned("under way without its call", true)
+		s.complete([]int{0})
+		orphaned("to be given back", true)
+		s.prepare()
+		s.complete()
+		hold := s.hold(keytable.ID{})
+		orphaned("held", false)
+		s.release(hold)
+		orphaned("to be given back by a call", false)
+		s.prepare()
+		s.complete()
 	})
 }
 

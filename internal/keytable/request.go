@@ -142,7 +142,7 @@ func (t *Table) takeOver(k *State, r *Request) bool {
 	case k.phase == releasing && t.away == nil && k.own.stacks == 0 && t.mayPass(k):
 		t.answer(k, nil)
 		k.acquired = t.config.Now()
-	case r.Mode == Shared && k.joinable():
+	case k.joinable():
 	default:
 		return false
 	}
