@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
@@ -213,5 +215,51 @@ func TestHijackAfterWaiting(t *testing.T) {
 	transmit(t, conn, " and more")
 	if r := response(t, conn); r.Text != "body and more true <nil>" {
 		t.Errorf("got %q", r.Text)
+	}
+}
+
+// Over HTTP/1 a short body of known length is read before the wait, if the Read
+// can be ended. Others stay unread.
+func TestBodiesReadBeforeTheWait(t *testing.T) {
+	const most = 64 << 10
+	for _, tt := range []struct {
+		name   string
+		length int64
+		change func(*http.Request)
+		read   bool
+	}{
+		{"short", 1, nil, true},
+		{"longest", most, nil, true},
+		{"too long", most + 1, nil, false},
+		{"of unknown length", -1, nil, false},
+		{"of no length", 0, nil, false},
+		{"of HTTP/2", 1, func(r *http.Request) { r.ProtoMajor = 2 }, false},
+		{"that must be asked for", 1, func(r *http.Request) { r.Header.Set("Expect", "100-continue") }, false},
+		{"that is gone", 1, func(r *http.Request) { r.Body = nil }, false},
+		{"without a deadline", 1, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				leave := make(chan struct{})
+				h := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithWait(time.Hour, 1)), httpmw.Header(user)).
+					Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }))
+				go h.ServeHTTP(httptest.NewRecorder(), request("/", user+": ada"))
+				synctest.Wait()
+				r, read := request("/", user+": ada"), false
+				r.Body = io.NopCloser(bodyFunc(func([]byte) (int, error) { read = true; return 0, io.EOF }))
+				if r.ContentLength = tt.length; tt.change != nil {
+					tt.change(r)
+				}
+				var w http.ResponseWriter = &deadlined{ResponseRecorder: httptest.NewRecorder()}
+				if tt.name == "without a deadline" {
+					w = httptest.NewRecorder()
+				}
+				go h.ServeHTTP(w, r)
+				if synctest.Wait(); read != tt.read {
+					t.Errorf("the body was read: %t", read)
+				}
+				close(leave)
+			})
+		})
 	}
 }
