@@ -73,7 +73,7 @@ func (c *connection) heldKeys() ([]dialect.Key, error) {
 			c.sent, c.sentBoot = sent, sentBoot // this is the statement that was answered
 			c.s.mu.Unlock()
 		}
-		if err == nil || !dialect.Survives(err) {
+		if !dialect.Survives(err) {
 			return keys, err
 		}
 		select {

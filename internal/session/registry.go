@@ -38,7 +38,7 @@ func newRegistrar(o Options) *registrar {
 func (s *Session) enroll(ctx context.Context, session dialect.Session, opens bool) error {
 	err := s.register(ctx, session)
 	switch {
-	case err == nil || !dialect.Survives(err):
+	case !dialect.Survives(err): // nil, too
 		return err
 	case opens && strings.HasPrefix(errcode.SQLState(err), "42"):
 		return fmt.Errorf("%w: %w", ErrConfig, err)

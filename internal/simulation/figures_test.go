@@ -148,6 +148,7 @@ func TestLeaseRemaining(t *testing.T) {
 				t.Errorf("%v of the lease remain, want %v", got, want)
 			}
 		}
+		remaining(trust)
 		twoConnections(t, s)
 		remaining(trust)
 		hook, resume := hold(t)

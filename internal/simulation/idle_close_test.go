@@ -33,8 +33,8 @@ func asleep(t *testing.T, s *sqllock.Session, st *stage) {
 func awake(t *testing.T, s *sqllock.Session, when string) {
 	t.Helper()
 	synctest.Wait()
-	if got := s.Stats(); got.Connections == 0 || got.IdleClosed {
-		t.Fatalf("%s: %d connections, idle closed %t", when, got.Connections, got.IdleClosed)
+	if got := s.Stats(); got.Connections == 0 || got.IdleClosed || got.Watched {
+		t.Fatalf("%s: %d connections, idle closed %t, watched without a socket %t", when, got.Connections, got.IdleClosed, got.Watched)
 	}
 }
 

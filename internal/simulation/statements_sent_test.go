@@ -132,6 +132,21 @@ func TestPollsUnderTraffic(t *testing.T) {
 	})
 }
 
+// A key that stays busy is tried again after 24 to 48 ms, once the pauses have
+// grown.
+func TestPollsOfABusyKey(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		st.steal(sqllock.ID(1))
+		waits := beginLock(background, s, sqllock.ID(1))
+		time.Sleep(10 * time.Second)
+		if n := len(st.conn(0).sent()); n < 10_000/48 || n > 10_000/24 {
+			t.Errorf("%d polls in ten seconds", n)
+		}
+		st.giveUp(sqllock.ID(1))
+		mustUnlock(t, granted(t, "Lock", after(pollMost, waits)))
+	})
+}
+
 // New callers for busy keys have their first try at once. They do not make the
 // others poll more than fifty times a second for long.
 func TestPollsUnderArrivals(t *testing.T) {
