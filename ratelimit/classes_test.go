@@ -240,3 +240,45 @@ func TestReservedPlacesComeFirst(t *testing.T) {
 		})
 	}
 }
+
+// A request of a class with reserved places does not wait behind those without.
+// Requests of the class have an order, unless the limit has been raised since the
+// one in front looked at it.
+func TestReservedPlacesWhileOthersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		p := newPlan(2)
+		l := ratelimit.AtMost(8, sqllock.NewMemory(), "export", ratelimit.WithLimit(p.limit), ratelimit.WithWait(time.Hour, 9),
+			ratelimit.WithObserver(j.observe), ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person", Reserved: 1}))
+		person := func() <-chan result { return acquire(as(t.Context(), "person"), l, "ada") }
+		served := func(c <-chan result) *sqllock.Lock {
+			t.Helper()
+			if synctest.Wait(); len(c) != 1 {
+				t.Fatal("the request still waits")
+			}
+			return (<-c).locks[0]
+		}
+		common := must(t, l, "ada")
+		other := acquire(t.Context(), l, "ada")
+		reserved := served(person())
+		if waited := j.last(t, ratelimit.Admitted).Waited; waited != 0 {
+			t.Errorf("the first person has waited %v", waited)
+		}
+		first := person()
+		time.Sleep(50 * time.Millisecond)
+		second := person()
+		time.Sleep(60 * time.Millisecond) // the first looks at its limit again
+		for _, c := range []<-chan result{first, second} {
+			unlock(t, reserved)
+			reserved = served(c)
+		}
+		unlock(t, reserved)
+		p.n.Store(1)
+		late := person() // without a reserved place
+		p.n.Store(2)
+		unlock(t, served(person()))
+		unlock(t, common)
+		end(t, <-other)
+		end(t, <-late)
+	})
+}
