@@ -55,7 +55,7 @@ func TestWhatIsRegistered(t *testing.T) {
 		}
 		time.Sleep(time.Second - 1)
 		registers("before a heartbeat", []postgres.HeldKey{process}, []postgres.WaitingKey{{Key: key(2), Waiters: 1, Age: time.Second + 2}})
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		registers("after a heartbeat", []postgres.HeldKey{lock, process}, []postgres.WaitingKey{
 			{Key: key(2), Waiters: 1, Age: time.Second, Holding: key(1), Holds: true},
 			{Key: key(2), Waiters: 2, Age: time.Second + 3},
