@@ -59,7 +59,7 @@ func TestInParts(t *testing.T) {
 		return &Batch{
 			Release: []Key{k(20)},
 			Try:     []Key{k(21), k(22)},
-			Looks: []Look{{Keys: []Key{k(1), k(2)}, Want: 2}},
+			Looks:   []Look{{Keys: []Key{k(1), k(2)}, Want: 2}},
 			Stacks: []Stack{
 				{Levels: [][]Key{{k(3), k(4)}, {k(5)}}},
 				{Levels: [][]Key{{k(6)}, {k(7)}, {k(8)}}},
