@@ -10,21 +10,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/keytable"
 )
 
-// levels calls AcquireEach in a goroutine.
-func (s *source) levels(w keytable.Want, levels ...[]keytable.ID) <-chan error {
-	done := make(chan error, 1)
-	var each []keytable.Keys
-	for _, ids := range levels {
-		each = append(each, keysOf(ids))
-	}
-	go func() {
-		_, err := s.table.AcquireEach(s.t.Context(), w, each)
-		done <- err
-	}()
-	synctest.Wait()
-	return done
-}
-
 // Limits bound which stacks a batch takes. A stack stays queued, or fails.
 func TestStackLimits(t *testing.T) {
 	tooBig, large, beyond := errors.New("too big"), errors.New("large"), errors.New("beyond")
