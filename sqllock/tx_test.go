@@ -98,11 +98,11 @@ func TestTxErrors(t *testing.T) {
 			"TryTx":  func(tx *sql.Tx) error { return sqllock.TryTx(t.Context(), tx, sqllock.ID(1)) },
 			"LockTx": func(tx *sql.Tx) error { return sqllock.LockTx(t.Context(), tx, sqllock.ID(1), time.Second) },
 		} {
-			if err := call(done); !errors.Is(err, sql.ErrTxDone) {
-				t.Errorf("%s on a transaction that is done: %v, want sql.ErrTxDone", name, err)
+			if err := call(done); !errors.Is(err, sql.ErrTxDone) || errors.Is(err, sqllock.ErrClosed) {
+				t.Errorf("%s on a transaction that is done: %v, want sql.ErrTxDone without ErrClosed", name, err)
 			}
-			if err := call(failed); stateOf(err) != "25P02" {
-				t.Errorf("%s on a failed transaction: %v, want SQLSTATE 25P02", name, err)
+			if err := call(failed); stateOf(err) != "25P02" || errors.Is(err, sqllock.ErrUnavailable) {
+				t.Errorf("%s on a failed transaction: %v, want SQLSTATE 25P02 without ErrUnavailable", name, err)
 			}
 		}
 	})

@@ -8,19 +8,24 @@ import (
 	"strings"
 )
 
-// cases returns the conditions of each case of a switch that profile has as
-// covered. The go command counts what is behind the colon only.
-func cases(profile string) (conditions string, err error) {
-	covered := map[string][][2]position{}
+// covered returns where in each file the blocks of a profile are that ran.
+func covered(profile string) map[string][][2]position {
+	blocks := map[string][][2]position{}
 	for line := range strings.Lines(profile) {
 		name, place, _ := strings.Cut(line, ":")
 		var from, to position
 		var statements, count int
 		if _, err := fmt.Sscanf(place, "%d.%d,%d.%d %d %d", &from.line, &from.column, &to.line, &to.column, &statements, &count); err == nil && count > 0 {
-			covered[name] = append(covered[name], [2]position{from, to})
+			blocks[name] = append(blocks[name], [2]position{from, to})
 		}
 	}
-	for name, blocks := range covered {
+	return blocks
+}
+
+// cases returns the conditions of each case of a switch that profile has as
+// covered. The go command counts what is behind the colon only.
+func cases(profile string) (conditions string, err error) {
+	for name, blocks := range covered(profile) {
 		files := token.NewFileSet()
 		tree, err := parser.ParseFile(files, strings.TrimPrefix(name, module+"/"), nil, 0)
 		if err != nil {

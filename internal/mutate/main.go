@@ -46,23 +46,23 @@ func main() {
 	}
 }
 
-// tests are the arguments of go test for each package, after a folder if that is
-// a module of its own. They run in this order until a test fails.
-var tests = map[string][]string{
-	"internal/keytable":  {"./internal/keytable", simulation},
-	"internal/session":   {"./internal/session", simulation, postgres},
-	"internal/dialect":   {"./internal/dialect", simulation, "./internal/dialect/postgres", sqlite},
-	"ratelimit":          {"./ratelimit -skip=^(TestLong|TestBurst|TestFairnessOnASession)"},
-	"httpmw":             {"./httpmw"},
-	"httpmw/idempotency": {"./httpmw/idempotency"},
-	"grpcmw":             {"./grpcmw"},
-	"sqllock":            {simulation, "./sqllock"},
+// tests are the sets for each package. They run in this order until a test
+// fails.
+var tests = map[string][]set{
+	"internal/keytable":  {{pkg: "internal/keytable"}, simulation},
+	"internal/session":   {{pkg: "internal/session"}, simulation, inSession},
+	"internal/dialect":   {{pkg: "internal/dialect"}, simulation, {pkg: "internal/dialect/postgres"}, sqlite},
+	"ratelimit":          {{pkg: "ratelimit", skip: "^(TestBurst|TestFairnessOnASession)$"}},
+	"httpmw":             {{pkg: "httpmw"}},
+	"httpmw/idempotency": {{pkg: "httpmw/idempotency"}},
+	"grpcmw":             {{pkg: "grpcmw"}},
+	"sqllock":            {simulation, {pkg: "sqllock"}},
 }
 
-const (
-	simulation = "internal/simulation: . -rapid.checks=100" // a hundred plans of each profile take two seconds
-	postgres   = "./sqllock -run=^(TestRegistry(IsWritten|Misuse|NeverCostsALock)|TestHeldForInTheRegistry|TestOpenWhileDatabaseIsDown|TestTerminatedBackend|TestWatchedAfterFence|TestAnotherSecret)$"
-	sqlite     = "internal/databases: . -run=SQLite|TablesOf/SQLite"
+var (
+	simulation = set{module: "internal/simulation", flags: []string{"-rapid.checks=100"}} // a hundred plans of each profile take two seconds
+	inSession  = set{pkg: "sqllock", run: "^(TestRegistry(IsWritten|Misuse|NeverCostsALock)|TestHeldForInTheRegistry|TestOpenWhileDatabaseIsDown|TestTerminatedBackend|TestWatchedAfterFence|TestAnotherSecret)$"}
+	sqlite     = set{module: "internal/databases", run: "SQLite|TablesOf", sub: "SQLite"}
 )
 
 // mutants are the kinds that are off by default. INVERT_NEGATIVES makes what
@@ -76,6 +76,7 @@ const (
 	module = "github.com/latchkey-go/latchkey"
 
 	folderVariable = "LATCHKEY_MUTATE"
+	rootVariable   = "LATCHKEY_MUTATE_ROOT" // the tree without a mutant
 	pathVariable   = "LATCHKEY_MUTATE_PATH" // PATH with the real go command
 
 	notRun = "not-run" // the file in the tool's folder that says why a test did not run
@@ -107,6 +108,10 @@ func mutate(tool, folder, files string) error {
 	if err := os.Symlink(self, filepath.Join(dir, "go")); err != nil {
 		return err
 	}
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
 	report := filepath.Join(dir, "report.json")
 	args := append([]string{"unleash", "--workers=2", "--timeout-coefficient=100", "--output=" + report, "--exclude-files=/"}, mutants...)
 	all, err := filepath.Glob(filepath.Join(folder, "*.go"))
@@ -123,7 +128,7 @@ func mutate(tool, folder, files string) error {
 	var log bytes.Buffer
 	c.Stdout, c.Stderr = io.MultiWriter(os.Stdout, &log), os.Stderr
 	path := os.Getenv("PATH")
-	c.Env = append(os.Environ(), folderVariable+"="+folder, pathVariable+"="+path, "PATH="+dir+string(os.PathListSeparator)+path,
+	c.Env = append(os.Environ(), folderVariable+"="+folder, rootVariable+"="+root, pathVariable+"="+path, "PATH="+dir+string(os.PathListSeparator)+path,
 		"TMPDIR="+dir)
 	if err := c.Run(); err != nil {
 		return err
@@ -142,83 +147,72 @@ func mutate(tool, folder, files string) error {
 func goCommand(folder string, args []string) int {
 	os.Setenv("PATH", os.Getenv(pathVariable))
 	os.Unsetenv(folderVariable) // a test may run this program
-	for i, arg := range args {
-		if arg == "-coverprofile" {
-			return cover(folder, args[i+1])
-		}
-	}
 	if args[0] != "test" {
 		return 0 // go mod download
 	}
-	if err := os.Chdir(strings.Repeat("../", 1+strings.Count(folder, "/"))); err != nil {
-		return 3
-	}
-	for i, set := range tests[folder] {
-		limit, err := os.ReadFile(limitFile(i))
-		if err != nil {
-			return 3
+	for i, arg := range args {
+		if arg != "-coverprofile" {
+			continue
 		}
-		out, err := goTest(set, "-timeout="+string(limit), "-failfast")
+		profile, err := cover(folder)
+		if err == nil {
+			err = os.WriteFile(args[i+1], []byte(profile), 0o600)
+		}
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		return 0
+	}
+	status, err := try(folder)
+	if err != nil {
+		_ = os.WriteFile(filepath.Join(os.TempDir(), notRun), []byte(err.Error()), 0o600)
+	}
+	return status
+}
+
+// try runs the tests that cover the mutant in the current directory. It returns
+// what go test would: 0 if all pass, 1 if one fails, 2 if nothing compiles. An
+// error says that a test did not run.
+func try(folder string) (status int, err error) {
+	name, line, err := changedLine(filepath.Join(os.Getenv(rootVariable), folder))
+	if err != nil {
+		return 1, err
+	}
+	if err := os.Chdir(strings.Repeat("../", 1+strings.Count(folder, "/"))); err != nil {
+		return 1, err
+	}
+	for i, s := range tests[folder] {
+		names, took, err := covering(i, folder+"/"+name, line)
+		if err != nil {
+			return 1, err
+		}
+		if len(names) == 0 {
+			continue
+		}
+		limit := max(5*took, 30*time.Second) // a mutant may wait for ever
+		args := append([]string{"test", "-count=1", "-vet=off", "-ldflags=-w", "-failfast", "-timeout=" + limit.String(),
+			"-run=" + s.pattern(names...), "./" + s.pkg}, s.flags...)
+		c := limited(goProgram(), args...)
+		c.Dir = s.module
+		out, err := c.CombinedOutput()
 		switch {
 		case err == nil:
 		case bytes.Contains(out, []byte("[build failed]")):
-			return 2 // not viable
+			return 2, nil // not viable
 		case bytes.Contains(out, []byte("FAIL")):
-			return 1 // killed
+			return 1, nil // killed
 		default:
-			_ = os.WriteFile(filepath.Join(os.TempDir(), notRun), out, 0o600)
-			return 1
+			return 1, fmt.Errorf("%w\n%s", err, out)
 		}
 	}
-	return 0
+	return 0, nil
 }
 
-// cover runs the tests of the unchanged package, and writes which code they
-// cover.
-func cover(folder, file string) int {
-	profile := "mode: set\n"
-	for i, set := range tests[folder] {
-		began := time.Now()
-		if out, err := goTest(set, "-coverpkg="+module+"/"+folder, "-coverprofile="+file); err != nil {
-			fmt.Printf("\n%s", out)
-			return 1
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return 1
-		}
-		_, blocks, _ := strings.Cut(string(text), "\n")
-		profile += blocks
-		limit := max(5*time.Since(began), 30*time.Second) // a mutant may wait for ever
-		if err := os.WriteFile(limitFile(i), []byte(limit.String()), 0o600); err != nil {
-			return 1
-		}
-	}
-	conditions, err := cases(profile)
-	if err == nil {
-		err = os.WriteFile(file, []byte(profile+conditions), 0o600)
-	}
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	return 0
-}
-
-// limitFile has the time limit of a set of tests.
-func limitFile(set int) string { return filepath.Join(os.TempDir(), fmt.Sprintf("limit-%d", set)) }
-
-// goTest runs one set of tests, and returns its output. Each process has a bound
-// of memory, and one of processor time, which a busy machine does not use up.
-func goTest(set string, flags ...string) ([]byte, error) {
-	dir, arguments, nested := strings.Cut(set, ": ")
-	if !nested {
-		dir, arguments = ".", set
-	}
-	args := append([]string{"-c", `ulimit -t 60; ulimit -v 8000000; exec "$0" "$@"`, goProgram(), "test", "-count=1", "-vet=off", "-ldflags=-w", "-skip=^TestLong"}, flags...)
-	c := exec.Command("sh", append(args, strings.Fields(arguments)...)...)
-	c.Dir = dir
-	return c.CombinedOutput()
+// limited is a command whose processes each have a bound of memory, and one of
+// processor time, which a busy machine does not use up.
+func limited(name string, args ...string) *exec.Cmd {
+	return exec.Command("sh", append([]string{"-c", `ulimit -t 60; ulimit -v 8000000; exec "$0" "$@"`, name}, args...)...)
 }
 
 // goProgram is the go command that the Makefile uses.
