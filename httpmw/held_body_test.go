@@ -240,6 +240,39 @@ func TestLossWhileReadingInFullDuplex(t *testing.T) {
 	}
 }
 
+// A hijacked connection is the handler's, also after its body was cut off.
+func TestHijackAfterALoss(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	h := limited(locks).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		if err := control.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.ReadFull(r.Body, make([]byte, 1))
+		if _, err := io.ReadAll(r.Body); !errors.Is(err, sqllock.ErrLost) {
+			t.Errorf("Read: %v, want ErrLost", err)
+		}
+		conn, _, err := control.Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = conn.Close()
+	}))
+	ends := make(chan any, 1)
+	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { ends <- recover() }()
+		r = r.WithContext(r.Context())
+		r.Body = &losingBody{ReadCloser: r.Body, locks: locks}
+		h.ServeHTTP(w, r)
+	}))
+	dial(t, s, post("Content-Length: 1000")+"x")
+	if got := httptesting.Receive(t, ends, "end of the handler"); got != nil {
+		t.Errorf("it panics: %v", got)
+	}
+}
+
 // A handler that returns at the end of its context may leave a goroutine in a
 // Read. The response does not wait for the rest of that body, which is too long
 // for the server to drain.

@@ -136,7 +136,7 @@ func (w *heldWriter) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := w.w.Write(p[:now])
-	if w.left -= int64(n); err != nil || n == len(p) {
+	if w.left -= int64(n); err != nil || n < now || n == len(p) {
 		return n, err
 	}
 	return w.keep(n, p[now:])
@@ -148,7 +148,7 @@ func (w *heldWriter) WriteString(s string) (int, error) {
 		return 0, err
 	}
 	n, err := io.WriteString(w.w, s[:now])
-	if w.left -= int64(n); err != nil || n == len(s) {
+	if w.left -= int64(n); err != nil || n < now || n == len(s) {
 		return n, err
 	}
 	return w.keep(n, []byte(s[now:]))

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/httptesting"
@@ -102,5 +104,41 @@ func TestFlushBeforeTheTypeIsKnown(t *testing.T) {
 				t.Errorf("%d bytes of type %q were flushed: %t", tt.length, tt.kind, below.flushed)
 			}
 		})).ServeHTTP(below, request("/", user+": ada"))
+	}
+}
+
+// A narrow writer takes four bytes of each call, without an error.
+type narrow struct {
+	header http.Header
+	body   strings.Builder
+}
+
+func (w *narrow) Header() http.Header                     { return w.header }
+func (w *narrow) WriteHeader(int)                         {}
+func (w *narrow) Write(p []byte) (int, error)             { return w.body.Write(p[:min(4, len(p))]) }
+func (w *narrow) WriteString(s string) (n int, err error) { return w.Write([]byte(s)) }
+
+// A handler learns how many bytes the writer below has taken.
+func TestShortWrites(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(io.Writer, string) (int, error){
+		"Write":       func(w io.Writer, s string) (int, error) { return w.Write([]byte(s)) },
+		"WriteString": io.WriteString,
+	} {
+		const body = "0123456789"
+		below := &narrow{header: http.Header{}}
+		limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+			for rest := body; rest != ""; {
+				n, err := write(w, rest)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				rest = rest[n:]
+			}
+		})).ServeHTTP(below, request("/", user+": ada"))
+		if got := below.body.String(); got != body {
+			t.Errorf("%s: the writer below has %q, want %q", name, got, body)
+		}
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"path/filepath"
@@ -54,11 +57,15 @@ func judge(folder, file string, match *regexp.Regexp) error {
 		if err != nil {
 			return err
 		}
+		function, err := functions(path, source)
+		if err != nil {
+			return err
+		}
 		lines := strings.Split(string(source), "\n")
 		for _, m := range f.Mutants {
 			count[m.Status]++
 			line := lines[m.Line-1]
-			name := fmt.Sprintf("%s %s %s", path, m.Type, strings.TrimSpace(line[:m.Column-1]+"»"+line[m.Column-1:]))
+			name := fmt.Sprintf("%s %s %s %s", path, function(m.Line), m.Type, strings.TrimSpace(line[:m.Column-1]+"»"+line[m.Column-1:]))
 			if equal[name]++; equal[name] > 1 {
 				name += fmt.Sprintf(" »%d", equal[name])
 			}
@@ -93,6 +100,20 @@ func judge(folder, file string, match *regexp.Regexp) error {
 		return fmt.Errorf("less than 85 %% are caught")
 	}
 	return nil
+}
+
+// functions returns which function of a file each line is in.
+func functions(path string, source []byte) (func(line int) string, error) {
+	files := token.NewFileSet()
+	tree, err := parser.ParseFile(files, path, source, 0)
+	return func(line int) string {
+		for _, d := range tree.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && files.Position(f.Pos()).Line <= line && line <= files.Position(f.End()).Line {
+				return f.Name.Name
+			}
+		}
+		return "-"
+	}, err
 }
 
 // readList returns the reasons by mutants.

@@ -171,6 +171,10 @@ func goCommand(folder string, args []string) int {
 	return status
 }
 
+// compileError matches what the compiler says of a mutant, and no other reason
+// for which a build fails.
+var compileError = regexp.MustCompile(`(?m)^[^\s:]+\.go:\d+:\d+: [\s\S]*\[build failed\]`)
+
 // try runs the tests that cover the mutant in the current directory. It returns
 // what go test would: 0 if all pass, 1 if one fails, 2 if nothing compiles. An
 // error says that a test did not run.
@@ -198,9 +202,9 @@ func try(folder string) (status int, err error) {
 		out, err := c.CombinedOutput()
 		switch {
 		case err == nil:
-		case bytes.Contains(out, []byte("[build failed]")):
+		case compileError.Match(out):
 			return 2, nil // not viable
-		case bytes.Contains(out, []byte("FAIL")):
+		case bytes.Contains(out, []byte("FAIL")) && !bytes.Contains(out, []byte("[build failed]")):
 			return 1, nil // killed
 		default:
 			return 1, fmt.Errorf("%w\n%s", err, out)

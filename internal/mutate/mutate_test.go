@@ -17,11 +17,22 @@ func TestSurvivorsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	for mutant, reason := range list {
-		path, _, _ := strings.Cut(mutant, " ")
-		_, changed, _ := strings.Cut(mutant[len(path)+1:], " ")
-		source, err := os.ReadFile(path)
-		code, _, _ := strings.Cut(strings.Replace(changed, "»", "", 1), " »")
-		if err != nil || !strings.Contains(string(source), code) || tests[filepath.Dir(path)] == nil {
+		parts := strings.SplitN(mutant, " ", 4) // the file, the function, the kind and the line
+		source, err := os.ReadFile(parts[0])
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		function, err := functions(parts[0], source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, _, _ := strings.Cut(strings.Replace(parts[3], "»", "", 1), " »")
+		found := false
+		for i, line := range strings.Split(string(source), "\n") {
+			found = found || strings.TrimSpace(line) == code && function(i+1) == parts[1]
+		}
+		if !found || tests[filepath.Dir(parts[0])] == nil {
 			t.Errorf("%s: not in the code: %s", listPage, mutant)
 		}
 		if strings.Contains(reason, "»") {
@@ -57,21 +68,49 @@ func sign(n int) int {
 	}
 }
 
-// The second of two equal lines is known by its number, also if the first is
-// caught.
+// The second of two equal lines of a function is known by its number, also if the
+// first is caught.
 func TestJudgeEqualLines(t *testing.T) {
 	t.Chdir(t.TempDir())
-	const mutant = "ratelimit/x.go INVERT_LOOPCTRL »break"
-	source, list := "break\nbreak\n", mutant+"\nequivalent: it is the first.\n"
+	const source = `package x
+
+func f() {
+	for {
+		break
+		break
+	}
+}
+
+func g() {
+	for {
+		break
+	}
+}
+`
+	list := "ratelimit/x.go f INVERT_LOOPCTRL »break\nequivalent: it is the first.\n"
 	report := `{"files": [{"file_name": "x.go", "mutations": [
-		{"line": 2, "column": 1, "type": "INVERT_LOOPCTRL", "status": "LIVED"},
-		{"line": 1, "column": 1, "type": "INVERT_LOOPCTRL", "status": "KILLED"}]}]}`
+		{"line": 12, "column": 3, "type": "INVERT_LOOPCTRL", "status": "LIVED"},
+		{"line": 6, "column": 3, "type": "INVERT_LOOPCTRL", "status": "LIVED"},
+		{"line": 5, "column": 3, "type": "INVERT_LOOPCTRL", "status": "KILLED"}]}]}`
 	for name, text := range map[string]string{"ratelimit/x.go": source, listPage: list, "report": report} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := judge("ratelimit", "report", regexp.MustCompile("")); err == nil || !strings.Contains(err.Error(), "1 survivors are not in") {
-		t.Errorf("the second line is judged: %v", err)
+	if err := judge("ratelimit", "report", regexp.MustCompile("")); err == nil || !strings.Contains(err.Error(), "2 survivors are not in") {
+		t.Errorf("the other two lines are judged: %v", err)
+	}
+}
+
+// Only the compiler's word says that a mutant is not viable.
+func TestCompileError(t *testing.T) {
+	for out, want := range map[string]bool{
+		"# m/x\nx/x.go:3:7: undefined: y\nFAIL\tm/x [build failed]\nFAIL\n":              true,
+		"# m/x.test\nlink: mapping output file failed\nFAIL\tm/x [build failed]\nFAIL\n": false,
+		"--- FAIL: TestX (0.00s)\n    x_test.go:3: wrong\nFAIL\n":                        false,
+	} {
+		if got := compileError.MatchString(out); got != want {
+			t.Errorf("%t for %q", got, out)
+		}
 	}
 }

@@ -1,16 +1,15 @@
 package simulation
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -115,7 +114,7 @@ func TestCallsDuringReconnect(t *testing.T) {
 // The log says why the Session cannot connect, once for each reason. It says
 // nothing while calls still wait for the connection.
 func TestWhyItCannotConnect(t *testing.T) {
-	var log bytes.Buffer
+	var log httptesting.Logbook
 	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
 		for i, reason := range []string{"starting", "too many clients"} {
 			st.onOpen(func(int) error { return &dialect.Failure{Kind: dialect.Gone, Reason: reason} })
@@ -133,7 +132,7 @@ func TestWhyItCannotConnect(t *testing.T) {
 				t.Errorf("the log of %d reasons: %s", 1+i, text)
 			}
 		}
-	}, sqllock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	}, sqllock.WithLogger(log.Logger()))
 }
 
 // Callers have their full time after each loss, also if the one before was
