@@ -11,22 +11,33 @@ import (
 
 // An expired lifeline belongs to a connection whose loss another goroutine is
 // about to announce.
-type expired struct{}
+type expired struct {
+	announce func() // by the first call of LoseLease; it may be nil
+}
 
-func (expired) Expired() bool { return true }
-func (expired) Over() bool    { return true }
-func (expired) LoseLease()    {}
+func (*expired) Expired() bool { return true }
+func (*expired) Over() bool    { return true }
 
-// The context of a lock has ended as soon as Lock.Err reports the loss, though
-// the goroutine that announces the loss has not come to it.
-func TestContextEndsWithItsLock(t *testing.T) {
-	t.Parallel()
+func (e *expired) LoseLease() {
+	if e.announce != nil {
+		e.announce()
+	}
+}
+
+// expiredLock returns a lock whose lease has passed. Its loss is not announced,
+// or only by announce.
+func expiredLock(t *testing.T, announced bool) *Lock {
+	t.Helper()
 	woken := make(chan struct{}, 8)
 	hm := home{table: keytable.New(keytable.Config{Wake: func() { woken <- struct{}{} }, Now: session.Now, NewHold: newHold})}
 	go func() {
 		<-woken
 		var b keytable.Batch
-		owner := &keytable.Owner{Life: expired{}}
+		life := new(expired)
+		owner := &keytable.Owner{Life: life}
+		if announced {
+			life.announce = func() { hm.table.Lose(owner, &b, ErrLost) }
+		}
 		hm.table.Prepare(owner, keytable.Limits{Keys: 1, Grants: 1, Most: 1}, &b)
 		b.Looks[0].Won = append(b.Looks[0].Won, 0)
 		hm.table.Complete(owner, &b, session.Now())
@@ -35,6 +46,23 @@ func TestContextEndsWithItsLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return lock
+}
+
+// Unlock after the lease reports the loss, though the goroutine that announces
+// it has not come to it.
+func TestUnlockAfterTheLease(t *testing.T) {
+	t.Parallel()
+	if err := expiredLock(t, true).Unlock(); !errors.Is(err, ErrLost) {
+		t.Errorf("Unlock: %v, want ErrLost", err)
+	}
+}
+
+// The context of a lock has ended as soon as Lock.Err reports the loss, though
+// the goroutine that announces the loss has not come to it.
+func TestContextEndsWithItsLock(t *testing.T) {
+	t.Parallel()
+	lock := expiredLock(t, false)
 	bound, cancel := lock.Bind(t.Context())
 	defer cancel()
 	child, cancelChild := context.WithCancel(bound)

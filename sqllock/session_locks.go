@@ -58,7 +58,8 @@ func (s *Session) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	return s.acquireAny(ctx, keytable.Want{}, keys)
 }
 
-// LockAny waits until one of keys is free, or ctx ends. Its errors are those of
+// LockAny waits until one of keys is free, or ctx ends. While it waits for a key
+// that readers hold, later readers may join them. Its errors are those of
 // Lock.
 func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	if err := s.useSecrets(ctx, keys, true); err != nil {

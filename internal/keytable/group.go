@@ -169,7 +169,7 @@ func (t *Table) settle() {
 
 // settleGroup rejects the requests that have seen each key of g held, and sees
 // that a look or a poll comes for the others. Readers in line join those of this
-// process once they may.
+// process if they may by now.
 func (t *Table) settleGroup(g *Group) {
 	if g.tries > 0 {
 		t.rejectSeen(g)

@@ -20,7 +20,7 @@ import (
 type set struct {
 	module string   // the folder of the module
 	pkg    string   // the folder of the package in it
-	run    string   // a regular expression for the names; "" is all
+	run    string   // a regular expression for the names; "" is all that make test runs
 	skip   string   // the same for those that are left out; "" is none
 	sub    string   // the same for the subtests
 	flags  []string // of the test binary
@@ -49,7 +49,7 @@ func (s set) list(binary string) ([]string, error) {
 	c.Dir = filepath.Join(s.module, s.pkg)
 	out, err := c.Output()
 	return slices.DeleteFunc(strings.Fields(string(out)), func(name string) bool {
-		return strings.HasPrefix(name, "TestLong") || !match.MatchString(name) || skip.MatchString(name)
+		return s.run == "" && strings.HasPrefix(name, "TestLong") || !match.MatchString(name) || skip.MatchString(name)
 	}), err
 }
 

@@ -56,12 +56,13 @@ var tests = map[string][]set{
 	"httpmw":             {{pkg: "httpmw"}},
 	"httpmw/idempotency": {{pkg: "httpmw/idempotency"}},
 	"grpcmw":             {{pkg: "grpcmw"}},
-	"sqllock":            {simulation, {pkg: "sqllock"}},
+	"sqllock":            {simulation, {pkg: "sqllock"}, restarts},
 }
 
 var (
 	simulation = set{module: "internal/simulation", flags: []string{"-rapid.checks=100"}} // a hundred plans of each profile take two seconds
 	inSession  = set{pkg: "sqllock", run: "^(TestRegistry(IsWritten|Misuse|NeverCostsALock)|TestHeldForInTheRegistry|TestOpenWhileDatabaseIsDown|TestTerminatedBackend|TestWatchedAfterFence|TestAnotherSecret)$"}
+	restarts   = set{module: "internal/databases", run: "^(TestLeaseTableFence|TestLongLeaseTableServerRestarts)$"}
 	sqlite     = set{module: "internal/databases", run: "SQLite|TablesOf", sub: "SQLite"}
 )
 

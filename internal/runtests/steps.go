@@ -50,7 +50,7 @@ func buildSteps() []step {
 	}
 	for _, m := range []struct {
 		pkg   string
-		files []string // each part ends in time
+		files []string // each part ends within stepTimeout
 	}{
 		{"internal/keytable", []string{"^[a-h]", "^[i-z]"}},
 		{"internal/session", []string{"^[a-e]", "^[f-q]", "^r", "^[s-z]"}},

@@ -32,39 +32,11 @@ func (r *ageReader) read(ctx context.Context, keys []dialect.Key) (map[dialect.K
 // number returns the key of a number.
 func number(n int64) keytable.ID { return keytable.ID{Number: n} }
 
-// withAges runs test in virtual time with a Session that has a registry, which r
-// reads, and a connection. It has no database.
-func withAges(t *testing.T, test func(t *testing.T, s *Session, r *ageReader)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		r := &ageReader{}
-		o := Defaults()
-		o.Suit()
-		s := &Session{options: o, registrar: new(registrar), Table: NewTable(keytable.Config{
-			Wake: func() {}, NewHold: func() *keytable.Hold { return &keytable.Hold{Holder: untold{}} },
-		}, AnswerTimeout, func() error { return ErrNoAnswer })}
-		s.ages = newHeldAges(r.read)
-		s.ctx, s.cancel = context.WithCancel(t.Context())
-		s.slots = []*slot{newSlot(s)}
-		s.slots[0].conn = &connection{s: s}
-		test(t, s, r)
-		s.cancel()
-		s.tasks.Wait()
-	})
-}
-
-// An untold is a holder that is told nothing.
-type untold struct{}
-
-func (untold) EndContexts(keytable.End) {}
-func (untold) CallHooks(keytable.End)   {}
-func (untold) Name() string             { return "" }
-
 // The first call for a key has it read, in the background. Later calls know its
 // age, which grows. A key that is asked for again and again is always known. A
 // key that is free by the next reading is not.
 func TestHeldForIsReadInTheBackground(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, r *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, r *ageReader) {
 		r.ages = map[dialect.Key]time.Duration{{ID: 1}: time.Minute}
 		if age, ok := s.HeldFor(number(1)); ok || age != 0 {
 			t.Errorf("the first call: %v, %t", age, ok)
@@ -101,7 +73,7 @@ func TestHeldForIsReadInTheBackground(t *testing.T) {
 
 // A reading forgets ages that are too old. It keeps those of other keys.
 func TestHeldForForgets(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, r *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, r *ageReader) {
 		r.ages = map[dialect.Key]time.Duration{{ID: 1}: time.Minute, {ID: 2}: time.Minute}
 		for i, want := range [][]int64{{1}, {1, 2}, {2}} {
 			s.HeldFor(number(min(1+int64(i), 2)))
@@ -121,7 +93,7 @@ func TestHeldForForgets(t *testing.T) {
 // A reading that fails is not repeated for a while. One that hangs holds up
 // neither HeldFor nor the end of the Session.
 func TestHeldForFails(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, r *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, r *ageReader) {
 		r.err = errors.New("no such table")
 		for range 90 {
 			if _, ok := s.HeldFor(number(1)); ok {
@@ -146,7 +118,7 @@ func TestHeldForFails(t *testing.T) {
 
 // Without a registry, and without a connection, nothing is read.
 func TestHeldForWithout(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, r *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, r *ageReader) {
 		with := s.registrar
 		for _, s.registrar = range []*registrar{nil, with} {
 			if s.registrar != nil {
@@ -167,7 +139,7 @@ func TestHeldForWithout(t *testing.T) {
 // A flood of keys takes bounded memory, and bounded statements.
 func TestHeldForManyKeys(t *testing.T) {
 	for _, n := range []int64{100, 20000} {
-		withAges(t, func(t *testing.T, s *Session, r *ageReader) {
+		withSession(t, func(t *testing.T, s *Session, r *ageReader) {
 			r.ages = make(map[dialect.Key]time.Duration)
 			for i := range n {
 				r.ages[dialect.Key{ID: i}] = time.Second

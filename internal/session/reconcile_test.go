@@ -23,7 +23,7 @@ func (f *forgetful) Held() ([]dialect.Key, error) {
 // A Session that must know what it holds asks again soon, and then four times a
 // second.
 func TestHeldIsAskedAgain(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, _ *ageReader) {
 		c := s.slots[0].conn
 		for _, tt := range []struct {
 			fails         int

@@ -38,7 +38,7 @@ func newRegistrar(o Options) *registrar {
 func (s *Session) enroll(ctx context.Context, session dialect.Session, opens bool) error {
 	err := s.register(ctx, session)
 	switch {
-	case !dialect.Survives(err): // nil, too
+	case !dialect.Survives(err): // also if there is none
 		return err
 	case opens && strings.HasPrefix(errcode.SQLState(err), "42"):
 		return fmt.Errorf("%w: %w", ErrConfig, err)

@@ -19,7 +19,7 @@ import (
 // The registry has the locks and the waiting calls that are a heartbeat old. Calls
 // that wait for one key and hold the same lock are counted together.
 func TestWhatIsRegistered(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, _ *ageReader) {
 		s.options.Heartbeat, s.registrar.process, s.waits = time.Second, 7, make(map[*Wait]struct{})
 		c := s.slots[0].conn
 		c.slot = s.slots[0]
@@ -90,7 +90,7 @@ func (r *registering) Register(postgres.Registry, *postgres.Register) error { re
 // A new connection does without the registry if a statement fails for it. A
 // program that starts is told what only a person can change.
 func TestEnroll(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, _ *ageReader) {
 		var log strings.Builder
 		s.options.Log = slog.New(slog.NewTextHandler(&log, nil))
 		s.registrar.tables.Store(new(postgres.Registry))
@@ -121,7 +121,7 @@ func TestEnroll(t *testing.T) {
 // A connection writes the registry with a heartbeat only. The log says when that
 // begins to fail, and when it works again.
 func TestRegistryErrand(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, _ *ageReader) {
 		var log strings.Builder
 		s.options.Log = slog.New(slog.NewTextHandler(&log, nil))
 		c := s.slots[0].conn

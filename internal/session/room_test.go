@@ -38,7 +38,7 @@ func TestRoomSeen(t *testing.T) {
 // A statement requests as many keys as the room allows, and WithMaxHeld: here 90
 // more, since ten are under way.
 func TestLimitsOfTheRoom(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, _ *ageReader) {
 		s.options.MaxHeld = 100
 		c := s.slots[0].conn
 		c.brings = 10
@@ -81,7 +81,7 @@ func (s *surveyor) LockTable() (dialect.LockTable, error) { return s.table, s.er
 // The table is read once in a heartbeat, by one of the connections, and when
 // requests wait for room.
 func TestWhenTheRoomIsReadAgain(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, _ *ageReader) {
 		s.options.Heartbeat = 2 * time.Second
 		for _, tt := range []struct {
 			ago               time.Duration // 0: it was never read
@@ -108,7 +108,7 @@ func TestWhenTheRoomIsReadAgain(t *testing.T) {
 // The log says when the table becomes full, and when less than half of it is in
 // use again. It says so once. A statement that fails says neither.
 func TestRoomIsLogged(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, _ *ageReader) {
 		var log strings.Builder
 		s.options.Log = slog.New(slog.NewTextHandler(&log, nil))
 		const full, calm = "used=700 size=1000 limit=600", "room again"

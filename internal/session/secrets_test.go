@@ -12,7 +12,7 @@ import (
 // A secret whose check has no response is not used. A call that waits is told why
 // when its context ends.
 func TestSecretWithoutCheck(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, _ *ageReader) {
 		for name, tt := range map[string]struct {
 			refused error
 			pause   time.Duration // before it is checked again
@@ -40,7 +40,7 @@ func TestSecretWithoutCheck(t *testing.T) {
 
 // The log says once that a secret is refused, until it is accepted.
 func TestConflictIsLoggedOnce(t *testing.T) {
-	withAges(t, func(t *testing.T, s *Session, _ *ageReader) {
+	withSession(t, func(t *testing.T, s *Session, _ *ageReader) {
 		c, state := s.slots[0].conn, new(secretState)
 		c.uses = make(map[Secret]bool)
 		for i, tt := range []struct{ conflict, logs bool }{{false, false}, {true, true}, {true, false}, {false, false}, {true, true}} {
