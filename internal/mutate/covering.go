@@ -73,20 +73,22 @@ func cover(folder string) (profile string, err error) {
 		}
 		var (
 			all  sync.WaitGroup
-			mu   sync.Mutex
+			mu   sync.Mutex // protects what follows, and profile
 			fail error
+			sum  time.Duration
 			two  = make(chan struct{}, 2)
 		)
 		for _, name := range names {
 			two <- struct{}{}
 			all.Go(func() {
 				defer func() { <-two }()
-				blocks, err := s.coverOne(binary, name, filepath.Join(coverDir(i), name))
+				blocks, took, err := s.coverOne(binary, name, filepath.Join(coverDir(i), name))
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
 					fail = err
 				}
+				sum += took
 				profile += blocks
 			})
 		}
@@ -94,38 +96,65 @@ func cover(folder string) (profile string, err error) {
 		if fail != nil {
 			return "", fail
 		}
+		began := time.Now()
+		if out, err := s.command(binary, names...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("without a mutant: %w\n%s", err, out)
+		}
+		ratio := time.Since(began).Seconds() / sum.Seconds() // together they share servers, and run at once
+		if err := os.WriteFile(ratioFile(i), fmt.Append(nil, ratio), 0o600); err != nil {
+			return "", err
+		}
 	}
 	return "mode: set\n" + profile, nil
 }
 
-// coverOne runs one test, and writes to file its time and what it covers.
-func (s set) coverOne(binary, name, file string) (blocks string, err error) {
-	began := time.Now()
-	c := limited(binary, append([]string{"-test.run=" + s.pattern(name), "-test.coverprofile=" + file}, s.flags...)...)
+// command runs tests of the set.
+func (s set) command(binary string, names ...string) *exec.Cmd {
+	c := limited(binary, append([]string{"-test.run=" + s.pattern(names...)}, s.flags...)...)
 	c.Dir = filepath.Join(s.module, s.pkg)
+	return c
+}
+
+// coverOne runs one test, and writes to file its time and what it covers.
+func (s set) coverOne(binary, name, file string) (blocks string, took time.Duration, err error) {
+	began := time.Now()
+	c := s.command(binary, name)
+	c.Args = append(c.Args, "-test.coverprofile="+file)
 	if out, err := c.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s without a mutant: %w\n%s", name, err, out)
+		return "", 0, fmt.Errorf("%s without a mutant: %w\n%s", name, err, out)
 	}
-	took := time.Since(began)
+	took = time.Since(began)
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	_, blocks, _ = strings.Cut(string(text), "\n")
 	conditions, err := cases(blocks)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	blocks += conditions
-	return blocks, os.WriteFile(file, []byte(took.String()+"\n"+blocks), 0o600)
+	return blocks, took, os.WriteFile(file, []byte(took.String()+"\n"+blocks), 0o600)
 }
 
 // coverDir has a file for each test of a set.
 func coverDir(set int) string { return filepath.Join(os.TempDir(), "cover-"+strconv.Itoa(set)) }
 
+// ratioFile has the time of all tests of a set in one process by the sum of
+// their times alone.
+func ratioFile(set int) string { return filepath.Join(os.TempDir(), "ratio-"+strconv.Itoa(set)) }
+
 // covering returns the tests of a set that cover a line of a file, and how long
-// they take in all.
+// they take together.
 func covering(set int, path string, line int) (names []string, took time.Duration, err error) {
+	text, err := os.ReadFile(ratioFile(set))
+	if err != nil {
+		return nil, 0, err
+	}
+	ratio, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		return nil, 0, err
+	}
 	entries, err := os.ReadDir(coverDir(set))
 	if err != nil {
 		return nil, 0, err
@@ -147,7 +176,7 @@ func covering(set int, path string, line int) (names []string, took time.Duratio
 			names, took = append(names, e.Name()), took+d
 		}
 	}
-	return names, took, nil
+	return names, time.Duration(ratio * float64(took)), nil
 }
 
 // changedLine returns where the mutant is in the files of the current
