@@ -76,3 +76,74 @@ func TestContextEndsWithItsLock(t *testing.T) {
 		t.Error("a child context has not ended")
 	}
 }
+
+// locked returns locks of n keys of a Memory.
+func locked(t *testing.T, m *Memory, n int64) (locks Locks) {
+	t.Helper()
+	for i := range n {
+		lock, err := m.TryLock(t.Context(), ID(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks = append(locks, lock)
+	}
+	return locks
+}
+
+// Bind after the loss returns a context that has ended, and after Unlock one that
+// has not.
+func TestBindAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	m := NewMemory()
+	locks := locked(t, m, 2)
+	if err := locks[0].Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	m.Lose()
+	for i, want := range []error{nil, ErrLost} {
+		bound, cancel := locks[i].Bind(t.Context())
+		defer cancel()
+		select {
+		case <-bound.Done():
+			if cause := context.Cause(bound); cause != want {
+				t.Errorf("it has ended by %v, want %v", cause, want)
+			}
+		default:
+			if want != nil {
+				t.Errorf("it has not ended by %v", want)
+			}
+		}
+	}
+}
+
+// A lock forgets contexts that are not bound any more.
+func TestUnbind(t *testing.T) {
+	t.Parallel()
+	lock := locked(t, NewMemory(), 1)[0]
+	for range 2 {
+		_, cancel := lock.Bind(t.Context())
+		cancel()
+	}
+	a := lock.attached()
+	defer a.mu.Unlock()
+	if n := len(a.bound); n > 0 {
+		t.Errorf("%d contexts are bound", n)
+	}
+}
+
+// Locks that are bound together share a name, also if one was bound alone before.
+func TestNameOfBoundLocks(t *testing.T) {
+	t.Parallel()
+	locks := locked(t, NewMemory(), 3)
+	locks[2].SetName("its own")
+	for _, together := range []Locks{locks[:1], append(locks[:3:3], nil)} {
+		_, cancel := together.Bind(t.Context())
+		defer cancel()
+	}
+	locks[1].SetName("all")
+	for i, want := range []string{"all", "all", "its own"} {
+		if got := (*holder)(locks[i]).Name(); got != want {
+			t.Errorf("lock %d is named %q, want %q", i, got, want)
+		}
+	}
+}

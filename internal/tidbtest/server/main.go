@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -59,6 +60,9 @@ func run(ports []string, control string) error {
 		c.Status.ReportStatus = false
 		c.Performance.ForceInitStats = false // Run would wait for them before it listens
 	})
+	if err := os.Setenv("TMPDIR", filepath.Dir(control)); err != nil { // the store leaves a directory if it is killed
+		return err
+	}
 	c := new(cluster)
 	if c.store, err = mockstore.NewMockStore(); err != nil {
 		return err
