@@ -242,11 +242,13 @@ func TestPerTxSharesItsTransaction(t *testing.T) {
 
 // The lease of a lock is a setting of its transaction alone. The connection
 // returns to the pool with its old settings, however the transaction ends.
+// Without a lease the transaction has them, too.
 func TestPerTxLeavesSettingsAlone(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
 		db.SetMaxOpenConns(1)
-		locker := sqllock.PerTx(db, sqllock.WithLease(time.Minute))
+		execute(t, db, "SET idle_in_transaction_session_timeout = '7min'")
+		leased, plain := sqllock.PerTx(db, sqllock.WithLease(24*24*time.Hour)), sqllock.PerTx(db) // the longest lease
 		timeout := func(on interface{ QueryRow(string, ...any) *sql.Row }) (text string) {
 			t.Helper()
 			if err := on.QueryRow("SHOW idle_in_transaction_session_timeout").Scan(&text); err != nil {
@@ -254,18 +256,22 @@ func TestPerTxLeavesSettingsAlone(t *testing.T) {
 			}
 			return text
 		}
-		for _, commit := range []bool{true, false} {
-			lock := mustLock(t, locker, sqllock.ID(1))
+		for _, tt := range []struct {
+			locker *sqllock.TxLocker
+			commit bool
+			want   string
+		}{{leased, true, "24d"}, {leased, false, "24d"}, {plain, false, "7min"}} {
+			lock := mustLock(t, tt.locker, sqllock.ID(1))
 			tx, _ := sqllock.TxFromContext(lock.Context())
 			inside := timeout(tx)
-			if commit {
+			if tt.commit {
 				if err := tx.Commit(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			unlock(t, lock)
-			if after := timeout(db); inside != "1min" || after != "0" {
-				t.Errorf("the timeout of the transaction is %q, and later %q; want 1min and 0", inside, after)
+			if after := timeout(db); inside != tt.want || after != "7min" {
+				t.Errorf("the timeout of the transaction is %q, and later %q; want %s and 7min", inside, after, tt.want)
 			}
 		}
 	})
