@@ -108,12 +108,14 @@ func TestRegistryIsWritten(t *testing.T) {
 			calls.Go(func() { _, _ = s.Lock(ctx, plain) })
 		}
 		calls.Go(func() { _, _ = s.LockAll(bound, sqllock.ID(77), plain) })
+		calls.Go(func() { _, _ = s.LockAny(bound, plain) })
+		calls.Go(func() { _, _ = s.LockAny(bound, plain, with.Key()) }) // it waits for neither in particular, so it is in no cycle
 		elsewhere, unbindElsewhere := mustLock(t, session(t, driver, dsn), sqllock.ID(99)).Bind(ctx) // of another Session: this one cannot know that it is in the same database
 		defer unbindElsewhere()
 		calls.Go(func() { _, _ = s.Lock(elsewhere, plain) })
 		lockertest.Eventually(t, "the waiters are registered, with the locks that they hold", func() bool {
-			return number(t, db, "SELECT count(*) FROM latchkey_waits WHERE held_space = -1 AND waiters = 3") == 1 &&
-				number(t, db, "SELECT coalesce(sum(waiters), 0) FROM latchkey_waits WHERE held_space = 1") == 3
+			return number(t, db, "SELECT count(*) FROM latchkey_waits WHERE held_space = -1 AND waiters = 4") == 1 &&
+				number(t, db, "SELECT coalesce(sum(waiters), 0) FROM latchkey_waits WHERE held_space = 1") == 4
 		})
 		cancel()
 		calls.Wait()

@@ -238,8 +238,9 @@ func TestWatchWithoutRegistry(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
 	db := dbtest.Open(t, "pgx", dsn)
+	locks := session(t, "pgx", dsn) // before Watch, which would see the lock of its proof
 	w := startWatch(t, db, lockwatch.WithLongHeld(time.Microsecond))
-	lock := mustLock(t, session(t, "pgx", dsn), sqllock.ID(1))
+	lock := mustLock(t, locks, sqllock.ID(1))
 	w.await(1, "it looks", ofKind(lockwatch.HeldLong, false))
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
