@@ -147,3 +147,15 @@ func TestNameOfBoundLocks(t *testing.T) {
 		}
 	}
 }
+
+// Only the error of a context has the loss in it that has ended the context.
+func TestCallError(t *testing.T) {
+	t.Parallel()
+	lost, cancel := context.WithCancelCause(t.Context())
+	cancel(ErrLost)
+	for _, err := range []error{ErrHeld, context.Canceled} {
+		if got := callError(lost, err); !errors.Is(got, err) || errors.Is(got, ErrLost) != (err == context.Canceled) {
+			t.Errorf("%v becomes %v", err, got)
+		}
+	}
+}

@@ -77,6 +77,9 @@ func TestOpenWhileDatabaseIsDown(t *testing.T) {
 				t.Fatalf("TryLock while the database is down: %v, want ErrUnavailable", err)
 			}
 			tellsNothing(t, err, dsn)
+			if _, err := s.TryRLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrUnavailable) {
+				t.Errorf("TryRLock before the first connection: %v, want ErrUnavailable", err)
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			_, err = s.Lock(ctx, sqllock.ID(1))
 			cancel()

@@ -109,7 +109,7 @@ func TestRegistryIsWritten(t *testing.T) {
 		}
 		calls.Go(func() { _, _ = s.LockAll(bound, sqllock.ID(77), plain) })
 		calls.Go(func() { _, _ = s.LockAny(bound, plain) })
-		calls.Go(func() { _, _ = s.LockAny(bound, plain, with.Key()) }) // it waits for neither in particular, so it is in no cycle
+		calls.Go(func() { _, _ = s.LockAny(bound, plain, with.Key()) })                              // it waits for neither in particular, so it is in no cycle
 		elsewhere, unbindElsewhere := mustLock(t, session(t, driver, dsn), sqllock.ID(99)).Bind(ctx) // of another Session: this one cannot know that it is in the same database
 		defer unbindElsewhere()
 		calls.Go(func() { _, _ = s.Lock(elsewhere, plain) })

@@ -151,6 +151,46 @@ func TestLockTx(t *testing.T) {
 	})
 }
 
+// A countedTx counts statements.
+type countedTx struct {
+	*sql.Tx
+	n int
+}
+
+func (tx *countedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	tx.n++
+	return tx.Tx.ExecContext(ctx, query, args...)
+}
+
+// LockTx begins a savepoint only if it waits.
+func TestLockTxWithoutSavepoint(t *testing.T) {
+	t.Parallel()
+	db := open(t, "pgx", pgtest.Database(t))
+	if err := sqllock.TryTx(t.Context(), transaction(t, db), sqllock.ID(1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		key   sqllock.Key
+		fails bool
+		wait  time.Duration
+		waits bool
+	}{
+		{sqllock.ID(2), false, time.Hour, false}, // free
+		{sqllock.ID(2), true, time.Hour, false},
+		{sqllock.ID(1), false, 0, false}, // held
+		{sqllock.ID(1), false, time.Millisecond, true},
+	} {
+		tx := &countedTx{Tx: transaction(t, db)}
+		if tt.fails {
+			_, _ = tx.Tx.Exec("SELECT 1/0")
+		}
+		if err := sqllock.LockTx(t.Context(), tx, tt.key, tt.wait); tx.n > 1 != tt.waits {
+			t.Errorf("%+v: %v, after %d statements", tt, err, tx.n)
+		}
+		_ = tx.Rollback()
+	}
+}
+
 // PostgreSQL detects a deadlock between advisory locks.
 func TestLockTxDeadlock(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
