@@ -159,3 +159,33 @@ func TestCallError(t *testing.T) {
 		}
 	}
 }
+
+// The error of a call on a transaction contains the driver's, and what has ended
+// the context of the call.
+func TestInContext(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	cancelled := errors.New("the server cancelled the statement")
+	for _, tt := range []struct {
+		ctx  context.Context
+		err  error
+		want []error
+	}{
+		{t.Context(), context.Canceled, []error{context.Canceled}}, // of the transaction's own context
+		{t.Context(), cancelled, []error{cancelled}},
+		{ended, cancelled, []error{cancelled, context.Canceled}},
+		{ended, ErrHeld, []error{ErrHeld}},
+		{ended, nil, nil},
+	} {
+		got := inContext(tt.ctx, tt.err)
+		for _, want := range tt.want {
+			if !errors.Is(got, want) {
+				t.Errorf("%v becomes %v, without %v", tt.err, got, want)
+			}
+		}
+		if tt.want == nil && got != nil {
+			t.Errorf("no error becomes %v", got)
+		}
+	}
+}
