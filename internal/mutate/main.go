@@ -54,7 +54,7 @@ var tests = map[string][]set{
 	"internal/dialect":   {{pkg: "internal/dialect"}, simulation, {pkg: "internal/dialect/postgres"}, sqlite},
 	"ratelimit":          {{pkg: "ratelimit", skip: "^(TestBurst|TestFairnessOnASession)$"}},
 	"httpmw":             {{pkg: "httpmw"}},
-	"httpmw/idempotency": {{pkg: "httpmw/idempotency"}},
+	"httpmw/idempotency": {{pkg: "httpmw/idempotency"}, {module: "internal/databases", run: "^TestIdempotency"}},
 	"grpcmw":             {{pkg: "grpcmw"}},
 	"sqllock":            {simulation, {pkg: "sqllock"}, restarts},
 }
