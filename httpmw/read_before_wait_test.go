@@ -167,14 +167,15 @@ func TestBodyAroundTheWait(t *testing.T) {
 	for name, tt := range map[string]struct {
 		around func(http.Handler) http.Handler
 		want   string
+		closes bool
 	}{
-		"limit of the size":  {func(h http.Handler) http.Handler { return http.MaxBytesHandler(h, 2) }, "bo http: request body too large"},
-		"another Middleware": {outer.Handler, "body <nil>"},
+		"limit of the size":  {func(h http.Handler) http.Handler { return http.MaxBytesHandler(h, 2) }, "bo http: request body too large", true},
+		"another Middleware": {outer.Handler, "body <nil>", false},
 		"no deadline": {func(h http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				h.ServeHTTP(struct{ http.ResponseWriter }{w}, r)
 			})
-		}, "body <nil>"},
+		}, "body <nil>", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -184,7 +185,7 @@ func TestBodyAroundTheWait(t *testing.T) {
 			})
 			conn := l.wait(t, whole("body"))
 			close(l.leave)
-			if r := response(t, conn); r.Text != tt.want || r.Close != (name == "limit of the size") {
+			if r := response(t, conn); r.Text != tt.want || r.Close != tt.closes {
 				t.Errorf("got %q, close %v; want %q", r.Text, r.Close, tt.want)
 			}
 		})
@@ -223,20 +224,21 @@ func TestHijackAfterWaiting(t *testing.T) {
 func TestBodiesReadBeforeTheWait(t *testing.T) {
 	const most = 64 << 10
 	for _, tt := range []struct {
-		name   string
-		length int64
-		change func(*http.Request)
-		read   bool
+		name       string
+		length     int64
+		change     func(*http.Request)
+		read       bool
+		noDeadline bool // the ResponseWriter has none
 	}{
-		{"short", 1, nil, true},
-		{"longest", most, nil, true},
-		{"too long", most + 1, nil, false},
-		{"of unknown length", -1, nil, false},
-		{"of no length", 0, nil, false},
-		{"of HTTP/2", 1, func(r *http.Request) { r.ProtoMajor = 2 }, false},
-		{"that must be asked for", 1, func(r *http.Request) { r.Header.Set("Expect", "100-continue") }, false},
-		{"that is gone", 1, func(r *http.Request) { r.Body = nil }, false},
-		{"without a deadline", 1, nil, false},
+		{"short", 1, nil, true, false},
+		{"longest", most, nil, true, false},
+		{"too long", most + 1, nil, false, false},
+		{"of unknown length", -1, nil, false, false},
+		{"of no length", 0, nil, false, false},
+		{"of HTTP/2", 1, func(r *http.Request) { r.ProtoMajor = 2 }, false, false},
+		{"that must be asked for", 1, func(r *http.Request) { r.Header.Set("Expect", "100-continue") }, false, false},
+		{"that is gone", 1, func(r *http.Request) { r.Body = nil }, false, false},
+		{"without a deadline", 1, nil, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -251,7 +253,7 @@ func TestBodiesReadBeforeTheWait(t *testing.T) {
 					tt.change(r)
 				}
 				var w http.ResponseWriter = &deadlined{ResponseRecorder: httptest.NewRecorder()}
-				if tt.name == "without a deadline" {
+				if tt.noDeadline {
 					w = httptest.NewRecorder()
 				}
 				go h.ServeHTTP(w, r)
