@@ -114,7 +114,7 @@ func mutate(tool, folder, files string) error {
 		return err
 	}
 	report := filepath.Join(dir, "report.json")
-	args := append([]string{"unleash", "--workers=2", "--timeout-coefficient=100", "--output=" + report, "--exclude-files=/"}, mutants...)
+	args := append([]string{"unleash", "--workers=3", "--timeout-coefficient=100", "--output=" + report, "--exclude-files=/"}, mutants...)
 	all, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
 		return err
