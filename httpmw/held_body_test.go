@@ -314,18 +314,25 @@ func (f bodyFunc) Read(p []byte) (int, error) { return f(p) }
 func TestReadsThatAreNotCutOff(t *testing.T) {
 	for name, tt := range map[string]struct {
 		during, after, behind bool // the hold ends during a Read, or after it; a Read is left behind
+		request               bool // the request ends, and not the hold alone
 		deadlines             int
 	}{
 		"the hold ends during a Read": {during: true, deadlines: 1},
+		"the request ends in a Read":  {during: true, request: true},
 		"the hold ends after a Read":  {after: true},
 		"a Read is left behind":       {behind: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var inner *http.Request
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
 				end := func() {
-					lock, _ := sqllock.FromContext(inner.Context())
-					lock.Cancel(ratelimit.ErrMaxHold)
+					if lock, _ := sqllock.FromContext(inner.Context()); tt.request {
+						cancel()
+					} else {
+						lock.Cancel(ratelimit.ErrMaxHold)
+					}
 					synctest.Wait()
 				}
 				read := func() {
@@ -342,7 +349,7 @@ func TestReadsThatAreNotCutOff(t *testing.T) {
 						<-returned
 					}
 					return 1, nil
-				}))
+				})).WithContext(ctx)
 				r.Header.Set(user, "ada")
 				w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
 				limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

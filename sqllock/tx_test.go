@@ -317,6 +317,23 @@ func TestPerTxLeavesSettingsAlone(t *testing.T) {
 	})
 }
 
+// A transaction that does not get the key needs no lease.
+func TestPerTxLeasesWhatItHolds(t *testing.T) {
+	t.Parallel()
+	db := open(t, "pgx", pgtest.Database(t))
+	var tx *countedTx
+	locker := sqllock.PerTxFunc(func(ctx context.Context) (sqllock.Tx, error) {
+		begun, err := db.BeginTx(ctx, nil)
+		tx = &countedTx{Tx: begun}
+		return tx, err
+	}, sqllock.WithLease(time.Minute))
+	lock := mustLock(t, sqllock.PerTx(db), sqllock.ID(1))
+	if _, err := locker.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) || tx.n != 1 {
+		t.Errorf("TryLock of a held key: %v, after %d statements, want 1", err, tx.n)
+	}
+	unlock(t, lock)
+}
+
 // The context of a transaction lives until the lock ends, and no longer.
 func TestPerTxFuncContext(t *testing.T) {
 	t.Parallel()
