@@ -195,7 +195,7 @@ func try(folder string) (status int, err error) {
 		if len(names) == 0 {
 			continue
 		}
-		limit := max(5*took, 30*time.Second) // a mutant may wait for ever
+		limit := max(5*took, 10*time.Second) // a mutant may wait for ever
 		args := append([]string{"test", "-count=1", "-vet=off", "-ldflags=-w", "-failfast", "-timeout=" + limit.String(),
 			"-run=" + s.pattern(names...), "./" + s.pkg}, s.flags...)
 		c := limited(goProgram(), args...)
