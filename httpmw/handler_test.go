@@ -150,6 +150,7 @@ func TestTimeoutHandlerInsideIsLogged(t *testing.T) {
 		lines int
 	}{
 		{"outside", timed(limited().Handler(slow)), 0}, // it responds before the lock is back
+		{"none", limited().Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })), 0},
 		{"inside", limited().Handler(timed(slow)), 1},
 		{"inside of a mux", m.Handler(mux), 1},
 		{"again", m.Handler(mux), 0}, // once a minute

@@ -147,7 +147,7 @@ func TestDetail(t *testing.T) {
 	one := func(err error, opts ...ratelimit.Option) *ratelimit.Limiter {
 		return ratelimit.OneAtATime(httptesting.Failing{Err: err}, `ex"po\rt`, opts...)
 	}
-	names := map[string]string{`ex"po\rt`: `"ex\"po\\rt"`, "导出": `"default"`}
+	names := map[string]string{`ex"po\rt`: `"ex\"po\\rt"`, "导出": `"default"`, " ~": `" ~"`, "a\x7f": `"default"`}
 	const busy = `The limit "ex\"po\\rt" admits one request at a time, and another request is in progress. Try again in `
 	after := func(d time.Duration) *ratelimit.Limiter {
 		return one(sqllock.ErrHeld, ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d }))
@@ -167,6 +167,12 @@ func TestDetail(t *testing.T) {
 		{"busy no longer", after(-time.Hour), nil, nil, busy + "1 second."},
 		{"several at a time", ratelimit.AtMost(3, httptesting.Failing{Err: sqllock.ErrHeld}, "导出"), nil, nil,
 			`The limit "导出" admits 3 requests at a time, and 3 are in progress. Try again in N.`},
+		{"the last printable characters", ratelimit.AtMost(3, httptesting.Failing{Err: sqllock.ErrHeld}, " ~"), nil, nil,
+			`The limit " ~" admits 3 requests at a time, and 3 are in progress. Try again in N.`},
+		{"a character behind them", ratelimit.AtMost(3, httptesting.Failing{Err: sqllock.ErrHeld}, "a\x7f"), nil, nil,
+			`The limit "a\x7f" admits 3 requests at a time, and 3 are in progress. Try again in N.`},
+		{"interrupted", one(fmt.Errorf("%w: %w", httpmw.ErrInterrupted, context.Canceled)), nil, nil,
+			"The request was interrupted, and may have had effects. Try again in N."},
 		{"busy, conflict", one(sqllock.ErrHeld), nil, []httpmw.Option{httpmw.WithConflict(), busyText},
 			"You can run one export at a time. Try again in N."},
 		{"away", one(sqllock.ErrUnavailable), nil, []httpmw.Option{busyText}, "The lock service is unavailable. Try again in N."},
