@@ -217,7 +217,5 @@ func (s *stack) giveBack() {
 			p.lock = nil
 		}
 	}
-	if len(locks) > 0 {
-		_ = locks.Unlock()
-	}
+	_ = locks.Unlock()
 }

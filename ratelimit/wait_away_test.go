@@ -98,3 +98,31 @@ func TestWaitSaysWhetherItWasAway(t *testing.T) {
 		}
 	}
 }
+
+// The pause between two attempts doubles from 2 to 50 ms, less a random part of
+// up to a half.
+func TestPauseBetweenAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var attempts []time.Time // at both slots
+		locks := fakeLocker{tryLock: func(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+			if n := len(attempts); n == 0 || attempts[n-1].Before(time.Now()) {
+				attempts = append(attempts, time.Now())
+			}
+			return nil, sqllock.ErrHeld
+		}}
+		limiter := ratelimit.AtMost(2, locks, "export", ratelimit.WithWait(10*time.Second, 1))
+		if _, err := limiter.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
+			t.Fatal(err)
+		}
+		longest := 2 * time.Millisecond
+		for i, at := range attempts[1:] {
+			if pause := at.Sub(attempts[i]); pause < longest/2 || pause > longest {
+				t.Errorf("pause %d: %v, want %v to %v", i, pause, longest/2, longest)
+			}
+			longest = min(2*longest, 50*time.Millisecond)
+		}
+		if len(attempts) < 200 {
+			t.Errorf("%d attempts in ten seconds", len(attempts))
+		}
+	})
+}
