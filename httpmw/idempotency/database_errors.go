@@ -100,14 +100,19 @@ var effectMistakes = []string{
 	"mysql 1305",      // no savepoint
 }
 
+// isEffectMistake reports whether a statement failed because of the handler.
+func isEffectMistake(code string, err error) bool {
+	return slices.Contains(effectMistakes, code) ||
+		code == sqliteGeneral && strings.Contains(err.Error(), "no such savepoint")
+}
+
 // effectError is storeError for statements after the handler.
 func effectError(err error) error {
 	code := errcode.Of(err)
 	switch {
 	case err == nil, errors.Is(err, ErrTxUnusable):
 		return err
-	case errors.Is(err, sql.ErrTxDone), slices.Contains(effectMistakes, code),
-		code == sqliteGeneral && strings.Contains(err.Error(), "no such savepoint"):
+	case errors.Is(err, sql.ErrTxDone), isEffectMistake(code, err):
 		return mistakeOf(ErrTxUnusable, err)
 	case code == sqliteConstraint || len(code) == 5 && strings.HasPrefix(code, "23"): // MySQL has none at the commit
 		return fmt.Errorf("%w: the effect breaks a constraint that is checked at the commit: %w", ErrTxUnusable, dialect.Fail(err))

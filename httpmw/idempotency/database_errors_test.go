@@ -15,22 +15,28 @@ func (e stateError) Error() string    { return "server: " + string(e) }
 func (e stateError) SQLState() string { return string(e) }
 
 // SQLite has one code for all mistakes in a statement.
-func TestIsTableMistake(t *testing.T) {
+func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		code, text string
-		want       bool
+		code, text      string
+		table, ofEffect bool
 	}{
-		{"42P01", "", true},
-		{"40001", "no such table", false},
-		{"sqlite 1", "no such table: latchkey_responses", true},
-		{"sqlite 1", "table latchkey_responses has no column named scope", true},
-		{"sqlite 1", "ON CONFLICT clause does not match any UNIQUE constraint", true},
-		{"sqlite 1", "cannot start a transaction within a transaction", false},
-		{"sqlite 5", "database is locked, no such table", false},
+		{"42P01", "", true, false},
+		{"25P01", "", false, true},
+		{"40001", "no such table, no such savepoint", false, false},
+		{"sqlite 1", "no such table: latchkey_responses", true, false},
+		{"sqlite 1", "table latchkey_responses has no column named scope", true, false},
+		{"sqlite 1", "ON CONFLICT clause does not match any UNIQUE constraint", true, false},
+		{"sqlite 1", "no such savepoint: latchkey", false, true},
+		{"sqlite 1", "cannot start a transaction within a transaction", false, false},
+		{"sqlite 5", "database is locked, no such table, no such savepoint", false, false},
 	} {
-		if got := isTableMistake(tt.code, errors.New(tt.text)); got != tt.want {
-			t.Errorf("%s, %q: %t", tt.code, tt.text, got)
+		err := errors.New(tt.text)
+		if got := isTableMistake(tt.code, err); got != tt.table {
+			t.Errorf("%s, %q is of the table: %t", tt.code, tt.text, got)
+		}
+		if got := isEffectMistake(tt.code, err); got != tt.ofEffect {
+			t.Errorf("%s, %q is of the handler: %t", tt.code, tt.text, got)
 		}
 	}
 }
