@@ -12,7 +12,7 @@ import (
 // An expired lifeline belongs to a connection whose loss another goroutine is
 // about to announce.
 type expired struct {
-	announce func() // by the first call of LoseLease; it may be nil
+	announce func() // nil: LoseLease does nothing
 }
 
 func (*expired) Expired() bool { return true }
@@ -24,8 +24,8 @@ func (e *expired) LoseLease() {
 	}
 }
 
-// expiredLock returns a lock whose lease has passed. Its loss is not announced,
-// or only by announce.
+// expiredLock returns a lock whose lease has passed. LoseLease announces the loss
+// if announced is true, and does nothing otherwise.
 func expiredLock(t *testing.T, announced bool) *Lock {
 	t.Helper()
 	woken := make(chan struct{}, 8)
