@@ -99,20 +99,17 @@ func TestResponseWriter(t *testing.T) {
 		if _, _, err := control.Hijack(); !errors.Is(err, http.ErrNotSupported) {
 			t.Errorf("Hijack: %v, want ErrNotSupported", err)
 		}
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("status 42 did not panic")
-				}
-			}()
-			w.WriteHeader(42)
-		}()
+		for _, invalid := range []int{99, 1000} {
+			httptesting.WantPanic(t, "idempotency", "invalid status", func() { w.WriteHeader(invalid) })
+		}
 		w.Header().Set("X-Early", "1")
 		w.Header().Set("Content-Length", "12345") // wrong
+		w.WriteHeader(http.StatusContinue)
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusNoContent)
 		w.Header().Set("X-Late", "1")
 		w.WriteHeader(http.StatusTeapot)
+		w.WriteHeader(999)
 		if _, err := io.WriteString(w, "body"); !errors.Is(err, http.ErrBodyNotAllowed) {
 			t.Errorf("Write after 204: %v, want ErrBodyNotAllowed", err)
 		}
@@ -190,6 +187,8 @@ func TestMisusePanics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { httptesting.WantPanic(t, "idempotency", "", misuse) })
 	}
+	idempotency.WithMaxIdle(time.Millisecond) // the bounds themselves are no misuse
+	idempotency.WithMaxIdle(24 * 24 * time.Hour)
 }
 
 // A mistake of the service is 500 without Retry-After, and has no effect. The
