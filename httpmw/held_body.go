@@ -88,19 +88,32 @@ func (b *heldBody) leave(err error) error {
 	defer b.mu.Unlock()
 	b.reading--
 	switch {
-	case err == io.EOF && b.outer.Trailer != nil && b.inner.Trailer == nil: // the server sets the Trailer of the original request
-		b.inner.Trailer = b.outer.Trailer
-	case err != nil && err != io.EOF && b.ended != nil:
+	case err == io.EOF:
+		b.copyTrailerLocked()
+	case err != nil && b.ended != nil:
 		return b.ended
 	}
 	return err
 }
 
+// copyTrailerLocked is called when the body has ended. It gives the handler's
+// request the Trailer that the server has set in the original one. Without one
+// it leaves the handler's request alone, which the handler may be replacing.
+func (b *heldBody) copyTrailerLocked() {
+	if b.outer.Trailer != nil {
+		b.inner.Trailer = b.outer.Trailer
+	}
+}
+
 // Close drops what was read before the wait: a Read after it fails as that of
-// the original body.
+// the original body. The server may read the body to its end.
 func (b *heldBody) Close() error {
 	b.takeUnread()
-	return b.ReadCloser.Close()
+	err := b.ReadCloser.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.copyTrailerLocked()
+	return err
 }
 
 // takeUnread returns what was read before the wait and not by the handler. Read

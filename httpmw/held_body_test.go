@@ -164,6 +164,10 @@ func TestBodyAsWithout(t *testing.T) {
 	}{
 		"trailer":           {post(chunks) + body + trailer, readAll, "body 7 <nil>"},
 		"announced trailer": {post("Trailer: X-Sum\r\n"+chunks) + body + trailer, readAll, "body 7 <nil>"},
+		"trailer, body closed": {post(chunks) + body + trailer, func(w http.ResponseWriter, r *http.Request) {
+			_ = r.Body.Close()
+			_, _ = io.WriteString(w, r.Trailer.Get("X-Sum"))
+		}, "7"},
 		"context ended": {whole("body"), func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.ReadFull(r.Body, make([]byte, 1))
 			end()

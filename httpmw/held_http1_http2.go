@@ -30,7 +30,7 @@ func (w http1Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if unread := w.body.takeUnread(); len(unread) > 0 {
 		behind, _ := rw.Reader.Peek(rw.Reader.Buffered())
 		before := append(unread, behind...)
-		rw.Reader = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(before), conn), len(before))
+		rw.Reader = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(before), conn), max(len(before), rw.Reader.Size()))
 		_, _ = rw.Reader.Peek(len(before)) // so that Buffered counts it
 	}
 	return conn, rw, err
