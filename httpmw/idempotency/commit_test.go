@@ -25,6 +25,7 @@ const (
 	lostQuestion             // the server gets no COMMIT
 	lostInsert               // not a COMMIT: the connection is gone when the key's row is inserted
 	refused                  // not a COMMIT: the driver cannot ask for the table's columns
+	noRollback               // not a COMMIT: the driver sends no ROLLBACK, and its error has no code
 	stuck                    // not a COMMIT: the driver does not return from BEGIN, and ignores its context
 )
 
@@ -33,6 +34,7 @@ type meddler struct {
 	driver  driver.Driver
 	dsn     string
 	next    atomic.Int32  // a commitFault
+	opened  atomic.Int32  // connections
 	unstick chan struct{} // closed: what was stuck goes on
 }
 
@@ -47,6 +49,7 @@ func (b *bank) meddle() *meddler {
 func (m *meddler) Driver() driver.Driver { return m.driver }
 
 func (m *meddler) Connect(context.Context) (driver.Conn, error) {
+	m.opened.Add(1)
 	conn, err := m.driver.Open(m.dsn)
 	return &meddledConn{conn, m}, err
 }
@@ -91,6 +94,37 @@ func (tx meddledTx) Commit() error {
 	}
 	_ = tx.conn.Conn.Close()
 	return driver.ErrBadConn
+}
+
+func (tx meddledTx) Rollback() error {
+	if tx.conn.m.next.CompareAndSwap(int32(noRollback), int32(noFault)) {
+		return errors.New("no answer")
+	}
+	return tx.Tx.Rollback()
+}
+
+// A connection is used again after a COMMIT and after a ROLLBACK, unless it is
+// in doubt whether its transaction has ended.
+func TestConnectionUsedAgain(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		m := b.meddle()
+		b.db.SetMaxOpenConns(1)
+		once := b.once(sqllock.NewMemory())
+		paid, failed := b.serve(once, b.pay(http.StatusCreated)), b.serve(once, b.pay(http.StatusInternalServerError))
+		mustAsk(t, paid, demand{key: "k-1"}).Want(t, http.StatusCreated)
+		mustAsk(t, failed, demand{key: "k-2"}).Want(t, http.StatusInternalServerError)
+		mustAsk(t, paid, demand{key: "k-2"}).Want(t, http.StatusCreated)
+		if n := m.opened.Load(); n != 1 {
+			t.Errorf("%d connections were opened for three requests in turn, want 1", n)
+		}
+		m.next.Store(int32(noRollback))
+		mustAsk(t, failed, demand{key: "k-3"}).Want(t, http.StatusInternalServerError)
+		mustAsk(t, paid, demand{key: "k-3"}).Want(t, http.StatusCreated)
+		if n := m.opened.Load(); n != 2 {
+			t.Errorf("%d connections were opened, want another after a ROLLBACK without an answer", n)
+		}
+		b.wantEffects(3)
+	})
 }
 
 // When the outcome of the commit is unknown, the response is 503 with

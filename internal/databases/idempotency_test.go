@@ -183,6 +183,29 @@ func TestIdempotencyDeadlockHidden(t *testing.T) {
 	}
 }
 
+// A COMMIT that fails and leaves its transaction open takes no effect later: the
+// settings of the connection are restored after a ROLLBACK. The connection is
+// used again.
+func TestIdempotencyCommitFails(t *testing.T) {
+	t.Parallel()
+	b := bankDatabases["MariaDB"](t)
+	interceptor, db := rewritten(t, lockertest.Orders{Driver: b.driver, DSN: b.dsn})
+	b.db = db
+	b.db.SetMaxOpenConns(1)
+	before := number(t, db, "SELECT CONNECTION_ID()")
+	h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
+	fail := func(query string) string { return strings.Replace(query, "COMMIT", "SELECT * FROM nowhere", 1) }
+	interceptor.change.Store(&fail)
+	wantStatus(t, post(t.Context(), h, "k-1", "1"), http.StatusInternalServerError) // that table is missing
+	interceptor.change.Store(nil)
+	b.wantEffects(0)
+	wantStatus(t, post(t.Context(), h, "k-1", "1"), http.StatusCreated)
+	b.wantEffects(1)
+	if id := number(t, db, "SELECT CONNECTION_ID()"); id != before {
+		t.Errorf("connection %d, want %d again", id, before)
+	}
+}
+
 // The handler sees the connection's settings unchanged, except the bounds of
 // idle time. Back in the pool the connection has all its old settings, whatever
 // became of the request.

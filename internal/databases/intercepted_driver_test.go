@@ -101,7 +101,27 @@ func (c *interceptedConn) ResetSession(ctx context.Context) error {
 }
 
 func (c *interceptedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
+	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &interceptedTx{tx, c}, nil
+}
+
+// An interceptedTx sends what COMMIT was changed to.
+type interceptedTx struct {
+	driver.Tx
+	conn *interceptedConn
+}
+
+func (tx *interceptedTx) Commit() error {
+	return tx.conn.run("COMMIT", func(query string) error {
+		if query == "COMMIT" {
+			return tx.Tx.Commit()
+		}
+		_, err := tx.conn.Conn.(driver.ExecerContext).ExecContext(context.Background(), query, nil)
+		return err
+	})
 }
 
 func (c *interceptedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
