@@ -53,7 +53,7 @@ var tests = map[string][]set{
 	"internal/session":   {{pkg: "internal/session"}, simulation, inSession},
 	"internal/dialect":   {{pkg: "internal/dialect"}, simulation, {pkg: "internal/dialect/postgres"}, sqlite},
 	"ratelimit":          {{pkg: "ratelimit", skip: "^(TestBurst|TestFairnessOnASession)$"}},
-	"httpmw":             {{pkg: "httpmw"}},
+	"httpmw":             {{pkg: "httpmw"}, {module: "internal/simulation", run: "^TestResponse"}},
 	"httpmw/idempotency": {{pkg: "httpmw/idempotency"}, {module: "internal/databases", run: "^TestIdempotency"}},
 	"grpcmw":             {{pkg: "grpcmw"}},
 	"sqllock":            {simulation, {pkg: "sqllock"}, restarts},
