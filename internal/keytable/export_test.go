@@ -1,5 +1,7 @@
 package keytable
 
+import "slices"
+
 // Len returns how many states, groups and requests are on the table.
 func Len(t *Table) int {
 	t.mu.Lock()
@@ -19,4 +21,18 @@ func (b *Batch) Size() int {
 		}
 	}
 	return n
+}
+
+// Invariant reports whether the invariant of each group holds.
+func Invariant(t *Table) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range t.keys {
+		for _, g := range append([]*Group{&k.own}, k.groups...) {
+			if g.wanted && (g.looking || g.polled) || g.looking && g.polled || g.wanted != slices.Contains(t.wanted, g) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -13,6 +13,8 @@ import (
 // The requests of a line share one look at the database at a time. A look tries
 // as many keys as requests want. It serves all that came before it was sent: in
 // order, as many as keys were free. The others have seen every key held.
+//
+// Invariant: at most one of wanted, looking and polled is true.
 type Group struct {
 	keys []*State // distinct
 	ids  []ID     // of the call that made it; nil: of a single key
@@ -28,8 +30,8 @@ type Group struct {
 	heldHere int           // keys that are held by callers of this process
 	busy     int           // keys that are not idle
 	stacks   int           // stacks that want a key of it
-	looking  bool          // a look is under way
 	wide     bool          // a narrow look has not been enough
+	looking  bool          // a look is under way
 	wanted   bool          // it is in Table.wanted
 	polled   bool          // it is in Table.polls
 	touched  bool          // it is in Table.touched
@@ -268,9 +270,6 @@ func (k *State) ahead(m Mode) int {
 
 // want has the next batch look for keys of g.
 func (t *Table) want(g *Group) {
-	if g.wanted || g.looking {
-		return
-	}
 	if g.polled {
 		t.unpoll(g)
 	}
@@ -295,13 +294,8 @@ const AwayFor = 250 * time.Millisecond
 // poll has g tried again by a Poll, not before due, or by the next if due is 0.
 // Other processes hold its keys, or the source has denied them.
 func (t *Table) poll(g *Group, due time.Duration) {
-	if g.due == 0 || due > g.due {
-		g.due = due
-	}
-	if !g.polled {
-		g.polled = true
-		t.polls[g] = struct{}{}
-	}
+	g.polled, g.due = true, due
+	t.polls[g] = struct{}{}
 }
 
 func (t *Table) unpoll(g *Group) {

@@ -85,6 +85,9 @@ func (p *process) run(ctx context.Context) {
 			if b.Size() > p.keys {
 				p.t.Errorf("a batch of %d keys", b.Size())
 			}
+			if !keytable.Invariant(p.table) {
+				p.t.Error("a group is in two places")
+			}
 			time.Sleep(p.delay())
 			p.denied += p.db.carryOut(p.t, p.owner, &b)
 			time.Sleep(p.delay())
