@@ -48,7 +48,7 @@ func noteTxWait(ctx context.Context, tx Tx, key Key, wait time.Duration) (end fu
 	for c != nil && !registered(c.lock) {
 		c = carrier(c.parent)
 	}
-	if c == nil || wait <= c.lock.home.session.NoteAfter() {
+	if c == nil || !c.lock.home.session.Notes(wait) {
 		return func() {}
 	}
 	s := c.lock.home.session

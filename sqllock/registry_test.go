@@ -215,6 +215,33 @@ func TestRegistryShowsLockTx(t *testing.T) {
 	})
 }
 
+// A wait in a transaction that may last a heartbeat costs the statements that
+// the registry needs. A shorter one would not be written, and costs none.
+func TestShortTxWaitsCostNothing(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := registry(t, "pgx", dsn)
+	const heartbeat = 20 * time.Millisecond
+	lock := mustLock(t, registering(t, "pgx", dsn, sqllock.WithHeartbeat(heartbeat)), sqllock.ID(1))
+	bound, cancel := lock.Bind(t.Context())
+	defer cancel()
+	statements := func(wait time.Duration) int {
+		tx := &countedTx{Tx: transaction(t, db)}
+		defer tx.Rollback()
+		if err := sqllock.LockTx(bound, tx, sqllock.ID(1), wait); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("LockTx: %v", err)
+		}
+		return tx.n
+	}
+	plain := statements(time.Millisecond)
+	if n := statements(heartbeat - 1); n != plain {
+		t.Errorf("%d statements of a wait that is shorter than a heartbeat, want %d", n, plain)
+	}
+	if n := statements(heartbeat); n <= plain {
+		t.Errorf("%d statements of a wait of a heartbeat, want more than %d", n, plain)
+	}
+}
+
 // Open reports what is wrong with the tables of a schema.
 func TestRegistryMisuse(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {

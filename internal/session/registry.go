@@ -107,7 +107,7 @@ func (c *connection) toRegister() *postgres.Register {
 	}
 	waits := make(waitingKeys)
 	for w := range s.waits {
-		if age := at - w.Since; age >= s.options.Heartbeat {
+		if age := at - w.Since; s.Notes(age) {
 			waits.add(w, age)
 		}
 	}
@@ -140,11 +140,11 @@ func (s *Session) Note(w *Wait) (end func()) {
 	}
 }
 
+// Notes reports whether the registry has a wait of this length.
+func (s *Session) Notes(wait time.Duration) bool { return wait >= s.options.Heartbeat }
+
 // Registers reports whether the Session has a registry.
 func (s *Session) Registers() bool { return s.registrar != nil }
-
-// NoteAfter is how long a wait elsewhere lasts before it is worth noting.
-func (s *Session) NoteAfter() time.Duration { return s.options.Heartbeat / 2 }
 
 // ProcessOf returns the server process that has h, a hold of s, or one without a
 // PID.

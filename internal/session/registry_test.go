@@ -71,8 +71,8 @@ func TestWhatIsRegistered(t *testing.T) {
 			}
 		}
 		registers("of a lock that has ended", []postgres.HeldKey{lock, process}, []postgres.WaitingKey{{Key: key(2), Waiters: 1, Age: time.Second}})
-		if after := s.NoteAfter(); after >= s.options.Heartbeat || !s.Registers() {
-			t.Errorf("a wait is noted after %v only", after)
+		if !s.Registers() {
+			t.Error("the Session has no registry")
 		}
 		ends[2]()
 		registers("without waits", []postgres.HeldKey{lock}, nil)
