@@ -9,6 +9,16 @@ func Len(t *Table) int {
 	return len(t.keys) + len(t.groups) + len(t.wanted) + len(t.stacks) + len(t.sets) + len(t.retries) + len(t.polls) + t.Held() + t.waiting
 }
 
+// MaxSpare is maxSpare.
+const MaxSpare = maxSpare
+
+// Spare returns how many unused States the table keeps.
+func Spare(t *Table) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.spare)
+}
+
 // Size returns how many keys the batch carries.
 func (b *Batch) Size() int {
 	n := len(b.Releases)

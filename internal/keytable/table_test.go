@@ -197,3 +197,28 @@ func TestNamedKeysAreNotCompared(t *testing.T) {
 		}
 	}
 }
+
+// The table keeps what it needs for a key for the next one, up to a bound.
+func TestStatesAreUsedAgain(t *testing.T) {
+	table := keytable.New(keytable.Config{NewHold: newHold, HandOver: keytable.Forever, Now: now})
+	for range 2 {
+		var holds []*keytable.Hold
+		for i := range int64(keytable.MaxSpare + 1) {
+			h, err := table.AcquireAny(t.Context(), keytable.Want{}, keysOf([]keytable.ID{{Number: i}}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			holds = append(holds, h)
+		}
+		if n := keytable.Spare(table); n != 0 {
+			t.Errorf("%d are not used", n)
+		}
+		for _, h := range holds {
+			h.End(keytable.Released)
+			table.Release(h)
+		}
+		if n := keytable.Spare(table); n != keytable.MaxSpare {
+			t.Errorf("%d are kept, want %d", n, keytable.MaxSpare)
+		}
+	}
+}
