@@ -109,10 +109,28 @@ func specialShapes(t *testing.T) []shape {
 		{"file of 513", false, serve(513)},
 		{"file of 4096", false, serve(4096)},
 		{"file of 1 MiB", false, serve(1 << 20)},
+		{"source with more behind its end", false, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.Copy(w, &resumed{parts: []string{"01234", "", "56789"}})
+		}},
 		{"range", false, with("Range", "bytes=0-1023", serve(4096))},
 		{"last bytes", false, with("Range", "bytes=-600", serve(4096))},
 		{"file not modified", false, with("If-Modified-Since", "Fri, 01 Jan 2100 00:00:00 GMT", serve(4096))},
 	}
+}
+
+// A resumed source returns its parts in turn. An empty one is an io.EOF.
+type resumed struct{ parts []string }
+
+func (r *resumed) Read(p []byte) (n int, err error) {
+	if len(r.parts) > 0 {
+		n = copy(p, r.parts[0])
+		r.parts = r.parts[1:]
+	}
+	if n == 0 {
+		err = io.EOF
+	}
+	return n, err
 }
 
 func lengthy(body []byte) http.HandlerFunc {

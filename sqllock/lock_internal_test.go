@@ -170,22 +170,26 @@ func TestInContext(t *testing.T) {
 	for _, tt := range []struct {
 		ctx  context.Context
 		err  error
-		want []error
+		want string
+		is   []error
 	}{
-		{t.Context(), context.Canceled, []error{context.Canceled}}, // of the transaction's own context
-		{t.Context(), cancelled, []error{cancelled}},
-		{ended, cancelled, []error{cancelled, context.Canceled}},
-		{ended, ErrHeld, []error{ErrHeld}},
-		{ended, nil, nil},
+		{t.Context(), context.Canceled, "context canceled", []error{context.Canceled}}, // of the transaction's own context
+		{t.Context(), cancelled, cancelled.Error(), []error{cancelled}},
+		{ended, context.Canceled, "context canceled", []error{context.Canceled}},
+		{ended, cancelled, "context canceled: " + cancelled.Error(), []error{cancelled, context.Canceled}},
+		{ended, ErrHeld, ErrHeld.Error(), []error{ErrHeld}},
 	} {
 		got := inContext(tt.ctx, tt.err)
-		for _, want := range tt.want {
-			if !errors.Is(got, want) {
-				t.Errorf("%v becomes %v, without %v", tt.err, got, want)
+		if got.Error() != tt.want {
+			t.Errorf("%v becomes %v, want %s", tt.err, got, tt.want)
+		}
+		for _, is := range tt.is {
+			if !errors.Is(got, is) {
+				t.Errorf("%v becomes %v, without %v", tt.err, got, is)
 			}
 		}
-		if tt.want == nil && got != nil {
-			t.Errorf("no error becomes %v", got)
-		}
+	}
+	if err := inContext(ended, nil); err != nil {
+		t.Errorf("no error becomes %v", err)
 	}
 }
