@@ -58,8 +58,8 @@ func TestUnlockAfterTheLease(t *testing.T) {
 	}
 }
 
-// The context of a lock has ended as soon as Lock.Err reports the loss, though
-// the goroutine that announces the loss has not come to it.
+// The context of a lock has ended as soon as Lock.Err reports the loss. The
+// goroutine that announces the loss need not have come to it.
 func TestContextEndsWithItsLock(t *testing.T) {
 	t.Parallel()
 	lock := expiredLock(t, false)

@@ -59,8 +59,8 @@ func (s *Session) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 }
 
 // LockAny waits until one of keys is free, or ctx ends. While it waits for a key
-// that readers hold, later readers may join them. Its errors are those of
-// Lock.
+// that readers hold, a later RLock may join them, and TryRLock fails. Its errors
+// are those of Lock.
 func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	if err := s.useSecrets(ctx, keys, true); err != nil {
 		return nil, err

@@ -54,8 +54,8 @@ func TestRejectedByAnotherLine(t *testing.T) {
 	}
 }
 
-// A request that only tries does not try a key for which another line waits, even
-// if one of its own line has waited before.
+// A request that only tries does not try a key for which another line waits. That
+// holds, too, after one of its own line has waited.
 func TestTryAfterAWaiter(t *testing.T) {
 	withSource(t, func(s *source) {
 		s.hold(ids(0, 2, 1)...)

@@ -53,9 +53,9 @@ func (s set) list(binary string) ([]string, error) {
 	}), err
 }
 
-// cover runs each test of the sets alone, and keeps in a file which code of the
-// unchanged package it covers and how long it takes. It returns the profile of
-// all of them.
+// cover runs each test of the sets alone, without a mutant. It keeps in a file
+// which code of the package the test covers, and how long it takes. It returns
+// the profile of all of them.
 func cover(folder string) (profile string, err error) {
 	for i, s := range tests[folder] {
 		binary := filepath.Join(os.TempDir(), fmt.Sprintf("tests-%d", i))
@@ -145,7 +145,7 @@ func coverDir(set int) string { return filepath.Join(os.TempDir(), "cover-"+strc
 func ratioFile(set int) string { return filepath.Join(os.TempDir(), "ratio-"+strconv.Itoa(set)) }
 
 // covering returns the tests of a set that cover a line of a file, and how long
-// they take together.
+// they take together: at least as long as the longest takes alone.
 func covering(set int, path string, line int) (names []string, took time.Duration, err error) {
 	text, err := os.ReadFile(ratioFile(set))
 	if err != nil {
@@ -159,6 +159,7 @@ func covering(set int, path string, line int) (names []string, took time.Duratio
 	if err != nil {
 		return nil, 0, err
 	}
+	longest := time.Duration(0)
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(coverDir(set), e.Name()))
 		if err != nil {
@@ -173,10 +174,10 @@ func covering(set int, path string, line int) (names []string, took time.Duratio
 			return b[0].line <= line && line <= b[1].line
 		})
 		if hit {
-			names, took = append(names, e.Name()), took+d
+			names, took, longest = append(names, e.Name()), took+d, max(longest, d)
 		}
 	}
-	return names, time.Duration(ratio * float64(took)), nil
+	return names, max(longest, time.Duration(ratio*float64(took))), nil
 }
 
 // changedLine returns where the mutant is in the files of the current

@@ -35,16 +35,20 @@ func TestCovering(t *testing.T) {
 	if err := errors.Join(os.Mkdir(coverDir(0), 0o700), os.WriteFile(ratioFile(0), []byte("0.5"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	const block = module + "/x/x.go:3.5,5.2 1 "
-	for name, count := range map[string]string{"TestA": "1", "TestB": "0", "TestC": "1"} {
-		if err := os.WriteFile(filepath.Join(coverDir(0), name), []byte("2s\n"+block+count+"\n"), 0o600); err != nil {
+	const some, another = module + "/x/x.go:3.5,5.2 1 ", module + "/x/x.go:7.5,7.9 1 "
+	for name, covers := range map[string]string{"TestA": some + "1", "TestB": some + "0", "TestC": some + "1", "TestD": some + "1", "TestE": another + "1"} {
+		if err := os.WriteFile(filepath.Join(coverDir(0), name), []byte("2s\n"+covers+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for line, want := range map[int][]string{2: nil, 3: {"TestA", "TestC"}, 5: {"TestA", "TestC"}, 6: nil} {
+	three := []string{"TestA", "TestC", "TestD"}
+	for line, want := range map[int]struct {
+		names []string
+		took  time.Duration
+	}{2: {}, 3: {three, 3 * time.Second}, 5: {three, 3 * time.Second}, 6: {}, 7: {[]string{"TestE"}, 2 * time.Second}} {
 		names, took, err := covering(0, "x/x.go", line)
-		if !slices.Equal(names, want) || took != time.Duration(len(want))*time.Second || err != nil {
-			t.Errorf("line %d: %q in %v, and %v; want %q", line, names, took, err, want)
+		if !slices.Equal(names, want.names) || took != want.took || err != nil {
+			t.Errorf("line %d: %q in %v, and %v; want %v", line, names, took, err, want)
 		}
 	}
 }

@@ -214,8 +214,8 @@ func try(folder string) (status int, err error) {
 	return 0, nil
 }
 
-// limited is a command whose processes each have a bound of memory, and one of
-// processor time, which a busy machine does not use up.
+// limited is a command whose processes each have a bound of memory and one of
+// processor time. A busy machine does not use up the latter.
 func limited(name string, args ...string) *exec.Cmd {
 	return exec.Command("sh", append([]string{"-c", `ulimit -t 60; ulimit -v 8000000; exec "$0" "$@"`, name}, args...)...)
 }

@@ -1,13 +1,26 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
+
+// operators are what the mutants of a kind change.
+var operators = map[string][]string{
+	"CONDITIONALS_BOUNDARY": {"<=", ">=", "<", ">"},
+	"CONDITIONALS_NEGATION": {"==", "!=", "<=", ">=", "<", ">"},
+	"INVERT_LOGICAL":        {"&&", "||"},
+	"INVERT_LOOPCTRL":       {"break", "continue"},
+	"ARITHMETIC_BASE":       {"+", "-", "*", "/", "%"},
+	"INCREMENT_DECREMENT":   {"++", "--"},
+}
 
 // What the list names is in the code.
 func TestSurvivorsExist(t *testing.T) {
@@ -27,12 +40,22 @@ func TestSurvivorsExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		code, _, _ := strings.Cut(strings.Replace(parts[3], "»", "", 1), " »")
-		found := false
-		for i, line := range strings.Split(string(source), "\n") {
-			found = found || strings.TrimSpace(line) == code && function(i+1) == parts[1]
+		before, after, _ := strings.Cut(parts[3], "»")
+		if !slices.ContainsFunc(operators[parts[2]], func(o string) bool { return strings.HasPrefix(after, o) }) {
+			t.Errorf("%s: not an operator of this kind: %s", listPage, mutant)
 		}
-		if !found || tests[filepath.Dir(parts[0])] == nil {
+		after, number, _ := strings.Cut(after, " »")
+		want, err := strconv.Atoi(cmp.Or(number, "1"))
+		if err != nil {
+			t.Error(err)
+		}
+		found := 0
+		for i, line := range strings.Split(string(source), "\n") {
+			if strings.TrimSpace(line) == before+after && function(i+1) == parts[1] {
+				found++
+			}
+		}
+		if found < want || tests[filepath.Dir(parts[0])] == nil {
 			t.Errorf("%s: not in the code: %s", listPage, mutant)
 		}
 		if strings.Contains(reason, "»") {
