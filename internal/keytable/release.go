@@ -101,7 +101,7 @@ func (t *Table) expire(r *reply, err error) {
 // mustYield reports whether callers wait for k, and this process has kept it for
 // as long as it may.
 func (t *Table) mustYield(k *State) bool {
-	return k.waits > 0 && t.config.HandOver > 0 && t.config.Now()-k.since >= t.config.HandOver
+	return k.waits > 0 && t.config.Now()-k.since >= t.config.HandOver
 }
 
 // freed notes that this process does not have k any more: it was given back
