@@ -147,7 +147,8 @@ func TestMaxHoldAfterBodyLeavesConnection(t *testing.T) {
 
 // The end of the request's own context leaves the body to the server, as
 // without a lock. A trailer that the client has not announced reaches the
-// handler. A handler may replace its request while a Read begins and ends.
+// handler, also at Close. A handler may copy or replace its request while a Read
+// begins and ends.
 func TestBodyAsWithout(t *testing.T) {
 	t.Parallel()
 	readAll := func(w http.ResponseWriter, r *http.Request) {
@@ -164,6 +165,34 @@ func TestBodyAsWithout(t *testing.T) {
 	}{
 		"trailer":           {post(chunks) + body + trailer, readAll, "body 7 <nil>"},
 		"announced trailer": {post("Trailer: X-Sum\r\n"+chunks) + body + trailer, readAll, "body 7 <nil>"},
+		"request copied, body read": {post("Trailer: X-Sum\r\n"+chunks) + body + trailer, func(w http.ResponseWriter, r *http.Request) {
+			body, read := r.Body, make(chan struct{})
+			go func() {
+				defer close(read)
+				_, _ = io.Copy(io.Discard, body)
+			}()
+			copied := r.WithContext(r.Context())
+			<-read
+			readAll(w, copied)
+		}, " 7 <nil>"},
+		"own trailer, body closed": {post(chunks) + body + trailer, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			r.Trailer = http.Header{"X-Sum": {"8"}}
+			_ = r.Body.Close()
+			_, _ = io.WriteString(w, r.Trailer.Get("X-Sum"))
+		}, "8"},
+		"body closed elsewhere": {post(chunks) + body + trailer, func(w http.ResponseWriter, r *http.Request) {
+			body, read, closed := r.Body, make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(closed)
+				_, _ = io.Copy(io.Discard, body)
+				close(read)
+				_ = body.Close()
+			}()
+			<-read
+			_, _ = io.WriteString(w, r.Trailer.Get("X-Sum"))
+			<-closed
+		}, "7"},
 		"trailer, body closed": {post(chunks) + body + trailer, func(w http.ResponseWriter, r *http.Request) {
 			_ = r.Body.Close()
 			_, _ = io.WriteString(w, r.Trailer.Get("X-Sum"))
@@ -196,6 +225,31 @@ func TestBodyAsWithout(t *testing.T) {
 		s := httptesting.Serve(t, h)
 		if r := response(t, dial(t, s, tt.request)); r.Text != tt.want {
 			t.Errorf("%s: %q, want %q", name, r.Text, tt.want)
+		}
+	}
+}
+
+// The end of a hold ends a Close that waits for the rest of the body, and one that
+// begins later. After the whole body the connection serves the next request.
+func TestMaxHoldEndsCloseOfBody(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		for request, closes := range map[string]bool{post("Content-Length: 10"): true, whole("body"): false} {
+			s := httptesting.Serve(t, held().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !closes {
+					_, _ = io.ReadAll(r.Body)
+				}
+				if late || !closes {
+					<-r.Context().Done()
+				}
+				_ = r.Body.Close()
+				<-r.Context().Done()
+				w.WriteHeader(http.StatusAccepted)
+			})))
+			r := response(t, dial(t, s, request))
+			if r.Want(t, http.StatusAccepted); r.Close != closes {
+				t.Errorf("late %v, %q: the connection closes: %v", late, request, r.Close)
+			}
 		}
 	}
 }
