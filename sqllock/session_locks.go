@@ -58,9 +58,11 @@ func (s *Session) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	return s.acquireAny(ctx, keytable.Want{}, keys)
 }
 
-// LockAny waits until one of keys is free, or ctx ends. While it waits for a key
-// that readers hold, a later RLock may join them, and TryRLock fails. Its errors
-// are those of Lock.
+// LockAny waits until one of keys is free, or ctx ends. Its errors are those of
+// Lock.
+//
+// While it waits for several keys, a later RLock of the Session may join readers
+// that hold one of them, and TryRLock returns ErrHeld. With one key it is Lock.
 func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	if err := s.useSecrets(ctx, keys, true); err != nil {
 		return nil, err

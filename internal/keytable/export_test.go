@@ -39,7 +39,8 @@ func Invariant(t *Table) bool {
 	defer t.mu.Unlock()
 	for _, k := range t.keys {
 		for _, g := range append([]*Group{&k.own}, k.groups...) {
-			if g.wanted && (g.looking || g.polled) || g.looking && g.polled || g.wanted != slices.Contains(t.wanted, g) {
+			_, polled := t.polls[g]
+			if g.wanted && (g.looking || g.polled) || g.looking && g.polled || g.wanted != slices.Contains(t.wanted, g) || g.polled != polled {
 				return false
 			}
 		}

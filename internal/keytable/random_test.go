@@ -29,8 +29,9 @@ type process struct {
 	wake    chan struct{}
 	delay   func() time.Duration
 	batches int
-	denied  int // keys that batches have found held
-	keys    int // most of a batch
+	denied  int                    // keys that batches have found held
+	keys    int                    // most of a batch
+	limit   func(*keytable.Limits) // changes those of the next batch; nil: it does not
 }
 
 type holder struct {
@@ -80,7 +81,13 @@ func (p *process) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for p.table.Prepare(p.owner, limits, &b) {
+		for {
+			if p.limit != nil {
+				p.limit(&limits)
+			}
+			if !p.table.Prepare(p.owner, limits, &b) {
+				break
+			}
 			p.batches++
 			if b.Size() > p.keys {
 				p.t.Errorf("a batch of %d keys", b.Size())
@@ -163,8 +170,10 @@ func keysOf(ids []keytable.ID) keytable.Keys {
 	return keytable.Keys{N: len(ids), At: func(i int) keytable.ID { return ids[i] }}
 }
 
-// Processes with random callers share a database. No key is held twice, every
-// call ends, and nothing is left.
+var errFull = errors.New("the database has no room")
+
+// Processes with random callers share a database, which has little room for
+// some. No key is held twice, every call ends, and nothing is left.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(300) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -193,6 +202,13 @@ func random(t *testing.T, seed uint64) {
 	var processes []*process
 	for range 1 + draw(3) {
 		p := newProcess(t, db, delay, 3+draw(40))
+		if draw(2) == 0 {
+			p.limit = func(l *keytable.Limits) {
+				if l.Grants, l.Stack, l.Beyond = draw(4), 1<<20, nil; draw(4) == 0 {
+					l.Beyond = errFull
+				}
+			}
+		}
 		processes = append(processes, p)
 		runs.Go(func() { p.run(ctx) })
 	}
@@ -231,7 +247,7 @@ func random(t *testing.T, seed uint64) {
 					}
 					end()
 					if err != nil {
-						if !errors.Is(err, keytable.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
+						if !errors.Is(err, keytable.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errFull) {
 							t.Errorf("%v", err)
 						}
 						time.Sleep(delay())

@@ -20,6 +20,11 @@ var operators = map[string][]string{
 	"INVERT_LOOPCTRL":       {"break", "continue"},
 	"ARITHMETIC_BASE":       {"+", "-", "*", "/", "%"},
 	"INCREMENT_DECREMENT":   {"++", "--"},
+
+	"INVERT_BITWISE":          {"&", "|", "^", "<<", ">>"},
+	"INVERT_ASSIGNMENTS":      {"+=", "-=", "*=", "/=", "%="},
+	"INVERT_BWASSIGN":         {"&=", "|=", "^=", "<<=", ">>="},
+	"REMOVE_SELF_ASSIGNMENTS": {"+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="},
 }
 
 // What the list names is in the code.
