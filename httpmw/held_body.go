@@ -12,9 +12,10 @@ import (
 
 // A heldBody is the request body of an admitted request. Its Read fails once
 // the handler's context has ended with the loss of the lock, or with
-// WithMaxHold, and its Close does not wait for the client any more. Otherwise a
-// handler whose body never arrives would not notice that end. The end of the
-// request's own context is left to the server, as without a lock.
+// WithMaxHold. Otherwise a handler whose body never arrives would not notice
+// that end. The end of the request's own context is left to the server, as
+// without a lock. Close is that of the original body: it may wait for the
+// client, and the Trailer that it finds stays in the original request.
 //
 // Handlers may pass a body on to other goroutines, which may read it after the
 // handler has returned.
@@ -33,10 +34,8 @@ type heldBody struct {
 	mu       sync.Mutex // protects the fields below
 	unread   []byte     // what was read before the wait, and not by the handler yet
 	ahead    error      // how that reading ended
-	reading  int        // calls of Read and Close under way
+	reading  int        // calls of Read under way
 	ended    error      // the error of every later Read; nil before
-	atEnd    bool       // the original body has ended, or is closed
-	trailer  bool       // inner has the Trailer of outer
 	cut      bool       // a deadline of the heldBody is in force
 	finished bool       // the handler has returned
 }
@@ -54,7 +53,6 @@ func (b *heldBody) handOver(inner *http.Request) {
 		return
 	}
 	b.inner, b.ctx, inner.Body = inner, inner.Context(), b
-	b.trailer = b.outer.Trailer != nil // one that is announced: both have the same map
 	b.stop = context.AfterFunc(b.ctx, b.interrupt)
 }
 
@@ -86,39 +84,23 @@ func (b *heldBody) enter(p []byte) (n int, err error, done bool) {
 	return 0, nil, false
 }
 
-// leave ends a Read with err, or a Close. After the end of the body the server
-// has set the Trailer of the original request.
 func (b *heldBody) leave(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading--
 	switch {
-	case err == io.EOF:
-		b.atEnd = true
-		if !b.trailer && b.outer.Trailer != nil {
-			b.inner.Trailer, b.trailer = b.outer.Trailer, true
-		}
-	case err != nil && b.ended != nil:
+	case err == io.EOF && b.outer.Trailer != nil && b.inner.Trailer == nil: // the server sets the Trailer of the original request
+		b.inner.Trailer = b.outer.Trailer
+	case err != nil && err != io.EOF && b.ended != nil:
 		return b.ended
 	}
 	return err
 }
 
 // Close drops what was read before the wait: a Read after it fails as that of
-// the original body. The server may read the rest of the body first.
-func (b *heldBody) Close() (err error) {
+// the original body.
+func (b *heldBody) Close() error {
 	b.takeUnread()
-	b.mu.Lock()
-	b.reading++
-	b.interruptLocked()
-	b.mu.Unlock()
-	defer func() {
-		if err == nil {
-			_ = b.leave(io.EOF)
-			return
-		}
-		err = b.leave(err)
-	}()
 	return b.ReadCloser.Close()
 }
 
@@ -145,17 +127,13 @@ func (b *heldBody) endLocked() {
 	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", cmp.Or(context.Cause(ctx), ctx.Err()))
 }
 
-// interrupt ends a Read or Close under way when the handler's context ends. It holds the
+// interrupt ends a Read under way when the handler's context ends. It holds the
 // mutex, so that it never sets a deadline after finish. Setting a deadline does
 // not block.
 func (b *heldBody) interrupt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.interruptLocked()
-}
-
-func (b *heldBody) interruptLocked() {
-	if b.endLocked(); b.ended != nil && !b.finished && b.reading > 0 && !b.atEnd {
+	if b.endLocked(); b.ended != nil && !b.finished && b.reading > 0 {
 		b.cutOffLocked()
 	}
 }
@@ -175,7 +153,9 @@ func (b *heldBody) finish() {
 	b.stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.interruptLocked()
+	if b.endLocked(); b.ended != nil && !b.finished && b.reading > 0 {
+		b.cutOffLocked()
+	}
 	b.finished = true
 }
 

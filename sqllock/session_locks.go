@@ -62,7 +62,7 @@ func (s *Session) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 // Lock.
 //
 // While it waits for several keys, a later RLock of the Session may join readers
-// that hold one of them, and TryRLock returns ErrHeld. With one key it is Lock.
+// that hold one of them, and TryRLock returns ErrHeld.
 func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	if err := s.useSecrets(ctx, keys, true); err != nil {
 		return nil, err

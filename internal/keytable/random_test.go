@@ -89,6 +89,9 @@ func (p *process) run(ctx context.Context) {
 				break
 			}
 			p.batches++
+			if len(b.Stacks) == 0 && b.Brings() > limits.Grants {
+				p.t.Errorf("a batch may bring %d keys, with room for %d", b.Brings(), limits.Grants)
+			}
 			if b.Size() > p.keys {
 				p.t.Errorf("a batch of %d keys", b.Size())
 			}
