@@ -65,6 +65,7 @@ func TestFloodLeavesRoom(t *testing.T) {
 		var log lockedBuffer
 		s := session(t, driver, cluster.DSN(""), sqllock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
 			sqllock.WithHeartbeat(time.Second)) // a heartbeat sees that there is room again
+		first := mustLock(t, s, sqllock.ID(-3)) // the others may take all the room
 		var (
 			tasks   sync.WaitGroup
 			locks   = make([][]*sqllock.Lock, instances)
@@ -97,15 +98,14 @@ func TestFloodLeavesRoom(t *testing.T) {
 		// Callers of this process hand a lock on, although the table is full.
 		waiting := make(chan error, 1)
 		go func() {
-			_, err := s.Lock(context.Background(), locks[0][0].Key())
+			_, err := s.Lock(context.Background(), first.Key())
 			waiting <- err
 		}()
 		lockertest.Eventually(t, "a caller waits", func() bool { return s.Stats().Waiting == 1 })
-		unlock(t, locks[0][0])
+		unlock(t, first)
 		if err := <-waiting; err != nil {
 			t.Errorf("Lock of a key that this process holds: %v", err)
 		}
-		locks[0] = locks[0][1:]
 		for _, l := range locks {
 			for _, lock := range l {
 				unlock(t, lock)

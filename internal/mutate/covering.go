@@ -145,7 +145,7 @@ func coverDir(set int) string { return filepath.Join(os.TempDir(), "cover-"+strc
 func ratioFile(set int) string { return filepath.Join(os.TempDir(), "ratio-"+strconv.Itoa(set)) }
 
 // covering returns the tests of a set that cover a line of a file, and how long
-// they take together: at least as long as the longest takes alone.
+// they take together. That is at least as long as the longest takes alone.
 func covering(set int, path string, line int) (names []string, took time.Duration, err error) {
 	text, err := os.ReadFile(ratioFile(set))
 	if err != nil {
