@@ -125,9 +125,13 @@ func TestLongMySQLPrimaryWithReplication(t *testing.T) {
 	one, two := replicating(t, 1), replicating(t, 2)
 	withApp(t, one)
 	must(t, two.Follow(one, ""))
-	awaitApp(t, two)
 	// Follow would write on the second server, to which the account is replicated.
-	run(t, one, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='replicator', MASTER_USE_GTID=slave_pos; START SLAVE", two.Port()))
+	db := open(t, "mysql", two.DSN(""))
+	lockertest.Eventually(t, "the account may replicate", func() bool {
+		return number(t, db, "SELECT count(*) FROM mysql.user WHERE User = 'replicator' AND Repl_slave_priv = 'Y'") == 1
+	})
+	run(t, one, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='replicator',"+
+		" MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1; START SLAVE", two.Port()))
 	for _, s := range []*mariadbtest.Server{one, two} {
 		awaitStatus(t, s, "Slave_running", "ON")
 		awaitStatus(t, s, "Slaves_connected", "1")

@@ -175,7 +175,7 @@ func (f *Injector) validFor() time.Duration { return f.Lease - f.Lease/1000 - f.
 // briefly is a time for which a process may be cut off at any moment without a
 // loss. It stays well below the bound T(1−ρ) − m − p, since the scheduler of a
 // busy machine takes time too.
-func (f *Injector) briefly() time.Duration { return f.between(0.1, 0.75, f.validFor()-f.Lease/5) }
+func (f *Injector) briefly() time.Duration { return f.between(0.1, 0.6, f.validFor()-f.Lease/5) }
 
 // long is a time in which a lease passes.
 func (f *Injector) long() time.Duration { return f.between(1.1, 1.6, f.Lease) }

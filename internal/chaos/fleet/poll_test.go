@@ -25,6 +25,16 @@ func TestPoll(t *testing.T) {
 			t.Errorf("a call with a deadline of its own: %v", err)
 		}
 	}
+	looks := 0
+	if err := Poll(t.Context(), time.Millisecond, "a look that is late", func(ctx context.Context) (bool, error) {
+		if looks++; looks == 1 {
+			<-ctx.Done()
+			return false, ctx.Err()
+		}
+		return true, ctx.Err()
+	}); err != nil {
+		t.Errorf("a process that stood still: %v", err)
+	}
 	ended, end := context.WithCancelCause(t.Context())
 	end(io.ErrClosedPipe)
 	if err := Poll(ended, time.Minute, "the end", never); !errors.Is(err, io.ErrClosedPipe) {

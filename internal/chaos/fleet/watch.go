@@ -24,18 +24,21 @@ var (
 )
 
 // Poll calls done every few milliseconds until it reports true or an error, for
-// at most d. what names the thing waited for.
+// at most d, and then once more: this process may have stood still. what names
+// the thing waited for.
 func Poll(ctx context.Context, d time.Duration, what string, done func(context.Context) (bool, error)) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	end, _ := limited.Deadline()
-	for {
+	for last := false; ; {
 		ok, err := done(limited)
 		switch {
 		case err != nil && limited.Err() == nil && !late(err, end):
 			return fmt.Errorf("fleet: %s: %w", what, err)
 		case ok && err == nil:
 			return nil
+		case last:
+			return errors.Join(fmt.Errorf("fleet: %w, %v, for %s", ErrTimeout, d, what), err)
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):
@@ -43,7 +46,7 @@ func Poll(ctx context.Context, d time.Duration, what string, done func(context.C
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return errors.Join(fmt.Errorf("fleet: %w, %v, for %s", ErrTimeout, d, what), err)
+			limited, last = ctx, true
 		}
 	}
 }
