@@ -107,6 +107,7 @@ var mayImport = map[string][]string{
 		"internal/session",
 	},
 	"sqllock/cmd/latchkey": { // the command brings the drivers
+		"internal/bound",
 		"sqllock",
 		"sqllock/lockdoctor",
 		"sqllock/lockui",

@@ -108,7 +108,7 @@ func TestLongStatementWithoutItsEnd(t *testing.T) {
 				dsn = pgtest.OverTLS(dsn)
 			}
 			db, sockets := openCut(t, driver, dsn)
-			s := sessionOn(t, db, shortLease())
+			s := sessionOn(t, db, sqllock.WithLease(5*time.Second), sqllock.WithLazyOpen()) // TryLock takes 0.9 s of it
 			lock := lockSoon(t, s, sqllock.ID(1))
 			pid := number(t, observer, sessionPID)
 			sockets.lose.Store(5) // the message that ends a statement

@@ -87,12 +87,13 @@ func TestForgottenLocksInThePool(t *testing.T) {
 	})
 }
 
-// takeKeyed acquires a key under a secret. The Session reads pg_locks for it.
+// takeKeyed acquires a key under a secret. The Session reads pg_locks for it. Each
+// test has a key of its own, since the rows of an earlier Session may outlive it.
 func takeKeyed(t *testing.T, s *sqllock.Session) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // the server may still be freeing the keys of an earlier Session
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if _, err := s.Lock(ctx, sqllock.Namespace("n").Keyed([]byte("secret")).Key("id")); err != nil {
+	if _, err := s.Lock(ctx, sqllock.Namespace("n").Keyed([]byte("secret")).Key(t.Name())); err != nil {
 		t.Fatalf("Lock: %v", err)
 	}
 }

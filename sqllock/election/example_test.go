@@ -56,7 +56,7 @@ func ExampleCampaign_incorrect() {
 	defer cancel()
 	led, end, work := make(chan bool), make(chan bool), make(chan string)
 	go func() {
-		_ = election.New(locks, key).Run(ctx, func(context.Context) error {
+		_ = election.New(locks, key, election.WithBackoff(time.Hour, time.Hour)).Run(ctx, func(context.Context) error { // it leads once
 			go func() { <-end; work <- "the first one works" }()
 			close(led)
 			return nil

@@ -70,7 +70,8 @@ func TestLossAtRelease(t *testing.T) {
 // A term does not begin without its token while the database draws none.
 func TestTokenUnavailable(t *testing.T) {
 	cluster := pgtest.New(t)
-	s := dbtest.Session(t, "pgx", cluster.DSN(""), sqllock.WithLease(20*time.Second)) // with its bounds of a second
+	s := dbtest.Session(t, "pgx", cluster.DSN(""), sqllock.WithLease(20*time.Second), sqllock.WithLazyOpen()) // with its bounds of a second
+	lockertest.Eventually(t, "there is a connection", func() bool { return len(s.Connections()) == 1 })
 	pid := int(s.Connections()[0].PID)
 	grants := 0
 	c := election.New(lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {

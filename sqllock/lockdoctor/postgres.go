@@ -52,7 +52,7 @@ func postgresExclusion(ctx context.Context, s *subject) (fine string, err error)
 	case state == tooManyConnections:
 		// The proof has closed the connection that it had, and the server counts it
 		// until its process ends. The next checks would not get one before that.
-		for range 100 {
+		for until := time.Now().Add(bound.Of(time.Second)); time.Now().Before(until); {
 			if conn, err := s.lend(ctx); err == nil {
 				_ = conn.Close()
 				break

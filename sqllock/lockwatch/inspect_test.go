@@ -123,7 +123,7 @@ func TestInspectWaiters(t *testing.T) {
 		inBackground(t, second, "SELECT pg_advisory_xact_lock_shared(1, -2)")
 		lockertest.Eventually(t, "the second waits", func() bool {
 			_, waiters = inspect(t, db).Find(sqllock.Pair(1, -2))
-			return len(waiters) == 2 && !waiters[1].Since.IsZero()
+			return len(waiters) == 2 && !waiters[0].Since.IsZero() && !waiters[1].Since.IsZero()
 		})
 		if w := waiters[0]; w.Process.PID != firstPID || w.Shared || w.Poll != nil || !slices.Equal(w.BlockedBy, []int{holderPID}) {
 			t.Errorf("the first: %+v", w)

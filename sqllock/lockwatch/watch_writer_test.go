@@ -29,11 +29,11 @@ func holdRegistered(ctx context.Context, o registeringHolder) error {
 	if err != nil {
 		return err
 	}
-	s, err := sqllock.Open(ctx, db, sqllock.WithRegistry(""), sqllock.WithLease(o.Lease))
+	s, err := sqllock.Open(ctx, db, sqllock.WithRegistry(""), sqllock.WithLease(o.Lease), sqllock.WithLazyOpen())
 	if err != nil {
 		return err
 	}
-	if _, err := s.TryLock(ctx, sqllock.ID(1)); err != nil {
+	if _, err := s.Lock(ctx, sqllock.ID(1)); err != nil { // TryLock has a second at most
 		return err
 	}
 	fmt.Println("holding")
@@ -92,8 +92,12 @@ func TestLongWatchSparesWhoCannotRegister(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
 	db := withRegistry(t, "postgres", dsn)
-	s := session(t, "postgres", dsn, sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond), sqllock.WithLease(10*time.Second))
-	lock := mustLock(t, s, sqllock.ID(1))
+	s := session(t, "postgres", dsn, sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond),
+		sqllock.WithLease(10*time.Second), sqllock.WithLazyOpen())
+	lock, err := s.Lock(t.Context(), sqllock.ID(1)) // TryLock has a second at most
+	if err != nil {
+		t.Fatal(err)
+	}
 	lockertest.Eventually(t, "it is registered", func() bool { return registration(t, db, sqllock.ID(1)) != nil })
 	tx, _ := client(t, db)
 	if _, err := tx.Exec("LOCK TABLE latchkey_heartbeats IN SHARE MODE"); err != nil { // as CREATE INDEX does

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/latchkey-go/latchkey/internal/bound"
 )
 
 // A child is the command and its guard, as latchkey run sees them. The command
@@ -117,7 +119,7 @@ func (c *child) extend(killAt time.Duration) bool {
 // command, and false if the guard has ended without it.
 func (c *child) end() (code int, known bool) {
 	send(c.socket, orders{})
-	frozen := time.AfterFunc(time.Second, func() { _ = c.guard.Process.Kill() })
+	frozen := time.AfterFunc(bound.Of(time.Second), func() { _ = c.guard.Process.Kill() })
 	defer frozen.Stop()
 	for n := range c.notices {
 		if n.Of != reaped {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/latchkey-go/latchkey/internal/bound"
 )
 
 // A guard is a second process of this program, and the parent of the command. It
@@ -242,7 +244,7 @@ func (g *guarding) reap() {
 // at most a second.
 func endGroup(group int) {
 	_ = syscall.Kill(-group, syscall.SIGKILL)
-	for deadline := bootTime() + time.Second; lives(group) && bootTime() < deadline; {
+	for deadline := bootTime() + bound.Of(time.Second); lives(group) && bootTime() < deadline; {
 		time.Sleep(time.Millisecond)
 	}
 }

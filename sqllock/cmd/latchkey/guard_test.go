@@ -145,8 +145,10 @@ func TestOpenConnections(t *testing.T) {
 // A connection that was about to close when the guard got it is not that of the
 // lock, and the command begins. When no connection is open any more, the command
 // ends.
+//
+// It is not parallel, since the processes of other tests would inherit the
+// connections.
 func TestGuardWithAConnectionThatCloses(t *testing.T) {
-	t.Parallel()
 	var conns, servers []int
 	for range 2 {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -179,7 +181,7 @@ func TestGuardWithAConnectionThatCloses(t *testing.T) {
 func TestGuardFrozenAtTheStart(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, []string{databaseVariable + "=" + pgtest.Database(t), freezeGuard + "=1"}, latchkeyPath,
-		"run", "--lease", "2s", "a:b", "echo", "it runs")
+		"run", "--lease", "5s", "a:b", "echo", "it runs")
 	p.wantCode(exitLost)
 	if said := p.said(); !strings.Contains(said, "the command did not begin: the guard process") || p.rest() != "" {
 		t.Errorf("it said %q", said)
