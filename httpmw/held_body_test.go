@@ -68,16 +68,34 @@ func responseFrom(t *testing.T, from *bufio.Reader) httptesting.Reply {
 	return httptesting.Reply{Response: resp, Text: string(text)}
 }
 
+// heldUntilRead returns h behind a Middleware. The hold of each request ends in
+// its first Read, because only a Read that is under way is cut off.
+func heldUntilRead(h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var lock *sqllock.Lock
+		body := r.Body
+		r = r.WithContext(r.Context())
+		r.Body = io.NopCloser(bodyFunc(func(p []byte) (int, error) {
+			go lock.Cancel(ratelimit.ErrMaxHold) // as the timer of WithMaxHold does
+			return body.Read(p)
+		}))
+		limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			lock, _ = sqllock.FromContext(r.Context())
+			h(w, r)
+		})).ServeHTTP(w, r)
+	})
+}
+
 // A hold ends in time although its handler waits for a body that never comes.
 // Over HTTP/1 the connection ends, over HTTP/2 it does not.
 func TestMaxHoldEndsReadOfBody(t *testing.T) {
 	t.Parallel()
 	ends := make(chan error, 1)
-	h := held().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := heldUntilRead(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadAll(r.Body)
 		ends <- err
 		http.Error(w, r.RemoteAddr, http.StatusRequestTimeout)
-	}))
+	})
 	check := func(r httptesting.Reply) {
 		t.Helper()
 		r.Want(t, http.StatusRequestTimeout)
@@ -96,10 +114,10 @@ func TestMaxHoldEndsReadOfBody(t *testing.T) {
 			t.Errorf("%s: the connection may be used again", fields)
 		}
 	}
-	s = httptesting.Serve(t, held().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s = httptesting.Serve(t, heldUntilRead(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "begun")
 		_, _ = io.ReadAll(r.Body)
-	})))
+	}))
 	if r := response(t, dial(t, s, post("Content-Length: 10"))); r.StatusCode != http.StatusOK || r.Text != "begun" || !r.Close {
 		t.Errorf("a response that was begun: %+v", r)
 	}

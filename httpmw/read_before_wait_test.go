@@ -138,7 +138,7 @@ func TestSlowBodyLetsOthersGoFirst(t *testing.T) {
 // WithRejectHandler may read it.
 func TestWaitEndsReadOfBody(t *testing.T) {
 	t.Parallel()
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithWait(20*time.Millisecond, 1))
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithWait(time.Second, 1)) // within it a whole body is read
 	lock, err := l.Acquire(t.Context(), "ada")
 	if err != nil {
 		t.Fatal(err)

@@ -74,6 +74,13 @@ func fairness(t *testing.T, locks sqllock.Locker, perUser, n int) {
 	queued(n - 4)
 	all.Go(func() { request("grace") })
 	queued(n - 3)
+	if s, ok := locks.(*sqllock.Session); ok {
+		lockertest.Eventually(t, "the first of each line waits in the Session", func() bool {
+			return s.Stats().Waiting == min(users.Stats().Queued, 1)+min(total.Stats().Queued, 1)
+		})
+	} else {
+		synctest.Wait()
+	}
 	for turn := 0; ; turn++ {
 		release <- struct{}{}
 		if user := <-served; user == "grace" {

@@ -354,14 +354,18 @@ func (m *model) checkEnd() {
 	if m.faulty != nil {
 		locks = m.faulty
 	}
+	var wait []ratelimit.Option
+	if _, ok := locks.(*sqllock.Session); ok { // a grant that comes after its caller has left goes back later
+		wait = append(wait, ratelimit.WithWait(time.Minute, 1))
+	}
 	for i := range 4 { // for any class
 		for ns, most := range map[sqllock.Namespace]int{"user": modelUsers, "tenant": modelTenants} {
-			for _, lock := range fill(m.t, ratelimit.AtMost(most, locks, ns), modelSecret+strconv.Itoa(i), most) {
+			for _, lock := range fill(m.t, ratelimit.AtMost(most, locks, ns, wait...), modelSecret+strconv.Itoa(i), most) {
 				_ = lock.Unlock()
 			}
 		}
 	}
-	for _, lock := range fill(m.t, ratelimit.AtMost(modelTotal, locks, "total"), "all", modelTotal) {
+	for _, lock := range fill(m.t, ratelimit.AtMost(modelTotal, locks, "total", wait...), "all", modelTotal) {
 		_ = lock.Unlock()
 	}
 }

@@ -112,7 +112,7 @@ func TestLongGooseLockers(t *testing.T) {
 	locktesting.TestConcurrentLocking(t, nil, func(t *testing.T) gooselocks.Locker {
 		locker, _ := gooselock.New(t.Context(), fleet(), gooselock.Key)
 		return locker
-	}, time.Second)
+	}, 2500*time.Millisecond) // if longer, the suite may give up while the lock is held
 }
 
 // A migration whose lock is lost ends, is rolled back, and fails with ErrLost.

@@ -17,7 +17,8 @@ import (
 )
 
 // Patience only ends a hang. No test depends on how much of it a wait needs.
-const Patience = 30 * time.Second
+// After bound.Lengthen a request may take 27 seconds to fail without a database.
+const Patience = 60 * time.Second
 
 // User is the header with the user of a request. It stands for authentication.
 const User = "X-Test-User"

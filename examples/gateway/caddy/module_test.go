@@ -20,6 +20,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy/forwardauth"
 
 	_ "github.com/latchkey-go/latchkey/examples/gateway/caddy"
+	"github.com/latchkey-go/latchkey/internal/bound"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -27,7 +28,10 @@ import (
 )
 
 // There is one Caddy in a process, so these tests do not run in parallel.
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	bound.Lengthen()
+	os.Exit(pgtest.Main(m))
+}
 
 // adapt returns the configuration of a Caddyfile.
 func adapt(t *testing.T, caddyfile string) ([]byte, error) {

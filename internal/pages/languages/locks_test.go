@@ -13,7 +13,7 @@ import (
 
 const (
 	namespace = "export"
-	aShortOne = "2" // seconds of lease, where a test waits for its end
+	aShortOne = "5" // seconds of lease, where a test waits for its end
 	asOnPage  = "10"
 	aLongOne  = "100" // where a busy machine must not end it
 )
