@@ -137,7 +137,8 @@ func TestMisusePanics(t *testing.T) {
 // The log says so, wherever it is inside. It says nothing about one outside.
 func TestTimeoutHandlerInsideIsLogged(t *testing.T) {
 	t.Parallel()
-	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-t.Context().Done() }) // one that ends with its context may still be in time
+	// One that ends with its own context may still be in time.
+	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-t.Context().Done() })
 	timed := func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Millisecond, "") }
 	mux := http.NewServeMux()
 	mux.Handle("/", timed(slow))

@@ -89,7 +89,8 @@ func TestLongWrappedDriverThatIsStuck(t *testing.T) {
 		pid := number(t, s.admin, "SELECT pid FROM pg_stat_activity WHERE usename = '"+s.role+"' AND application_name LIKE '%latchkey'")
 		must(t, cluster.FreezeBackend(pid))
 		defer cluster.ThawBackend(pid)
-		if _, err := locks.TryLock(t.Context(), userKey("stuck", 1)); !errors.Is(err, sqllock.ErrUnavailable) && locks.Stats().Losses == 0 {
+		again := locks.Stats().Losses > 0 // on a busy machine it may have another connection already
+		if _, err := locks.TryLock(t.Context(), userKey("stuck", 1)); !errors.Is(err, sqllock.ErrUnavailable) && !again {
 			t.Errorf("TryLock: %v, want ErrUnavailable", err)
 		}
 		awaitGrant(t, "the Session serves on another connection", locks, userKey("stuck", 2))

@@ -52,12 +52,14 @@ func postgresExclusion(ctx context.Context, s *subject) (fine string, err error)
 	case state == tooManyConnections:
 		// The proof has closed the connection that it had, and the server counts it
 		// until its process ends. The next checks would not get one before that.
-		for until := time.Now().Add(bound.Of(time.Second)); time.Now().Before(until); {
+		for range 100 {
 			if conn, err := s.lend(ctx); err == nil {
 				_ = conn.Close()
 				break
 			}
-			_ = sleep(ctx, 10*time.Millisecond)
+			if sleep(ctx, bound.Of(10*time.Millisecond)) != nil {
+				break
+			}
 		}
 	case state == errcode.Forbidden:
 		if askErr := s.revoked(ctx); askErr == nil && len(s.findings) > 0 {

@@ -36,8 +36,9 @@ func slow(f *Injector, p *proxy.Proxy) *proxy.Fault {
 }
 
 // ended makes a fault that ends the connections of a holder, and mends it when its
-// process says that it has noticed, soon after a lease. The session of a lease
-// table need not notice: there it is mended after a moment.
+// process says that it has noticed. It must say so a second after a lease, at the
+// latest. The session of a lease table need not notice: there it is mended after a
+// moment.
 func ended(end func(*proxy.Proxy) *proxy.Fault) func(context.Context, *Injector) (*fleet.Member, error) {
 	return func(ctx context.Context, f *Injector) (*fleet.Member, error) {
 		m, err := f.holding(ctx)
@@ -54,9 +55,8 @@ func ended(end func(*proxy.Proxy) *proxy.Fault) func(context.Context, *Injector)
 			return m, f.mendAfter(ctx, f.between(0.05, 0.3, f.Lease), fault)
 		}
 		defer fault.Mend()
-		return m, asViolation(fleet.Poll(ctx, f.Lease+atOnce+f.Busy, "a process to notice that its connection has ended", func(context.Context) (bool, error) {
-			return m.Process.Status().Connections > before.Connections, nil
-		}))
+		noticed := func(context.Context) (bool, error) { return m.Process.Status().Connections > before.Connections, nil }
+		return m, asViolation(fleet.Poll(ctx, f.Lease+atOnce+f.Busy, "a process to notice that its connection has ended", noticed))
 	}
 }
 

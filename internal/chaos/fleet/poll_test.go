@@ -16,7 +16,11 @@ func TestPoll(t *testing.T) {
 		t.Errorf("an error: %v", err)
 	}
 	for _, late := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded} {
-		err := Poll(t.Context(), 10*time.Millisecond, "a dial", func(context.Context) (bool, error) { return false, late })
+		err := Poll(t.Context(), 10*time.Millisecond, "a dial", func(ctx context.Context) (bool, error) {
+			end, _ := ctx.Deadline()
+			<-time.After(time.Until(end) - time.Millisecond)
+			return false, late
+		})
 		if !errors.Is(err, ErrTimeout) || !errors.Is(err, late) {
 			t.Errorf("a dial that sees the deadline first: %v", err)
 		}

@@ -24,21 +24,36 @@ var (
 )
 
 // Poll calls done every few milliseconds until it reports true or an error, for
-// at most d, and then once more: this process may have stood still. what names
-// the thing waited for.
+// at most d. Then it goes on for a moment: this process may have stood still, and
+// hears what others have told only after that. what names the thing waited for.
 func Poll(ctx context.Context, d time.Duration, what string, done func(context.Context) (bool, error)) error {
+	const moment = 200 * time.Millisecond
+	err := poll(ctx, d, done)
+	if errors.Is(err, ErrTimeout) {
+		err = poll(ctx, moment, done)
+	}
+	switch {
+	case errors.Is(err, ErrTimeout):
+		return fmt.Errorf("fleet: %v, for %s: %w", d, what, err)
+	case err != nil && ctx.Err() == nil:
+		return fmt.Errorf("fleet: %s: %w", what, err)
+	}
+	return err
+}
+
+// poll is Poll without the moment after d, and with errors that do not say what
+// was waited for.
+func poll(ctx context.Context, d time.Duration, done func(context.Context) (bool, error)) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	end, _ := limited.Deadline()
-	for last := false; ; {
+	for {
 		ok, err := done(limited)
 		switch {
 		case err != nil && limited.Err() == nil && !late(err, end):
-			return fmt.Errorf("fleet: %s: %w", what, err)
+			return err
 		case ok && err == nil:
 			return nil
-		case last:
-			return errors.Join(fmt.Errorf("fleet: %w, %v, for %s", ErrTimeout, d, what), err)
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):
@@ -46,7 +61,7 @@ func Poll(ctx context.Context, d time.Duration, what string, done func(context.C
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			limited, last = ctx, true
+			return errors.Join(ErrTimeout, err)
 		}
 	}
 }
