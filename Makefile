@@ -108,7 +108,7 @@ chaos-mixed: deps ## run the fault campaign with the release OLD (the last one) 
 failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (1 h)
 	@cd internal/chaos && $(GO) run ./patroni -each $(EACH)
 
-mutants: deps ## plant each known bug, and check that tests and campaigns catch it (2 h; SLICE=1/8: a part)
+mutants: deps ## plant each known bug, and check that tests and campaigns catch it (30 min; SLICE=1/8: a part)
 	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 3h -parallel 2 -v -run '^(TestMutants|TestCampaigns)$$' -slice $(SLICE)
 
 mutants-changed: deps ## plant the known bugs in files that have changed since BASE (where the branch began; 6 min at most)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -156,7 +157,7 @@ func planted(t *testing.T, m Mutant) tree {
 func sliced(t *testing.T) (part []Mutant) {
 	t.Helper()
 	if *slice == "" {
-		t.Skip("takes two hours: make mutants")
+		t.Skip("takes half an hour: make mutants")
 	}
 	var i, n int
 	if _, err := fmt.Sscanf(*slice, "%d/%d", &i, &n); err != nil || i < 1 || i > n {
@@ -203,6 +204,18 @@ func TestPatchesApply(t *testing.T) {
 	}
 	if campaigns < 8 {
 		t.Errorf("campaigns are to catch %d bugs, want 8", campaigns)
+	}
+}
+
+// The tree compiles with each patch. A change of the product may end that.
+func TestLongPatchesCompile(t *testing.T) {
+	for _, m := range mutants(t) {
+		for _, file := range m.Files {
+			dir := filepath.Join(root(t), filepath.Dir(file))
+			if out, err := planted(t, m).run(t.Context(), dir, nil, "build", "-o", os.DevNull, "."); err != nil {
+				t.Errorf("%s: %v\n%s", m.Name, err, out)
+			}
+		}
 	}
 }
 
