@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/pingcap/tidb/pkg/config"
 	"github.com/pingcap/tidb/pkg/domain"
@@ -121,12 +122,41 @@ func (c *cluster) do(order string) error {
 	case (verb == "stop") == (c.servers[n] == nil):
 		return fmt.Errorf("server %d is there already", n)
 	case verb == "stop":
-		c.servers[n].KillAllConnections()
-		c.servers[n].Close()
-		c.servers[n] = nil
-		return nil
+		return c.stop(n)
 	}
 	return c.start(n)
+}
+
+// stop ends server n with its connections. What its sessions execute is ended a
+// moment later. TiDB's own KillAllConnections deletes from a map while others may
+// read it, and that ends the process now and then.
+func (c *cluster) stop(n int) error {
+	s := c.servers[n]
+	s.Close()
+	c.servers[n] = nil
+	if err := cut(int(c.ports[n])); err != nil {
+		return err
+	}
+	for id := range s.ShowProcessList() {
+		s.Kill(id, false, false, false)
+	}
+	return nil
+}
+
+// cut ends all connections that clients have to a port of this process.
+func cut(port int) error {
+	files, err := os.ReadDir("/proc/self/fd")
+	for _, file := range files {
+		fd, err := strconv.Atoi(file.Name())
+		if err != nil {
+			return err
+		}
+		local, _ := syscall.Getsockname(fd) // nil if fd is no socket
+		if address, ok := local.(*syscall.SockaddrInet4); ok && address.Port == port {
+			_ = syscall.Shutdown(fd, syscall.SHUT_RDWR) // the client may have ended it
+		}
+	}
+	return err
 }
 
 // execute runs a statement.

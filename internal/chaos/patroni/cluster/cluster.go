@@ -20,6 +20,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
 )
 
@@ -113,7 +114,36 @@ func Start(ctx context.Context, dir string, hosts []network.Host, proxy network.
 	if _, err := c.start(proxy, own, "haproxy", "-db", "-f", filepath.Join(own, "haproxy.cfg")); err != nil {
 		return nil, err
 	}
-	return c, c.Whole(ctx, 3*time.Minute)
+	if err := c.Whole(ctx, 3*time.Minute); err != nil {
+		return nil, err
+	}
+	return c, c.proxyServes(ctx, proxy)
+}
+
+// proxyServes waits until HAProxy on h leads to the primary alone. It looks once
+// a second where that is. Until then it takes all nodes in turn, or none, and it
+// closes the connections to a standby as soon as it knows.
+func (c *Cluster) proxyServes(ctx context.Context, h network.Host) error {
+	db, err := sql.Open("pgx", dsn(h.IP, proxyPort, "postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	db.SetMaxIdleConns(0)
+	err = fleet.Poll(ctx, 20*time.Second, "HAProxy to lead to the primary", func(ctx context.Context) (bool, error) {
+		for range c.Nodes {
+			var standby bool
+			if err := db.QueryRowContext(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil || standby {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	return errors.Join(err, db.Close())
+}
+
+// dsn returns a DSN of one address for both drivers.
+func dsn(host string, port int, user, database string) string {
+	return fmt.Sprintf("host=%s port=%d user=%s dbname=%s sslmode=disable connect_timeout=2", host, port, user, database)
 }
 
 // prepare makes a directory of the servers' account, with one file.
@@ -184,7 +214,7 @@ func signal(pid string, s syscall.Signal) error {
 
 // Open opens a pool on one node.
 func (c *Cluster) Open(n *Node, user, database string) (*sql.DB, error) {
-	db, err := sql.Open("pgx", fmt.Sprintf("host=%s port=%d user=%s dbname=%s sslmode=disable connect_timeout=2", n.Host.IP, postgresPort, user, database))
+	db, err := sql.Open("pgx", dsn(n.Host.IP, postgresPort, user, database))
 	if err == nil {
 		db.SetMaxIdleConns(0)
 	}
@@ -194,7 +224,7 @@ func (c *Cluster) Open(n *Node, user, database string) (*sql.DB, error) {
 // OpenHere opens a pool on one node as the clients' role, through its Unix socket.
 // No cut of the network reaches it.
 func (c *Cluster) OpenHere(n *Node) (*sql.DB, error) {
-	return sql.Open("pgx", fmt.Sprintf("host=%s port=%d user=%s dbname=%s sslmode=disable connect_timeout=2", n.dir, postgresPort, User, Database))
+	return sql.Open("pgx", dsn(n.dir, postgresPort, User, Database))
 }
 
 // MultiHost is a DSN for both drivers that names all nodes, the first one
@@ -206,9 +236,7 @@ func (c *Cluster) MultiHost() string {
 }
 
 // Proxied is a DSN for both drivers that goes through HAProxy.
-func Proxied() string {
-	return fmt.Sprintf("host=127.0.0.1 port=%d user=%s dbname=%s sslmode=disable connect_timeout=2", proxyPort, User, Database)
-}
+func Proxied() string { return dsn("127.0.0.1", proxyPort, User, Database) }
 
 // query runs a statement on n, as a superuser, for at most two seconds. If to is
 // not nil, query scans its row.

@@ -20,7 +20,7 @@ const (
 const (
 	postgresPort = 5432
 	patroniPort  = 8008
-	proxyPort    = 5000 // on the loopback of HAProxy's host
+	proxyPort    = 5000 // of HAProxy
 )
 
 // patroniConfig returns the configuration of Patroni on n.
@@ -91,7 +91,7 @@ defaults
 	timeout server 30m
 	timeout check 1s
 listen primary
-	bind 127.0.0.1:%d
+	bind :%d
 	option httpchk OPTIONS /primary
 	http-check expect status 200
 	default-server inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
