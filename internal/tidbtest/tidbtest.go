@@ -102,7 +102,7 @@ func (s *Server) DSN(n int, database string) string {
 func (s *Server) Execute(statement string) error { return order(s.Dir(), statement) }
 
 // StopOne ends server n with its connections. The store and the other server live
-// on.
+// on. A statement that was under way may end a moment later, and commit.
 func (s *Server) StopOne(n int) error { return order(s.Dir(), fmt.Sprint("stop ", n)) }
 
 // StartOne starts server n after StopOne.

@@ -121,8 +121,9 @@ func Start(ctx context.Context, dir string, hosts []network.Host, proxy network.
 }
 
 // proxyServes waits until HAProxy on h leads to the primary alone. It looks once
-// a second where that is. Until then it takes all nodes in turn, or none, and it
-// closes the connections to a standby as soon as it knows.
+// a second which node that is. Before its first look it takes all nodes in turn.
+// Then it takes none until it finds the primary, and closes the connections to
+// standbys.
 func (c *Cluster) proxyServes(ctx context.Context, h network.Host) error {
 	db, err := sql.Open("pgx", dsn(h.IP, proxyPort, "postgres", "postgres"))
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 const (
 	postgresPort = 5432
 	patroniPort  = 8008
-	proxyPort    = 5000 // of HAProxy
+	proxyPort    = 5000 // on all addresses of HAProxy's host
 )
 
 // patroniConfig returns the configuration of Patroni on n.
@@ -92,6 +92,7 @@ defaults
 	timeout check 1s
 listen primary
 	bind :%d
+	balance roundrobin
 	option httpchk OPTIONS /primary
 	http-check expect status 200
 	default-server inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
