@@ -81,7 +81,7 @@ var quickOptions = append([]string{
 	"--skip-name-resolve",
 	"--skip-log-bin",
 	"--performance-schema=OFF",
-	"--innodb-buffer-pool-size=8M",
+	"--innodb-buffer-pool-size=64M", // with 8M, writers wait for the page cleaner, which looks once a second
 	"--innodb-flush-log-at-trx-commit=2",
 	"--innodb-doublewrite=OFF",
 	"--innodb-use-native-aio=OFF",

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -31,7 +32,7 @@ func (s *sweep) measure() {
 	fault := map[*lock]history.Fault{} // for which a loss counts: the first during which the lock was held
 	for _, f := range s.faults {
 		effect, ok := s.Effects[f.Row]
-		if !ok || f.Process == 0 && slices.Contains(s.Kills, f.Row) { // a kill that could not be made
+		if !ok || !s.made(f) {
 			continue
 		}
 		t := s.report.Rows[f.Row]
@@ -48,7 +49,9 @@ func (s *sweep) measure() {
 			if first, ok := fault[l]; effect.Told && (!ok || s.frozen.of(l.Process).touch(first.Begin, first.Begin) && l.Valid > first.End) {
 				fault[l] = f
 			}
-			if effect.Back > 0 && r.plain { // a place of a limit need not be wanted again
+			// Of a row that need not cost locks, f may have left l to a later fault.
+			left := !effect.Told && s.struck(l, f)
+			if effect.Back > 0 && !left && r.plain { // a place of a limit need not be wanted again
 				s.back(t, r, l, f, effect)
 			}
 		}
@@ -62,6 +65,21 @@ func (s *sweep) measure() {
 		slices.Sort(t.Told)
 		slices.Sort(t.Back)
 	}
+}
+
+// made reports whether f is not a kill that could not be made.
+func (s *sweep) made(f history.Fault) bool {
+	return f.Process != 0 || !slices.Contains(s.Kills, f.Row)
+}
+
+// struck reports whether a later fault than f had begun to act on l's process
+// before its holder was told of a loss, gave l back, or was killed.
+func (s *sweep) struck(l *lock, f history.Fault) bool {
+	end := cmp.Or(l.Told, l.UnlockBegin, s.killed[l.Process])
+	return slices.ContainsFunc(s.faults, func(later history.Fault) bool {
+		onIt := later.Process == l.Process || later.Process == 0 && s.made(later)
+		return onIt && f.End < later.Begin && later.Begin <= end
+	})
 }
 
 // heldBy is the lock of r that f's victim held when f began, nil if none.

@@ -29,7 +29,7 @@ type Facts struct {
 	Kills   []int
 	Freezes []int // the process does not run, so it cannot write down that it was told
 	Slows   []int // answers are late: a call may need two statements, and so twice as long
-	Cuts    []int // the process does not run, or gets no answer
+	Cuts    []int // the process does not run, gets no answer, or finds no server that may grant
 
 	// Trouble is the times from a fault until every process served again.
 	Trouble []history.Fault

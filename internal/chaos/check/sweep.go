@@ -74,7 +74,7 @@ func newSweep(events []history.Event, facts Facts) *sweep {
 	s.index(events)
 	s.killed = map[int]history.Moment{}
 	for _, f := range s.of(s.Kills) {
-		if f.Process != 0 { // 0: it could not be made
+		if s.made(f) {
 			s.killed[f.Process] = max(f.Begin, f.End)
 		}
 	}

@@ -31,7 +31,7 @@ const (
 	Kills
 	Freezes // the process does not run
 	Slows   // answers are late
-	Cuts    // it gets no answer
+	Cuts    // it gets no answer, or finds no server that may grant
 	Nothing
 )
 
@@ -138,7 +138,7 @@ var table = []Row{
 	{Number: 30, Name: "SIGTERM, one after the other", Quick: true, inject: rollingRestart, On: everywhere(any_)},
 	{Number: 31, Name: "orderly restart of the server", Quick: true, inject: restart(server.Stop), On: single(stopped, any_)},
 	{Number: 32, Name: "the server frozen longer than the lease", Does: Cuts, inject: freezeServer, On: networked(standing, standing)},
-	{Number: 33, Name: "read_only switched on and off", Quick: true, inject: readOnly, On: where{fleet.MariaDB: standing, fleet.MariaDBLeases: standing}},
+	{Number: 33, Name: "read_only switched on and off", Quick: true, Does: Cuts, inject: readOnly, On: where{fleet.MariaDB: standing, fleet.MariaDBLeases: standing}},
 	{Number: 34, Name: "the pooler killed, and another one started", Quick: true, inject: replacePooler, On: where{fleet.PooledLeases: nothing}},
 	{Number: 35, Name: "a writer locks the file for a moment", Quick: true, Does: Cuts, inject: lockFile((*Injector).briefly), On: where{fleet.SQLite: nothing}},
 	{Number: 36, Name: "a writer locks the file longer than the lease", Does: Cuts, inject: lockFile((*Injector).long), On: where{fleet.SQLite: standing}},

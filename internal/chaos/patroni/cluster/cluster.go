@@ -130,16 +130,21 @@ func (c *Cluster) proxyServes(ctx context.Context, h network.Host) error {
 		return err
 	}
 	db.SetMaxIdleConns(0)
+	var refused error
 	err = fleet.Poll(ctx, 20*time.Second, "HAProxy to lead to the primary", func(ctx context.Context) (bool, error) {
 		for range c.Nodes {
 			var standby bool
-			if err := db.QueryRowContext(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil || standby {
+			refused = db.QueryRowContext(ctx, "SELECT pg_is_in_recovery()").Scan(&standby)
+			if refused == nil && standby {
+				refused = errors.New("a standby answered")
+			}
+			if refused != nil {
 				return false, nil
 			}
 		}
 		return true, nil
 	})
-	return errors.Join(err, db.Close())
+	return errors.Join(err, refused, db.Close())
 }
 
 // dsn returns a DSN of one address for both drivers.
