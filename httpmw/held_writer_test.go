@@ -2,6 +2,7 @@ package httpmw_test
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -140,5 +141,23 @@ func TestShortWrites(t *testing.T) {
 		if got := below.body.String(); got != body {
 			t.Errorf("%s: the writer below has %q, want %q", name, got, body)
 		}
+	}
+}
+
+// A Flush that the writer below does not have begins no response, so the last
+// byte of what comes after it is kept back.
+func TestFlushWithoutAFlusher(t *testing.T) {
+	t.Parallel()
+	below := &narrow{header: http.Header{}}
+	limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("Flush: %v, want ErrNotSupported", err)
+		}
+		if lengthy([]byte("done"))(w, r); below.body.String() != "don" {
+			t.Errorf("under the lock the writer below has %q, want %q", below.body.String(), "don")
+		}
+	})).ServeHTTP(below, request("/", user+": ada"))
+	if got := below.body.String(); got != "done" {
+		t.Errorf("in the end the writer below has %q, want %q", got, "done")
 	}
 }

@@ -67,13 +67,13 @@ func (s *sweep) measure() {
 	}
 }
 
-// made reports whether f is not a kill that could not be made.
+// made reports whether f happened: some kills could not be made.
 func (s *sweep) made(f history.Fault) bool {
 	return f.Process != 0 || !slices.Contains(s.Kills, f.Row)
 }
 
-// struck reports whether a later fault than f had begun to act on l's process
-// before its holder was told of a loss, gave l back, or was killed.
+// struck reports whether a fault later than f acted on l's process in time to end
+// l: before its holder was told of a loss, gave l back, or was killed.
 func (s *sweep) struck(l *lock, f history.Fault) bool {
 	end := cmp.Or(l.Told, l.UnlockBegin, s.killed[l.Process])
 	return slices.ContainsFunc(s.faults, func(later history.Fault) bool {
