@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -32,7 +31,7 @@ func (s *sweep) measure() {
 	fault := map[*lock]history.Fault{} // for which a loss counts: the first during which the lock was held
 	for _, f := range s.faults {
 		effect, ok := s.Effects[f.Row]
-		if !ok || !s.made(f) {
+		if !ok || f.Unmade {
 			continue
 		}
 		t := s.report.Rows[f.Row]
@@ -49,9 +48,7 @@ func (s *sweep) measure() {
 			if first, ok := fault[l]; effect.Told && (!ok || s.frozen.of(l.Process).touch(first.Begin, first.Begin) && l.Valid > first.End) {
 				fault[l] = f
 			}
-			// Of a row that need not cost locks, f may have left l to a later fault.
-			left := !effect.Told && s.struck(l, f)
-			if effect.Back > 0 && !left && r.plain { // a place of a limit need not be wanted again
+			if effect.Back > 0 && r.plain { // a place of a limit need not be wanted again
 				s.back(t, r, l, f, effect)
 			}
 		}
@@ -65,21 +62,6 @@ func (s *sweep) measure() {
 		slices.Sort(t.Told)
 		slices.Sort(t.Back)
 	}
-}
-
-// made reports whether f happened: some kills could not be made.
-func (s *sweep) made(f history.Fault) bool {
-	return f.Process != 0 || !slices.Contains(s.Kills, f.Row)
-}
-
-// struck reports whether a fault later than f acted on l's process in time to end
-// l: before its holder was told of a loss, gave l back, or was killed.
-func (s *sweep) struck(l *lock, f history.Fault) bool {
-	end := cmp.Or(l.Told, l.UnlockBegin, s.killed[l.Process])
-	return slices.ContainsFunc(s.faults, func(later history.Fault) bool {
-		onIt := later.Process == l.Process || later.Process == 0 && s.made(later)
-		return onIt && f.End < later.Begin && later.Begin <= end
-	})
 }
 
 // heldBy is the lock of r that f's victim held when f began, nil if none.
@@ -138,9 +120,8 @@ func (s *sweep) back(t *Times, r *record, l *lock, f history.Fault, effect Effec
 }
 
 // wanted reports whether a call that began before asked could have found r's key
-// free after m, and did not: it was refused, or waited since before m. Calls that
-// were cancelled early or met no database show nothing, and neither do those of a
-// process whose requests do not reach the server.
+// free after m, and did not. It was refused, or it had waited since before m. The
+// calls of a process that was cut off meanwhile show nothing.
 func (s *sweep) wanted(r *record, m, asked history.Moment) bool {
 	return slices.ContainsFunc(r.tries, func(t history.Try) bool {
 		if t.Begin >= asked || t.End <= m || s.cut.of(t.Process).touch(max(m, t.Begin), t.End) {

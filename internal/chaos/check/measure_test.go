@@ -59,35 +59,14 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// Whether a key that came back at 18 counts for a fault at 10 that need not cost
-// locks: not if its lock may have been lost to a later one.
-func TestLeftToALaterFault(t *testing.T) {
-	const row, other = 4, 5
-	next := list(granted(2, 2, 10.5, 18), held(2, 2, 18, 19))
-	kept := list(granted(1, 1, 0, 1), held(1, 1, 1, 9))
-	lost := list(granted(1, 1, 0, 1), told(1, 1, 1, 9, 15))
-	given := list(granted(1, 1, 0, 1), unlocked(1, 1, 1, 9, 15, 16, history.Unavailable))
-	for _, tt := range []struct {
-		name   string
-		events []history.Event
-		costs  bool
-		counts bool
-	}{
-		{"told after a later one", join(lost, list(fault(other, 1, 14, 14.5))), false, false},
-		{"told after a later one on all", join(lost, list(fault(other, 0, 14, 14.5))), false, false},
-		{"told before it", join(lost, list(fault(other, 1, 15.5, 16))), false, true},
-		{"told after one on another process", join(lost, list(fault(other, 3, 14, 14.5))), false, true},
-		{"told after a kill that could not be made", join(lost, list(fault(kill, 0, 14, 14))), false, true},
-		{"the row costs locks", join(lost, list(fault(other, 1, 14, 14.5))), true, true},
-		{"its Unlock met a later one", join(given, list(fault(other, 1, 14, 14.5))), false, false},
-		{"its Unlock met none", given, false, true},
-		{"killed later", join(kept, list(fault(kill, 1, 14, 14.5))), false, false},
-	} {
-		facts := with(func(f *Facts) { f.Effects = map[int]Effect{row: {Told: tt.costs, Back: time.Second}} })
-		report := Sweep(join(tt.events, next, list(fault(row, 1, 10, 10.2))), facts)
-		if counts := len(report.Rows[row].Back) == 1; counts != tt.counts {
-			t.Errorf("%s: it counts: %v, want %v", tt.name, counts, tt.counts)
-		}
+// What became of locks does not count for a fault that could not be made.
+func TestUnmadeIsNotMeasured(t *testing.T) {
+	failed := fault(kill, 1, 10, 20)
+	failed.Fault.Unmade = true
+	events := append(list(granted(1, 1, 0, 1), told(1, 1, 1, 9, 12)), turn(2, 2, 13, 15)...)
+	report := Sweep(append(events, failed), with(func(f *Facts) { f.Effects = map[int]Effect{kill: {Told: true, Back: time.Second}} }))
+	if err := report.Err(); len(report.Rows) != 0 || err != nil {
+		t.Errorf("got %v and %v, want nothing", report.Rows, err)
 	}
 }
 

@@ -74,7 +74,7 @@ func newSweep(events []history.Event, facts Facts) *sweep {
 	s.index(events)
 	s.killed = map[int]history.Moment{}
 	for _, f := range s.of(s.Kills) {
-		if s.made(f) {
+		if f.Process != 0 { // 0: it could not be made
 			s.killed[f.Process] = max(f.Begin, f.End)
 		}
 	}

@@ -68,7 +68,7 @@ func (f *Injector) Inject(ctx context.Context, r Row) (outcome Outcome, err erro
 	}
 	f.begin()
 	victim, err := r.inject(ctx, f)
-	outcome.Fault = history.Fault{Row: r.Number, Name: r.Name, Begin: f.began, End: history.Now()}
+	outcome.Fault = history.Fault{Row: r.Number, Name: r.Name, Begin: f.began, End: history.Now(), Unmade: err != nil}
 	if victim != nil {
 		outcome.Fault.Process = before[victim.Number-1].process
 	}
