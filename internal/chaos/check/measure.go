@@ -119,9 +119,9 @@ func (s *sweep) back(t *Times, r *record, l *lock, f history.Fault, effect Effec
 	}
 }
 
-// wanted reports whether a call that began before asked could have found r's key
-// free after m, and did not. It was refused, or it had waited since before m. The
-// calls of a process that was cut off meanwhile show nothing.
+// wanted reports whether a call that began before asked shows that r's key was not
+// free after m. It was refused, or it had waited since before m. The calls of a
+// process that was cut off meanwhile show nothing.
 func (s *sweep) wanted(r *record, m, asked history.Moment) bool {
 	return slices.ContainsFunc(r.tries, func(t history.Try) bool {
 		if t.Begin >= asked || t.End <= m || s.cut.of(t.Process).touch(max(m, t.Begin), t.End) {

@@ -49,3 +49,15 @@ func TestEffect(t *testing.T) {
 		})
 	}
 }
+
+// Only a fault that costs locks for certain, or ends their process, bounds when
+// keys come back: else a later fault may have cost the lock.
+func TestOnlyCertainLossesBoundTheReturn(t *testing.T) {
+	for _, row := range table {
+		for store, p := range row.On {
+			if p.Back > 0 && !p.Effect.Costs() && row.Does != Kills {
+				t.Errorf("row %d promises on %s that keys come back, and need not cost locks", row.Number, store)
+			}
+		}
+	}
+}

@@ -132,7 +132,7 @@ var table = []Row{
 		fleet.Postgres: {Effect: VictimAtLeast, Back: time.Second, AtEnd: true}, fleet.Leases: any_, fleet.PooledLeases: any_}},
 	{Number: 20, Name: "a standby answers", inject: standby, On: where{fleet.Postgres: noticed, fleet.Leases: atMost}},
 	{Number: 21, Name: "PgBouncer in transaction mode", Quick: true, Does: Nothing, inject: transactionPooler, On: where{fleet.Postgres: nothing}},
-	{Number: 24, Name: "the server's lock table full", Quick: true, inject: lockTableFull, On: where{fleet.Postgres: nothing}},
+	{Number: 24, Name: "the server's lock table full", Quick: true, Does: Cuts, inject: lockTableFull, On: where{fleet.Postgres: nothing}},
 	{Number: 25, Name: "the role may not connect", Quick: true, inject: lockOut, On: where{
 		fleet.Postgres: noticed, fleet.MariaDB: noticed, fleet.Leases: atMost, fleet.MariaDBLeases: atMost}},
 	{Number: 30, Name: "SIGTERM, one after the other", Quick: true, inject: rollingRestart, On: everywhere(any_)},

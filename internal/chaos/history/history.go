@@ -138,7 +138,7 @@ type Fault struct {
 	Process int    `json:"process,omitempty"` // whom it was done to, from 1; 0: all, or the server
 	Begin   Moment `json:"begin"`
 	End     Moment `json:"end"`              // when it was mended
-	Unmade  bool   `json:"unmade,omitempty"` // it could not be made, or only in part
+	Unmade  bool   `json:"unmade,omitempty"` // it ended in an error, so it may have been made in part
 }
 
 // ReadDir reads the histories of all processes that are in a directory.
