@@ -60,7 +60,8 @@ func (d MySQL) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dial
 // A statement may arrive after its session has given it up. So each call has a
 // number, and rows are told apart by it:
 //
-//   - The row of a lock has the number of the exchange that inserted it.
+//   - The row of a lock has the number of the exchange that inserted it, or of the
+//     last Held that found it.
 //   - It counts if its session's row exists and its number is not below counts_from
 //     there. What does not count never does again, so anyone may delete it.
 //   - To release deletes rows of earlier exchanges only.
