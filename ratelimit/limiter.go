@@ -136,7 +136,7 @@ func (l *Limiter) Limit() int { return l.most }
 //
 //   - A [*BusyError], which matches [ErrBusy]: as many requests as the limit
 //     allows hold id. If waiting is allowed, the wait was without success.
-//   - [ErrBadID] or [ErrPolicy]: the database was not asked.
+//   - [ErrBadID] or [ErrPolicy]: the id or a policy is wrong.
 //   - The error of ctx, if ctx ended first.
 //   - [sqllock.ErrUnavailable], [sqllock.ErrCapacity],
 //     [sqllock.ErrNotExclusive], [sqllock.ErrConfig] or [sqllock.ErrClosed]:

@@ -25,10 +25,10 @@ var (
 // of levels[i]. It is nil where the level admits without a lock: by
 // [WithDryRun] or [WithFailOpen].
 //
-// Levels that share a [sqllock.Session], or a Memory, are acquired in one round
-// trip. A level whose reserved places are taken may add one, as with AtMost.
-// Levels of other Lockers are acquired one after the other, in the order of
-// levels. If one of them fails, the locks of the others are released.
+// Levels of one [sqllock.Session], Memory or shard are acquired in one round
+// trip. A level whose reserved places are taken may add one, as with AtMost. Two
+// shards of one shard.Locker are an error. Levels of other Lockers are acquired
+// one after the other. If one fails, the locks of the others are released.
 //
 // The errors are those of [Limiter.Acquire]. A [*BusyError] has the namespace of
 // the level that was full. The policy of each Limiter applies to its level:

@@ -66,11 +66,11 @@ func (c *ConnLocker) late() error {
 	return session.ErrNoAnswer
 }
 
-// TryLock acquires key without waiting. It returns ErrHeld, the error of ctx,
-// or this:
+// TryLock acquires key without waiting. It returns ErrHeld, ErrCapacity,
+// ErrConfig, the error of ctx, or this:
 //   - ErrClosed: the connection was closed.
 //   - ErrNotExclusive: another server process responds than before.
-//   - ErrUnavailable: there is no response within a second.
+//   - ErrUnavailable: no response within a second, or a failed transaction.
 func (c *ConnLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquireQuietly(ctx, key, keytable.Want{})
 }

@@ -21,11 +21,12 @@ import (
 //     server of tx is not the one that granted the lock, or it has restarted
 //     since. Only the locks of a lease table outlive a restart.
 //   - ErrLost or ErrReleased: the lock is known to be gone.
-//   - ErrUnavailable: the lock's session does not respond within a second.
+//   - ErrUnavailable: the database does not respond in time.
 //   - ctx's error, and ErrLost with it if the loss of a lock has ended ctx.
 //   - An error of the server, which has an SQLState method. A serialization
 //     failure (40001, 40P01) is one of the transaction: try it again with the
 //     same lock.
+//   - As of [Lock.Token], if the lock has no token.
 //
 // After any error the transaction is rolled back. A later statement on it fails
 // with sql.ErrTxDone, and its Commit writes nothing, even if the caller ignores

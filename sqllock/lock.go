@@ -18,7 +18,7 @@ import (
 // Its methods are safe for concurrent use. They accept a nil *Lock, which a
 // limiter hands out when it admits a request although the database is away.
 // Then Unlock does nothing, Err returns ErrUnavailable, and Bind and Context
-// return contexts without a lock.
+// add no lock.
 type Lock struct {
 	hold keytable.Hold // a lock ends once, and from then on hold says how
 	key  Key

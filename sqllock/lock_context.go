@@ -144,7 +144,7 @@ func FromContext(ctx context.Context, keys ...Key) (*Lock, bool) {
 //
 // It is about the lock in the context, not about the database: another caller
 // may hold key while Held is false. A lock that was released or lost does not
-// count, nor does one of another name with the same number. A reader's lock
+// count, nor does one of another namespace with its number. A reader's lock
 // counts, so true allows the holder to write only if the code takes no readers'
 // locks of key. ctx carries a lock as in [FromContext]. Held asks no database.
 func Held(ctx context.Context, key Key) bool {

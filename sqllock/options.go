@@ -32,8 +32,8 @@ func WithDialect(d Dialect) Option {
 // process, one that is frozen or cut off from the network. The process itself
 // gives its locks up a fifth of the lease earlier.
 //
-// The default is 10 s, 5 s on SQLite and 30 s on TiDB. It is at least 2 s and at most
-// 24 days. MySQL and MariaDB count whole seconds. On a [TxLocker] the lease is
+// The default is 10 s, 5 s on SQLite, and 30 s on TiDB without WithDialect. It is
+// at least 2 s and at most 24 days. MySQL and MariaDB count whole seconds. On a [TxLocker] the lease is
 // the time that the transaction of a lock may be idle. It has no end by
 // default.
 func WithLease(lease time.Duration) Option {
@@ -144,8 +144,8 @@ func WithObserver(o Observer) Option {
 // time. They get no key.
 type Observer struct {
 	// Exchanged: the database has answered a statement, which took so long and
-	// requested or released so many keys. A heartbeat has none. A batch that the
-	// server has rejected takes until the Session knows what it still holds. These
+	// requested or released so many keys. A heartbeat has none. Of a batch that the
+	// server has rejected, took is that of asking what the Session still holds. These
 	// are the statements of [Stats].Exchanges.
 	Exchanged func(took time.Duration, keys int)
 
@@ -201,7 +201,7 @@ func WithHolder(text string) Option {
 // The close costs no caller anything but time. It is no loss: no lock ends, and
 // Stats counts none. A call that opens the connection waits as it would after a
 // loss: TryLock returns ErrUnavailable after 0.9 s, and opening goes on. So use
-// Lock, or a limiter that waits, for a database that needs longer to start.
+// Lock for a database that needs longer to start.
 // Each connection proves again that locks exclude.
 //
 // Use a *sql.DB of its own with SetConnMaxIdleTime, since the proof leaves a

@@ -100,8 +100,8 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 // holder. Its errors are these:
 //   - ErrHeld: another caller holds key.
 //   - ErrNotExclusive: the database is a standby.
-//   - ErrUnavailable: the database does not respond within a second, or the
-//     pool has no free connection.
+//   - ErrUnavailable: no response within a second, or no free connection.
+//   - ErrConfig or ErrCapacity, as of a Session.
 //   - The error of ctx.
 func (p *TxLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 	return p.acquire(ctx, keytable.Want{}, key)

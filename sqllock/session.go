@@ -110,8 +110,8 @@ func (s *Session) Dialect() Dialect {
 // since: a call soon after a reading leaves its key to the next call's. The
 // registry has only locks that have lasted a heartbeat, of processes that live.
 //
-// Without WithRegistry, and while there is no connection, it returns !ok and
-// reads nothing. It opens no connection that WithIdleClose has closed.
+// Without WithRegistry it returns !ok. While there is no connection it reads
+// nothing, and it opens none that WithIdleClose has closed.
 func (s *Session) HeldFor(key Key) (age time.Duration, ok bool) { return s.session.HeldFor(key.id()) }
 
 // useSecrets returns nil once keys may be requested under their secrets, or why

@@ -30,12 +30,11 @@ import (
 //
 // The errors are these:
 //   - ErrLost or ErrReleased: the lock is known to be gone.
-//   - ErrUnavailable: the lock is nil, or its session does not respond within a
-//     second.
+//   - ErrUnavailable: the lock is nil, or the database does not respond in time.
 //   - The error of ctx, if ctx ends before there is a token.
 //   - Another error: the lock has no token. A lock of [Memory], [PerTx] or
 //     [OnConn] never has one, and neither has a reader's lock. Or the database
-//     rejects the statement that draws it.
+//     rejects the statement that draws it, or the pool lends no connection for it.
 func (l *Lock) Token(ctx context.Context) (string, error) {
 	token, err := l.token(ctx)
 	if err != nil {

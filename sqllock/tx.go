@@ -28,8 +28,8 @@ type Tx interface {
 
 // TryTx acquires key until tx ends, without waiting. Commit and rollback
 // release it, and so does a rollback to an older savepoint. There is no unlock.
-// The same transaction may acquire a key again. The lock excludes those of a
-// [Session] and of every other locker here.
+// The same transaction may acquire a key again. It excludes the
+// advisory locks of a [Session] and of other lockers, and no lease.
 //
 // TryTx works on PostgreSQL with any driver, also behind transaction poolers.
 // ctx reaches the driver, because the transaction is the caller's own. The

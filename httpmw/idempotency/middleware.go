@@ -72,8 +72,8 @@ type Middleware struct {
 // service may have several names. A retry by another name is rejected with 422
 // and takes no effect.
 //
-// db is a pool of PostgreSQL, MySQL, MariaDB or SQLite. The first request finds
-// out which. Another database is 500, and the log says so.
+// db is a pool of PostgreSQL, MySQL, MariaDB, TiDB or SQLite. The first request
+// finds out which. Another database is 500, and the log says so.
 //
 // db should be the service's own pool, since each request in flight uses a
 // connection for its transaction. All Middlewares of a process together leave

@@ -3,7 +3,12 @@ package databases
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,6 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // withTables opens a database with the tables, on a server of its own.
@@ -70,6 +76,71 @@ func TestMySQLSideTxWithoutConnection(t *testing.T) {
 	if err := lock.Err(); err != nil {
 		t.Errorf("the lock: %v", err)
 	}
+}
+
+// An election begins no term while no connection can be made that draws its
+// token. The token would look older than those of the terms before.
+func TestMySQLNoTermWithoutToken(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]sqllock.Option{"GET_LOCK": nil, "rows": {sqllock.WithLeaseTable()}} {
+		o := mariadb(t)
+		gate := &gate{Connector: connector(t, o)}
+		db := sql.OpenDB(gate)
+		t.Cleanup(func() { _ = db.Close() })
+		db.SetMaxIdleConns(-1)
+		s := session(t, db, append(options, sqllock.WithLease(20*time.Second))...) // with its bounds of a second
+		tokens := make(chan string, 1)
+		c := election.New(closesGate{s, gate}, sqllock.ID(2))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- c.Run(ctx, func(ctx context.Context) error {
+				select {
+				case tokens <- c.Status().Token:
+				default:
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		lockertest.Eventually(t, "the status says why there is no term", func() bool {
+			return errors.Is(c.Status().Err, sqllock.ErrUnavailable) || len(tokens) > 0
+		})
+		gate.closed.Store(false)
+		if token := <-tokens; token == "" {
+			t.Errorf("%s: a term began without its token", name)
+		}
+		cancel()
+		<-ended
+	}
+}
+
+// A gate is a Connector to which servers can be made to refuse connections.
+type gate struct {
+	driver.Connector
+	closed atomic.Bool
+	once   sync.Once // closes it
+}
+
+func (g *gate) Connect(ctx context.Context) (driver.Conn, error) {
+	if g.closed.Load() {
+		return nil, syscall.ECONNREFUSED
+	}
+	return g.Connector.Connect(ctx)
+}
+
+// closesGate closes its gate once a caller that waits has the first lock.
+type closesGate struct {
+	*sqllock.Session
+	gate *gate
+}
+
+func (c closesGate) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	lock, err := c.Session.Lock(ctx, key)
+	if err == nil {
+		c.gate.once.Do(func() { c.gate.closed.Store(true) })
+	}
+	return lock, err
 }
 
 // Settings and transactions that the users of a pool have left on its

@@ -42,6 +42,9 @@ type Failure struct {
 	// Permanent: the failure lasts until a person changes a setting, an account
 	// or a right.
 	Permanent bool
+
+	// Away: the session lives, but the database or the network did not respond.
+	Away bool
 }
 
 // Error returns the reason.
@@ -157,12 +160,18 @@ func AsStatement(err error) error {
 	}
 	var failure *Failure
 	if !errors.As(err, &failure) {
-		return &Failure{Kind: Statement, Reason: "the database did not answer in time"}
+		return &Failure{Kind: Statement, Reason: "the database did not answer in time", Away: true}
 	}
 	if failure.Kind == Full {
 		return failure
 	}
-	return &Failure{Kind: Statement, Reason: failure.Reason, State: failure.State, Cause: failure.Cause, Permanent: failure.Permanent}
+	return &Failure{Kind: Statement, Reason: failure.Reason, State: failure.State, Cause: failure.Cause, Permanent: failure.Permanent, Away: IsAway(failure)}
+}
+
+// IsAway reports whether err, a failure, says that the database did not respond.
+func IsAway(err error) bool {
+	var failure *Failure
+	return errors.As(err, &failure) && (failure.Away || failure.Kind == Gone && !failure.Permanent)
 }
 
 // Refuse returns the failure of a database whose locks may not exclude.

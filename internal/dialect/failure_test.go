@@ -130,3 +130,17 @@ func TestRunbookKnowsEachReason(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Check(m.Run())) }
+
+func TestIsAway(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]bool{
+		ErrNonsense: true, Misconfigured(""): false, errStatement: false, io.EOF: false,
+		AsStatement(ErrNonsense): true, AsStatement(io.EOF): true, AsStatement(errStatement): false,
+	} {
+		if got := IsAway(err); got != want {
+			t.Errorf("IsAway(%#v) = %v, want %v", err, got, want)
+		}
+	}
+}
+
+var errStatement = &Failure{Kind: Statement}

@@ -41,7 +41,10 @@ func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dia
 	signal(c.slot.wake)
 	select {
 	case <-d.done:
-		if d.err != nil {
+		switch {
+		case dialect.IsAway(d.err):
+			return nil, FromDialect(d.err)
+		case d.err != nil:
 			return nil, fmt.Errorf("sqllock: %w", d.err)
 		}
 		return &d.token, nil

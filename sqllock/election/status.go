@@ -19,8 +19,9 @@ type Status struct {
 	// database can use it to reject a past leader.
 	//
 	// Token is empty if Leader is false, if the lock has no token (of Memory,
-	// PerTx and OnConn), and if the database refuses to draw one. While the
-	// database does not respond to that, no term begins.
+	// PerTx and OnConn), if the database refuses to draw one, and on MySQL and
+	// MariaDB if the pool lends no connection for it. While the database does not
+	// respond, no term begins.
 	Token string
 
 	// Terms counts the terms that this Campaign has begun.

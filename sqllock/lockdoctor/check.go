@@ -56,7 +56,7 @@ type subject struct {
 	pool sql.DBStats // before the first connection was taken
 
 	dialect  sqllock.Dialect // empty: the database does not say, and no check of its own can be made
-	lease    time.Duration   // the shortest of the Sessions, or the default
+	lease    time.Duration   // the shortest of the Sessions and the default
 	silent   string          // why the database may not be asked any more; empty: it may be
 	findings []Result        // of the check under way
 

@@ -18,7 +18,8 @@ type options struct {
 // how much of its lease is left and whether its socket is watched. The option may
 // be given several times, for several Sessions on the database.
 //
-// The timeouts of the database are compared with the lease of s. WithLeaseTable is
+// The timeouts of the database are compared with the lease of s, or with the
+// default lease if that is shorter. WithLeaseTable is
 // implied behind a transaction pooler, and on a system that only resembles
 // PostgreSQL: no other Session connects there.
 //

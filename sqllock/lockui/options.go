@@ -62,7 +62,7 @@ type Limiter interface {
 //
 // WithLimiter panics if l is nil.
 func WithLimiter(l Limiter) Option {
-	if l == nil {
+	if inside.IsNil(l) {
 		panic("lockui: WithLimiter needs a Limiter")
 	}
 	return func(o *options) { o.limiters = append(o.limiters, l) }

@@ -12,7 +12,8 @@ import (
 //   - PostgreSQL: the advisory locks of every program, and the rows of a lease
 //     table.
 //   - SQLite: the rows of a lease table.
-//   - MySQL and MariaDB: the locks of GET_LOCK that have a key of package sqllock.
+//   - MySQL, MariaDB, TiDB: the rows of a lease table, and the locks of GET_LOCK
+//     that have a key of package sqllock.
 //
 // A Snapshot may hold names and hosts: see [WithoutNames]. Show it to
 // operators, and keep it out of logs. [NewView] turns it into rows for people.

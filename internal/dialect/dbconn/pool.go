@@ -92,7 +92,7 @@ var (
 	ErrNoConnection error = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection of the pool came free, or could be made, in time: all that SetMaxOpenConns allows are in use"}
 
 	// ErrNoServer: the pool may open another connection, and the server made none.
-	ErrNoServer error = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection could be made in time: the server or the network does not answer"}
+	ErrNoServer error = &dialect.Failure{Kind: dialect.Statement, Away: true, Reason: "no connection could be made in time: the server or the network does not answer"}
 )
 
 // Lend returns a connection of db, which the caller closes. It gives up shortly

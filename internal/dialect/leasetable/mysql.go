@@ -128,7 +128,7 @@ func (t *mysqlTables) on(server mysql.Server) {
 // bytesPerKey is more than a key takes in a statement.
 const bytesPerKey = 80
 
-var errMySQLRights = dialect.Misconfigured("the user may not use or create the lease tables: run the statements of Schema(MySQL) once as a user who may," +
+var errMySQLRights = dialect.Misconfigured("the user may not use or create the lease tables: run the statements of Schema(MySQL) and FenceSchema(MySQL) once as a user who may," +
 	" and grant this one SELECT, INSERT, UPDATE and DELETE on them")
 
 // mysqlQuoted returns name as an identifier, whatever the sql_mode says.

@@ -20,7 +20,7 @@ func psCommand() *cli.Command {
 		Name:      "ps",
 		Usage:     "list the locks of the database: who holds them, and who waits",
 		ArgsUsage: "[KEY]",
-		Description: "With a KEY, as in latchkey run, the list has this key alone, with every slot of --at-most. The exit code is 1\n" +
+		Description: "With a KEY, as in latchkey run, the list has this key alone, with 1,000 slots of --at-most. The exit code is 1\n" +
 			"if there is neither a holder nor a waiter. Each other code above 0 says that this is not known.\n" +
 			"Keys appear as numbers. The list has the applications and addresses of clients, and names where sessions write them (WithRegistry).",
 		Flags: []cli.Flag{
