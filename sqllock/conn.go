@@ -69,7 +69,8 @@ func (c *ConnLocker) late() error {
 // TryLock acquires key without waiting. It returns ErrHeld, ErrCapacity,
 // ErrConfig, the error of ctx, or this:
 //   - ErrClosed: the connection was closed.
-//   - ErrNotExclusive: another server process responds than before.
+//   - ErrNotExclusive: another server process responds than before, or the
+//     database is not PostgreSQL.
 //   - ErrUnavailable: no response within a second, or a failed transaction.
 func (c *ConnLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquireQuietly(ctx, key, keytable.Want{})

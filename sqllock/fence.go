@@ -21,7 +21,8 @@ import (
 //     server of tx is not the one that granted the lock, or it has restarted
 //     since. Only the locks of a lease table outlive a restart.
 //   - ErrLost or ErrReleased: the lock is known to be gone.
-//   - ErrUnavailable: the database does not respond in time.
+//   - ErrUnavailable: the database does not respond in time, or accepts no
+//     connection.
 //   - ctx's error, and ErrLost with it if the loss of a lock has ended ctx.
 //   - An error of the server, which has an SQLState method. A serialization
 //     failure (40001, 40P01) is one of the transaction: try it again with the
@@ -54,8 +55,9 @@ import (
 //     there.
 //   - On MySQL and MariaDB from a counter in a table, for a few round trips and
 //     a commit. This needs a spare connection of the Session's pool.
-//   - A lease table brings the token along with the lock. After a restart of
-//     the server it draws another one, on a spare connection of the pool.
+//   - A lease table of PostgreSQL or SQLite brings tokens along with locks, and
+//     draws one on a spare connection of the pool where it has none. In
+//     PostgreSQL it draws another one after a restart of the server.
 //
 // After that Fence is one statement, and two on MySQL and MariaDB. Fenced
 // transactions of one key run one after the other, since each locks the key's

@@ -99,7 +99,7 @@ func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 // TryLock acquires key on a new transaction, without waiting for another
 // holder. Its errors are these:
 //   - ErrHeld: another caller holds key.
-//   - ErrNotExclusive: the database is a standby.
+//   - ErrNotExclusive: the database is a standby, or is not PostgreSQL.
 //   - ErrUnavailable: no response within a second, or no free connection.
 //   - ErrConfig or ErrCapacity, as of a Session.
 //   - The error of ctx.

@@ -21,8 +21,8 @@ import (
 //
 // The first Token or [Fence] of a lock draws the token, which may take a round
 // trip or more: see Fence. Later calls return the same token, with one
-// exception. A lock of a lease table outlives a restart of the server, and the
-// next Fence gives it a greater token.
+// exception. A lock of a lease table in PostgreSQL outlives a restart of the
+// server, and the next Fence gives it a greater token.
 //
 // Tokens compare within one history of one database system. Two standbys that
 // are promoted separately are two histories. Fence tells them apart. The text
@@ -30,7 +30,8 @@ import (
 //
 // The errors are these:
 //   - ErrLost or ErrReleased: the lock is known to be gone.
-//   - ErrUnavailable: the lock is nil, or the database does not respond in time.
+//   - ErrUnavailable: the lock is nil, or the database does not respond in
+//     time, or accepts no connection.
 //   - The error of ctx, if ctx ends before there is a token.
 //   - Another error: the lock has no token. A lock of [Memory], [PerTx] or
 //     [OnConn] never has one, and neither has a reader's lock. Or the database

@@ -35,7 +35,7 @@ type Tx interface {
 // ctx reaches the driver, because the transaction is the caller's own. The
 // errors are these:
 //   - ErrHeld: another session holds key.
-//   - ErrNotExclusive: the database is a standby.
+//   - ErrNotExclusive: the database is a standby, or is not PostgreSQL.
 //   - ErrUnavailable: the connection is gone.
 //   - An error that matches sql.ErrTxDone: tx has ended.
 //   - An error of the server, which has an SQLState method.

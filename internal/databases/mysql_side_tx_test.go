@@ -84,7 +84,7 @@ func TestMySQLNoTermWithoutToken(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]sqllock.Option{"GET_LOCK": nil, "rows": {sqllock.WithLeaseTable()}} {
 		o := mariadb(t)
-		gate := &gate{Connector: connector(t, o)}
+		gate := &gate{Connector: connector(t, o), granted: make(chan struct{})}
 		db := sql.OpenDB(gate)
 		t.Cleanup(func() { _ = db.Close() })
 		db.SetMaxIdleConns(-1)
@@ -103,6 +103,7 @@ func TestMySQLNoTermWithoutToken(t *testing.T) {
 				return ctx.Err()
 			})
 		}()
+		<-gate.granted
 		lockertest.Eventually(t, "the status says why there is no term", func() bool {
 			return errors.Is(c.Status().Err, sqllock.ErrUnavailable) || len(tokens) > 0
 		})
@@ -118,8 +119,9 @@ func TestMySQLNoTermWithoutToken(t *testing.T) {
 // A gate is a Connector to which servers can be made to refuse connections.
 type gate struct {
 	driver.Connector
-	closed atomic.Bool
-	once   sync.Once // closes it
+	closed  atomic.Bool
+	once    sync.Once     // closes it
+	granted chan struct{} // is closed then
 }
 
 func (g *gate) Connect(ctx context.Context) (driver.Conn, error) {
@@ -138,7 +140,10 @@ type closesGate struct {
 func (c closesGate) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
 	lock, err := c.Session.Lock(ctx, key)
 	if err == nil {
-		c.gate.once.Do(func() { c.gate.closed.Store(true) })
+		c.gate.once.Do(func() {
+			c.gate.closed.Store(true)
+			close(c.gate.granted)
+		})
 	}
 	return lock, err
 }

@@ -18,10 +18,15 @@ type Status struct {
 	// token, as strings compare, whichever process leads. A system outside the
 	// database can use it to reject a past leader.
 	//
-	// Token is empty if Leader is false, if the lock has no token (of Memory,
-	// PerTx and OnConn), if the database refuses to draw one, and on MySQL and
-	// MariaDB if the pool lends no connection for it. While the database does not
-	// respond, no term begins.
+	// Token is empty in these cases:
+	//   - Leader is false.
+	//   - The lock has no token: it is of Memory, PerTx or OnConn.
+	//   - The database rejects the statement that draws one.
+	//   - The pool lends no connection for it. MySQL, MariaDB and lease tables
+	//     need one.
+	//
+	// While the database does not respond, or accepts no connection, no term
+	// begins.
 	Token string
 
 	// Terms counts the terms that this Campaign has begun.
