@@ -1,6 +1,7 @@
 package databases
 
 import (
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -247,6 +248,12 @@ func TestProtocolResponses(t *testing.T) {
 	last := limits[len(limits)-1]
 	lockNumber, err := strconv.ParseInt(last[2], 10, 64)
 	must(t, err)
+	for _, row := range hashes {
+		text, _, _ := strings.Cut(row[1], "`: ")
+		if got := fmt.Sprintf("%x", sha256.Sum256([]byte(text))); got != row[2] {
+			t.Errorf("%s: the hash of the page's parts is %s, and not %s", row[0], got, row[2])
+		}
+	}
 	if want := "pay:" + hashes[0][2]; last[1] != want {
 		t.Errorf("the page locks %q, want %q", last[1], want)
 	}

@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"net/http"
 	"strconv"
@@ -86,6 +88,13 @@ func TestProtocolLimits(t *testing.T) {
 		if l.locks != two { // whose places stay held, so that the next one is another
 			dbtest.Unlock(t, held)
 			dbtest.Unlock(t, dbtest.Lock(t, l.locks, sqllock.ID(number)))
+		}
+	}
+	for _, row := range rows {
+		sum := sha256.Sum256([]byte(row[1]))
+		number := strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:])), 10) //nolint:gosec // a part of a hash
+		if row[1] != "the same, by HMAC" && number != row[2] {
+			t.Errorf("%s: the page's text has the number %s, and not %s", row[0], number, row[2])
 		}
 	}
 	if n := len(rows) - len(limits); n != 1 { // that of idempotency

@@ -21,7 +21,8 @@ import (
 )
 
 // Key is the key of goose's own locker of sessions on PostgreSQL. So instances
-// that still use that one are excluded, too, unless locks are in a lease table.
+// that still use that one are excluded, too, by advisory locks in the database that
+// is migrated.
 var Key = sqllock.ID(lock.DefaultLockID)
 
 // A Locker is a lock.Locker for one goose.Provider. After a loss, make another.

@@ -46,7 +46,7 @@ func runCommand() *cli.Command {
 			"The exit code is that of COMMAND, or 128+n if signal n has ended it. Other codes:\n" +
 			"1 (or -E) the lock is held (-n, -w), 64 usage, 66 the database is away, 69 COMMAND cannot be executed,\n" +
 			"71 no process or no lock is left, 75 the lock or its guard was lost, 78 wrong configuration.\n" +
-			"The environment of COMMAND has the fencing token of the lock in " + tokenVariable + ".",
+			"The environment of COMMAND has the fencing token of the lock in " + tokenVariable + ". It is unset with -s, and if none can be drawn.",
 		StopOnNthArg: &one,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "nonblock", Aliases: []string{"n", "nb"}, Usage: "fail if the lock is held, rather than wait", Local: true},
@@ -55,10 +55,10 @@ func runCommand() *cli.Command {
 			&cli.BoolFlag{Name: "exclusive", Aliases: []string{"x", "e"}, Usage: "get an exclusive lock (default)", Local: true},
 			&cli.BoolFlag{Name: "shared", Aliases: []string{"s"}, Usage: "get a reader's lock; needs PostgreSQL", Local: true},
 			&cli.IntFlag{Name: "at-most", Value: 1, Usage: "let `N` commands run at once, as ratelimit.AtMost does", Local: true},
-			&cli.DurationFlag{Name: "lease", Usage: "the server frees the lock of a silent process after `DURATION` (10s, SQLite 5s)", Local: true, HideDefault: true},
+			&cli.DurationFlag{Name: "lease", Usage: "the server frees the lock of a silent process after `DURATION` (10s, SQLite 5s, TiDB 30s)", Local: true, HideDefault: true},
 			&cli.DurationFlag{Name: "lock-delay", Value: defaultLockDelay, Usage: "start the command `DURATION` after the lock was granted; must be equal in the fleet", Local: true},
 			&cli.DurationFlag{Name: "kill-after", Usage: "send SIGKILL `DURATION` after SIGTERM when the lock is lost; default: before another host can start", Local: true, HideDefault: true},
-			&cli.BoolFlag{Name: leaseTableFlag, Usage: "keep the lock in a table, so that it outlives a connection and a restart of the server", Local: true},
+			&cli.BoolFlag{Name: leaseTableFlag, Usage: "keep the lock in a table, so that it outlives a connection and a restart of the server; must be equal in the fleet", Local: true},
 			&cli.BoolFlag{Name: "verbose", Usage: "report how long it took to get the lock, or why there is none", Local: true},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
