@@ -57,9 +57,12 @@ func (f *figures) add(do func()) {
 	do()
 }
 
-// agree reports where stats are not the sums of what the Observer was told.
-func (f *figures) agree(t *testing.T, stats sqllock.Stats) {
+// agree returns the Stats of s, once no statement of this moment is under way. It
+// reports where they are not the sums of what the Observer was told.
+func (f *figures) agree(t *testing.T, s *sqllock.Session) sqllock.Stats {
 	t.Helper()
+	synctest.Wait()
+	stats := s.Stats()
 	f.add(func() {
 		losses := uint64(0)
 		for _, n := range f.lossesBy {
@@ -78,6 +81,7 @@ func (f *figures) agree(t *testing.T, stats sqllock.Stats) {
 			t.Errorf("told of %v of exchanges, the figure is %v", f.time, got)
 		}
 	})
+	return stats
 }
 
 // A lost connection counts once, under its cause, with its locks. Each of
@@ -121,13 +125,14 @@ func TestLossesByCause(t *testing.T) {
 				mustTry(t, s, sqllock.ID(2))
 				lose(s, st)
 				time.Sleep(ticks)
-				got, want := s.Stats(), noLosses()
+				want := noLosses()
 				want[cause] = 1
+				first.agree(t, s)
+				got := second.agree(t, s)
 				if !maps.Equal(got.LossesBy, want) || got.Losses != 1 || got.LocksLost != 2 {
 					t.Errorf("losses %v, %d in all, with %d locks; want one by %s with 2", got.LossesBy, got.Losses, got.LocksLost, cause)
 				}
 				for _, f := range []*figures{&first, &second} {
-					f.agree(t, got)
 					if f.connected != 2 {
 						t.Errorf("told of %d connections, want 2", f.connected)
 					}
@@ -273,18 +278,15 @@ func TestExchangeKeys(t *testing.T) {
 		st.conn(0).hooks(fail(failedStatement), nil)
 		wantErr(t, "TryLock", second(s.TryLock(background, sqllock.ID(7))), sqllock.ErrUnavailable) // 1
 		st.conn(0).hooks(nil, nil)
-		synctest.Wait()
-		stats := s.Stats()
+		stats := told.agree(t, s)
 		if stats.ExchangeKeys.Sum != 11 {
 			t.Errorf("%v keys in %d exchanges, want 11", stats.ExchangeKeys.Sum, stats.Exchanges)
 		}
-		told.agree(t, stats)
 		time.Sleep(time.Minute) // heartbeats
-		idle := s.Stats()
+		idle := told.agree(t, s)
 		if idle.Exchanges == stats.Exchanges || idle.ExchangeKeys.Sum != 11 || idle.ExchangeKeys.Counts[0] == stats.ExchangeKeys.Counts[0] {
 			t.Errorf("after an idle minute %d exchanges with %v keys, before %d with 11", idle.Exchanges, idle.ExchangeKeys.Sum, stats.Exchanges)
 		}
-		told.agree(t, idle)
 	}, sqllock.WithObserver(told.observer()))
 }
 

@@ -64,7 +64,7 @@ func TestIdleClose(t *testing.T) {
 		if told.connected != 4 {
 			t.Errorf("told of %d connections, want 4", told.connected)
 		}
-		told.agree(t, s.Stats())
+		told.agree(t, s)
 		if logged.Len() > 0 {
 			t.Errorf("the log has %s", logged.String())
 		}
