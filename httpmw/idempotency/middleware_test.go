@@ -61,7 +61,7 @@ func TestKeyHeader(t *testing.T) {
 		{"joined by a proxy", []string{"a, b"}, bad},
 		{"joined strings", []string{`"a", "b"`}, bad},
 		{"bare", []string{"8e03978e-40d5-43dd-bc93-6894a57f9324"}, ok},
-		{"string", []string{`"a key"`}, ok},
+		{"string", []string{`"a key ~"`}, ok},
 		{"escapes", []string{`"a\"b\\c"`}, ok},
 		{"bad escape", []string{`"a\b"`}, bad},
 		{"ends in escape", []string{`"a\`}, bad},
