@@ -14,6 +14,6 @@
 // MariaDB or MySQL. In SQLite, and behind transaction poolers, locks are rows
 // with a lease. [OnConn], [PerTx], [TryTx] and [LockTx] are for callers with a
 // connection or transaction of their own, on PostgreSQL. They and the advisory
-// locks of a Session exclude each other. [Fence] rejects the writes of a holder that has lost its
-// lock unnoticed.
+// locks of a Session exclude each other. [Fence] rejects the writes of a holder
+// that has lost its lock unnoticed.
 package sqllock

@@ -33,9 +33,9 @@ func WithDialect(d Dialect) Option {
 // gives its locks up a fifth of the lease earlier.
 //
 // The default is 10 s, 5 s on SQLite, and 30 s on TiDB without WithDialect. It is
-// at least 2 s and at most 24 days. MySQL and MariaDB count whole seconds. On a [TxLocker] the lease is
-// the time that the transaction of a lock may be idle. It has no end by
-// default.
+// at least 2 s and at most 24 days. MySQL and MariaDB count whole seconds. On a
+// [TxLocker] the lease is the time that the transaction of a lock may be idle.
+// It has no end by default.
 func WithLease(lease time.Duration) Option {
 	return func(o *options) { o.Lease, o.LeaseSet = lease, true }
 }

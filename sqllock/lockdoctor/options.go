@@ -19,9 +19,9 @@ type options struct {
 // be given several times, for several Sessions on the database.
 //
 // The timeouts of the database are compared with the lease of s, or with the
-// default lease if that is shorter. WithLeaseTable is
-// implied behind a transaction pooler, and on a system that only resembles
-// PostgreSQL: no other Session connects there.
+// default lease if that is shorter. WithLeaseTable is implied behind a
+// transaction pooler, and on a system that only resembles PostgreSQL: no other
+// Session connects there.
 //
 // WithSession panics if s is nil.
 func WithSession(s *sqllock.Session) Option {
