@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -76,6 +77,27 @@ func TestLongProcessEnds(t *testing.T) {
 	must(t, f.Members[1].Process.Kill())
 	if err := f.Serving(t.Context(), time.Minute); !errors.Is(err, fleet.ErrProcessEnded) {
 		t.Errorf("%v, want ErrProcessEnded", err)
+	}
+}
+
+// A Session that has served is waited for. The row of one that was never open is
+// not.
+func TestLongReleased(t *testing.T) {
+	f, err := fleet.Start(t.Context(), fleet.Settings{Store: fleet.SQLite, Lease: lease, Dir: t.TempDir(), Seed: 1})
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
+	const pid = 1 << 30 // of no process
+	has := func(id, statement int) {
+		t.Helper()
+		_, err := f.LockDB.ExecContext(t.Context(), fmt.Sprintf(
+			"INSERT INTO latchkey_sessions (id, expires, statement, holder) VALUES (%d, 9e15, %d, 'host/%d')", id, statement, pid))
+		must(t, err)
+	}
+	has(1, 0)
+	must(t, f.Released(t.Context(), pid, time.Minute))
+	has(2, 1)
+	if err := f.Released(t.Context(), pid, time.Second); !errors.Is(err, fleet.ErrTimeout) {
+		t.Errorf("while a Session holds locks: %v", err)
 	}
 }
 

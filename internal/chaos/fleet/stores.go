@@ -74,12 +74,13 @@ func (f *Fleet) startPostgres(ctx context.Context) error {
 	return f.Exec(ctx, "ALTER DEFAULT PRIVILEGES GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO PUBLIC")
 }
 
-// leased sets the queries of a lease table, by the database's clock.
+// leased sets the queries of a lease table, by the database's clock. An attempt to
+// open a Session that fails may leave a row, with 0 statements and no locks.
 func (b *backend) leased(now string) {
 	b.locks = "SELECT key_id FROM latchkey_locks l JOIN latchkey_sessions s ON s.id = l.session WHERE s.expires > " + now
 	b.session = ""
 	b.remains = "SELECT count(*) FROM latchkey_sessions WHERE expires > " + now
-	b.locksOf = b.remains + " AND holder LIKE '%%/%d'"
+	b.locksOf = b.remains + " AND statement > 0 AND holder LIKE '%%/%d'"
 }
 
 // StartPooler starts PgBouncer, after the one of before was killed. It ends with
