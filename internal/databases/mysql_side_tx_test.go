@@ -62,6 +62,44 @@ func TestLongMySQLSideTxsThatWait(t *testing.T) {
 	}
 }
 
+// A process that is frozen while it draws a token does not keep all others from
+// theirs until its lease ends.
+func TestLongMySQLFrozenWithAToken(t *testing.T) {
+	t.Parallel()
+	o := mariadb(t)
+	db := open(t, o.Driver, o.DSN)
+	create(t, db, sqllock.FenceSchema(sqllock.MySQL), []string{"CREATE TABLE work (who INT)"})
+	counted, thaw := make(chan struct{}), make(chan struct{})
+	freeze := sync.OnceFunc(func() {
+		close(counted)
+		<-thaw
+	})
+	frozen := intercepted(t, o, func(query string, carryOut func() error) error {
+		err := carryOut()
+		if strings.Contains(query, "UPDATE") && strings.Contains(query, "latchkey_tokens") {
+			freeze()
+		}
+		return err
+	})
+	a, b := mustLock(t, session(t, frozen, sqllock.WithLease(20*time.Second)), sqllock.ID(1)), mustLock(t, session(t, db), sqllock.ID(2))
+	ended := make(chan error, 1)
+	go func() { ended <- fencedWork(t, db, a, 1) }()
+	select {
+	case <-counted:
+	case err := <-ended:
+		t.Fatalf("no token was drawn: %v", err)
+	}
+	for err := errors.New("not tried"); err != nil && !t.Failed(); {
+		if err = fencedWork(t, db, b, 2); a.Err() != nil {
+			t.Errorf("Fence beside a frozen process until its lock was lost: %v", err)
+		}
+	}
+	close(thaw)
+	if err := <-ended; err == nil {
+		t.Error("the frozen process got a token")
+	}
+}
+
 // Fence reports a pool that has no other connection for a token.
 func TestMySQLSideTxWithoutConnection(t *testing.T) {
 	t.Parallel()
@@ -182,6 +220,10 @@ func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 			}
 			if n := number(t, look, "SELECT count(*) FROM work"); n > 0 {
 				t.Errorf("%d rows of forgotten work are committed", n)
+			}
+			const idle = "SELECT @@SESSION.wait_timeout"
+			if n, want := number(t, left, idle), number(t, look, idle); n != want {
+				t.Errorf("wait_timeout is %d afterwards, want %d", n, want)
 			}
 		})
 	}

@@ -97,7 +97,7 @@ func TestLongReleased(t *testing.T) {
 	must(t, f.Released(t.Context(), pid, time.Minute))
 	has(2, 1)
 	if err := f.Released(t.Context(), pid, time.Second); !errors.Is(err, fleet.ErrTimeout) {
-		t.Errorf("while a Session holds locks: %v", err)
+		t.Errorf("while a Session that has served is there: %v", err)
 	}
 }
 

@@ -21,7 +21,8 @@ import (
 //
 // Invariant: all its changes are in transactions. If the connection breaks
 // before COMMIT is sent, they have no effect. So a change that has been given
-// up does not happen later.
+// up does not happen later. The server ends one whose client is silent, so a
+// frozen process does not keep a row locked for all others.
 type sideTx struct {
 	s    *session
 	ctx  context.Context
@@ -50,7 +51,14 @@ func (s *session) Token() (t dialect.Token, err error) {
 		tx := sideTx{s, ctx, conn}
 		// START TRANSACTION would commit what an earlier user has left open.
 		if err = tx.exec(rollbackWork); err == nil {
-			t, err = tx.token()
+			err = tx.exec(fmt.Sprintf("SET @latchkey_idle = @@SESSION.wait_timeout, SESSION wait_timeout = %d", wholeSeconds(s.bound)))
+		}
+		if err != nil {
+			return err
+		}
+		t, err = tx.token()
+		if tx.exec("SET SESSION wait_timeout = @latchkey_idle") != nil {
+			dbconn.Destroy(conn, "")
 		}
 		return err
 	})
