@@ -66,14 +66,13 @@ func TestLongMySQLSideTxsThatWait(t *testing.T) {
 // theirs until its lease ends.
 func TestLongMySQLFrozenWithAToken(t *testing.T) {
 	t.Parallel()
-	o := mariadb(t)
-	db := open(t, o.Driver, o.DSN)
-	create(t, db, sqllock.FenceSchema(sqllock.MySQL), []string{"CREATE TABLE work (who INT)"})
-	counted, thaw := make(chan struct{}), make(chan struct{})
+	o, db := withTables(t, "--idle-transaction-timeout=3600")
+	counted, thawed := make(chan struct{}), make(chan struct{})
 	freeze := sync.OnceFunc(func() {
 		close(counted)
-		<-thaw
+		<-thawed
 	})
+	thaw := sync.OnceFunc(func() { close(thawed) })
 	frozen := intercepted(t, o, func(query string, carryOut func() error) error {
 		err := carryOut()
 		if strings.Contains(query, "UPDATE") && strings.Contains(query, "latchkey_tokens") {
@@ -82,19 +81,23 @@ func TestLongMySQLFrozenWithAToken(t *testing.T) {
 		return err
 	})
 	a, b := mustLock(t, session(t, frozen, sqllock.WithLease(20*time.Second)), sqllock.ID(1)), mustLock(t, session(t, db), sqllock.ID(2))
+	t.Cleanup(thaw)
+	tx, err := db.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { _ = tx.Rollback() }()
 	ended := make(chan error, 1)
-	go func() { ended <- fencedWork(t, db, a, 1) }()
+	go func() { ended <- sqllock.Fence(context.Background(), tx, a) }()
 	select {
 	case <-counted:
 	case err := <-ended:
 		t.Fatalf("no token was drawn: %v", err)
 	}
-	for err := errors.New("not tried"); err != nil && !t.Failed(); {
-		if err = fencedWork(t, db, b, 2); a.Err() != nil {
-			t.Errorf("Fence beside a frozen process until its lock was lost: %v", err)
-		}
+	for fencedWork(t, db, b, 2) != nil && a.Err() == nil {
 	}
-	close(thaw)
+	if err := a.Err(); err != nil {
+		t.Errorf("no Fence beside a frozen process before its locks were lost: %v", err)
+	}
+	thaw()
 	if err := <-ended; err == nil {
 		t.Error("the frozen process got a token")
 	}
@@ -207,6 +210,8 @@ func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 				leaveOpen(t, left, begun...)
 			}
 			a, b := connectTo(t, left, false), connect(t, o)
+			left.SetMaxIdleConns(1) // for the tokens of a
+			execute(t, left, "SET SESSION idle_write_transaction_timeout = 12345")
 			var last dialect.Token
 			for _, s := range []dialect.Session{a, b, a, b} {
 				token, err := s.Token()
@@ -221,9 +226,8 @@ func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 			if n := number(t, look, "SELECT count(*) FROM work"); n > 0 {
 				t.Errorf("%d rows of forgotten work are committed", n)
 			}
-			const idle = "SELECT @@SESSION.wait_timeout"
-			if n, want := number(t, left, idle), number(t, look, idle); n != want {
-				t.Errorf("wait_timeout is %d afterwards, want %d", n, want)
+			if n := number(t, left, "SELECT @@SESSION.idle_write_transaction_timeout"); n != 12345 {
+				t.Errorf("idle_write_transaction_timeout is %d afterwards", n)
 			}
 		})
 	}

@@ -50,14 +50,17 @@ func (s *session) Token() (t dialect.Token, err error) {
 	err = s.pool.Once(lending, func(conn *sql.Conn) (err error) {
 		tx := sideTx{s, ctx, conn}
 		// START TRANSACTION would commit what an earlier user has left open.
-		if err = tx.exec(rollbackWork); err == nil {
-			err = tx.exec(fmt.Sprintf("SET @latchkey_idle = @@SESSION.wait_timeout, SESSION wait_timeout = %d", wholeSeconds(s.bound)))
-		}
-		if err != nil {
+		if err = tx.exec(rollbackWork); err != nil {
 			return err
 		}
-		t, err = tx.token()
-		if tx.exec("SET SESSION wait_timeout = @latchkey_idle") != nil {
+		idle := "wait_timeout"
+		if s.mariadb {
+			idle = "idle_write_transaction_timeout" // goes before
+		}
+		if err = tx.exec(fmt.Sprintf("SET @latchkey_idle = @@SESSION.%s, SESSION %[1]s = %d", idle, wholeSeconds(s.bound))); err == nil {
+			t, err = tx.token()
+		}
+		if tx.exec("SET SESSION "+idle+" = @latchkey_idle") != nil {
 			dbconn.Destroy(conn, "")
 		}
 		return err
