@@ -21,8 +21,8 @@ import (
 //
 // Invariant: all its changes are in transactions. If the connection breaks
 // before COMMIT is sent, they have no effect. So a change that has been given
-// up does not happen later. The server ends one whose client is silent, so a
-// frozen process does not keep a row locked for all others.
+// up does not happen later. The server ends a transaction whose client is
+// silent, so a frozen process does not keep a row locked for all others.
 type sideTx struct {
 	s    *session
 	ctx  context.Context
@@ -55,7 +55,7 @@ func (s *session) Token() (t dialect.Token, err error) {
 		}
 		idle := "wait_timeout"
 		if s.mariadb {
-			idle = "idle_write_transaction_timeout" // goes before
+			idle = "idle_write_transaction_timeout" // goes before wait_timeout
 		}
 		if err = tx.exec(fmt.Sprintf("SET @latchkey_idle = @@SESSION.%s, SESSION %[1]s = %d", idle, wholeSeconds(s.bound))); err == nil {
 			t, err = tx.token()
