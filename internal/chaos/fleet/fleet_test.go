@@ -83,21 +83,28 @@ func TestLongProcessEnds(t *testing.T) {
 // A Session that has served is waited for. The row of one that was never open is
 // not.
 func TestLongReleased(t *testing.T) {
-	f, err := fleet.Start(t.Context(), fleet.Settings{Store: fleet.SQLite, Lease: lease, Dir: t.TempDir(), Seed: 1})
-	must(t, err)
-	defer func() { must(t, f.Close()) }()
 	const pid = 1 << 30 // of no process
-	has := func(id, statement int) {
-		t.Helper()
-		_, err := f.LockDB.ExecContext(t.Context(), fmt.Sprintf(
-			"INSERT INTO latchkey_sessions (id, expires, statement, holder) VALUES (%d, 9e15, %d, 'host/%d')", id, statement, pid))
-		must(t, err)
-	}
-	has(1, 0)
-	must(t, f.Released(t.Context(), pid, time.Minute))
-	has(2, 1)
-	if err := f.Released(t.Context(), pid, time.Second); !errors.Is(err, fleet.ErrTimeout) {
-		t.Errorf("while a Session that has served is there: %v", err)
+	for store, row := range map[fleet.Store]string{
+		fleet.SQLite:        "(id, expires, statement, holder) VALUES (%d, 9e15, %d, 'host/%d')",
+		fleet.MariaDBLeases: "(id, expires, counts_from, statement, holder) VALUES (%d, 9e15, 0, %d, 'host/%d')",
+		fleet.Leases:        "(id, expires, statement, holder) VALUES (%d, 'infinity', %d, 'host/%d')",
+	} {
+		t.Run(string(store), func(t *testing.T) {
+			f, err := fleet.Start(t.Context(), fleet.Settings{Store: store, Lease: lease, Dir: t.TempDir(), Seed: 1})
+			must(t, err)
+			defer func() { must(t, f.Close()) }()
+			has := func(id, statement int) {
+				t.Helper()
+				_, err := f.LockDB.ExecContext(t.Context(), fmt.Sprintf("INSERT INTO latchkey_sessions "+row, id, statement, pid))
+				must(t, err)
+			}
+			has(1, 0)
+			must(t, f.Released(t.Context(), pid, time.Minute))
+			has(2, 1)
+			if err := f.Released(t.Context(), pid, time.Second); !errors.Is(err, fleet.ErrTimeout) {
+				t.Errorf("while a Session that has served is there: %v", err)
+			}
+		})
 	}
 }
 
