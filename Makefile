@@ -1,5 +1,5 @@
 # All tasks of this project. `make` alone lists them. CI runs .ci/run: go vet,
-# `make test` and `make test-long`. Run `make check` before a pull request.
+# release-check, test and test-long. Run `make check` before a pull request.
 
 GO       ?= go
 export GO

@@ -97,7 +97,8 @@ func TestFailsOpenWithoutSuccess(t *testing.T) {
 	}
 	b.wantLog("admitted next to another")
 	close(g.Leave)
-	wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), httptesting.Receive(t, first, "first response"))
+	stored := httptesting.Receive(t, first, "first response")
+	wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), stored)
 	for _, want := range []error{httpmw.ErrNoKey, ratelimit.ErrBusy} {
 		if err := httptesting.Receive(t, refused, "word of a refusal"); !errors.Is(err, want) {
 			t.Errorf("the Observer hears of %v, want %v", err, want)

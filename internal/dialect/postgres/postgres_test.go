@@ -134,13 +134,14 @@ func holdBriefly(t *testing.T, db *sql.DB, keys []dialect.Key) dialect.Session {
 	set := patient
 	for set.Lease = 300 * time.Millisecond; ; set.Lease *= 2 {
 		s, err := Dialect{}.Open(context.Background(), db, set)
-		must(t, err)
-		if err = s.Exchange(&dialect.Batch{Try: keys}); err == nil {
-			return s
+		if err == nil {
+			if err = s.Exchange(&dialect.Batch{Try: keys}); err == nil {
+				return s
+			}
+			s.Destroy()
 		}
-		s.Destroy()
 		if set.Lease > 30*time.Second {
-			t.Fatalf("Exchange: %v", err)
+			t.Fatal(err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
@@ -269,6 +270,9 @@ func TestDoctorOfTheAddress(t *testing.T) {
 	s.execute("GRANT CREATE ON SCHEMA public TO ROLE")
 	s.hold(s.address, "SELECT 1")
 	for suffix, want := range map[string]string{"": "skipped", "&default_query_exec_mode=exec": "ok"} {
+		lockertest.Eventually(t, "the server has ended the connections of the doctor before", func() bool {
+			return dbtest.Number(t, s.admin, "SELECT count(*) FROM pg_stat_activity WHERE usename = '"+s.role+"'") == 1
+		})
 		p := start(t, s.address+suffix, "doctor", withLeaseTable)
 		report := p.rest()
 		p.wantCode(0)
