@@ -32,6 +32,9 @@ func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dia
 			return &token, nil
 		}
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	if c.drawing == nil {
 		c.drawing = &drawing{done: make(chan struct{})}
