@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -184,17 +183,6 @@ func TestVerifyGoesOn(t *testing.T) {
 	}
 	if other := parseEvidence(page, "fedcba9876543210"); len(other.results) > 0 {
 		t.Errorf("the results of another commit are kept: %+v", other.results)
-	}
-}
-
-// A second verify of a commit ends at once, with an error.
-func TestOnly(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "new")
-	if err := only(dir); err != nil {
-		t.Error(err)
-	}
-	if err := only(dir); err == nil || !strings.Contains(err.Error(), "another make verify") {
-		t.Errorf("a second one: %v", err)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -60,9 +59,6 @@ func verify(ctx context.Context, match *regexp.Regexp, again bool, out io.Writer
 		return err
 	}
 	dir := filepath.Join(cache, "latchkey", "verify", commit[:12])
-	if err := only(dir); err != nil {
-		return err
-	}
 	tree, err := checkOut(ctx, commit, filepath.Join(dir, "tree"))
 	if err != nil {
 		return err
@@ -80,22 +76,6 @@ func verify(ctx context.Context, match *regexp.Regexp, again bool, out io.Writer
 	}
 	err = v.steps(ctx, chosen, page.results, again)
 	return errors.Join(err, os.RemoveAll(tree))
-}
-
-// only makes dir and keeps it until the process ends: a second verify would remove
-// the checkout of the first one.
-func only(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	fd, err := syscall.Open(dir, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("another make verify of this commit runs: wait until it ends (%w)", err)
-	}
-	return nil
 }
 
 // steps runs those of chosen that have no result yet.

@@ -26,14 +26,14 @@ type drawing struct {
 // is false, it may be one that the database has reserved before. The caller must
 // see after that that h has not ended.
 func (s *Session) Token(ctx context.Context, h *keytable.Hold, again bool) (*dialect.Token, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	c := h.Owner().Life.(*connection)
 	if !again {
 		if token, ok := c.session.ReservedToken(); ok {
 			return &token, nil
 		}
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
 	}
 	s.mu.Lock()
 	if c.drawing == nil {

@@ -48,6 +48,22 @@ func TestTokenOnce(t *testing.T) {
 	})
 }
 
+// A context that has ended draws no token.
+func TestTokenOfEndedContext(t *testing.T) {
+	scripted(t, func(t *testing.T, s *sqllock.Session, st *stage) {
+		lock := mustTry(t, s, sqllock.ID(1))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 { // a response and the end of ctx may come at once
+			wantErr(t, "Token", second(lock.Token(ctx)), context.Canceled)
+		}
+		synctest.Wait()
+		if n := st.conn(0).drawn(); n != 0 {
+			t.Errorf("%d tokens were drawn", n)
+		}
+	})
+}
+
 // If the server does not respond to a request for a token, no call waits longer
 // for the token than for a lock.
 func TestTokenWithoutResponse(t *testing.T) {
