@@ -14,11 +14,13 @@ import (
 )
 
 // The addresses that are no URL: host=… dbname=… of PostgreSQL,
-// user:password@tcp(host:port)/database of MySQL, and the path of a file.
+// user:password@tcp(host:port)/database of MySQL, and the path of a file. What
+// has a colon is a file only behind sqlite:, or as C:\ on Windows: other words
+// before a colon are mistyped schemes.
 var (
 	postgresSettings = regexp.MustCompile(`^\s*\w+\s*=`)
 	mysqlAddress     = regexp.MustCompile(`@\w*\([^()]*\)/`)
-	sqliteFile       = regexp.MustCompile(`\.(db|sqlite|sqlite3)$`)
+	sqliteFile       = regexp.MustCompile(`^([A-Za-z]:[/\\])?[^:]+\.(db|sqlite|sqlite3)$`)
 )
 
 // openAddress opens the database of an address. With pooled the driver of

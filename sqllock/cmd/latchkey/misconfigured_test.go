@@ -94,6 +94,8 @@ func TestMisconfigured(t *testing.T) {
 		{"a host that is none", "mysql://u:hunter2@local host/d", "the host"},
 		{"a wrong scheme", "postgrs://u:hunter2@localhost/d", "the scheme"},
 		{"no scheme", "u:hunter2@localhost/d", "the scheme"},
+		{"a wrong scheme before a file", "sqlite3:hunter2.db", "sqlite:/path/to/file"},
+		{"a wrong scheme before a path", "sqlite3:///hunter2.db", "sqlite:/path/to/file"},
 		{"a setting without a value", "host=localhost password=hunter2 sslmode", "a parameter"},
 		{"a wrong sslmode", "postgres://u:hunter2@localhost/d?sslmode=on", "sslmode is"},
 		{"no sslmode", "postgres://u:hunter2@localhost/d?sslmode", "sslmode is"},
